@@ -1,0 +1,145 @@
+//! API keys and other secrets: how they look, how they are recognised, why they cannot be printed.
+
+use std::fmt;
+
+use rand::RngExt as _;
+use sha2::{Digest as _, Sha256};
+
+const PREFIX: &str = "sk-svc-";
+const RANDOM_CHARS: usize = 48;
+const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// A caller's API key as it was presented or has just been made.
+///
+/// What is stored and looked up is its digest. It has no `Display` and no `Serialize`, so
+/// printing or storing it by accident does not compile:
+///
+/// ```compile_fail
+/// let key = tollgate::auth::ApiKey::generate();
+/// println!("{key}");
+/// ```
+pub struct ApiKey(Box<str>);
+
+/// What a key is stored and found by.
+///
+/// A plain SHA-256: 288 random bits leave nothing to guess, so a slow hash would only cost time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyDigest(pub [u8; 32]);
+
+impl ApiKey {
+    pub fn generate() -> Self {
+        Self(format!("{PREFIX}{}", random_text(RANDOM_CHARS)).into())
+    }
+
+    /// The key, if the text has the form of one: anything else is refused without a look-up.
+    pub fn parse(text: &str) -> Option<Self> {
+        let random = text.strip_prefix(PREFIX)?;
+        let url_safe = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        (random.len() == RANDOM_CHARS && random.bytes().all(url_safe)).then(|| Self(text.into()))
+    }
+
+    pub fn digest(&self) -> KeyDigest {
+        KeyDigest(Sha256::digest(self.0.as_bytes()).into())
+    }
+
+    /// The twelve characters that stay visible after creation.
+    pub fn visible_prefix(&self) -> &str {
+        &self.0[..12]
+    }
+
+    /// The key in full: for the one answer that shows it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(..)")
+    }
+}
+
+/// A secret of the operator's: the operator token, a provider's key.
+#[derive(Clone)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn generate() -> Self {
+        Self(random_text(40).into())
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `presented` is this secret. Digests are compared, so the time taken says nothing
+    /// about how much of it was right.
+    pub fn matches(&self, presented: &str) -> bool {
+        Sha256::digest(self.0.as_bytes()) == Sha256::digest(presented.as_bytes())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// `kind_` and 24 random characters: an identifier of ours.
+pub fn random_id(kind: &str) -> String {
+    const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    let mut id = String::with_capacity(kind.len() + 24);
+    id.push_str(kind);
+    let mut rng = rand::rng();
+    id.extend((0..24).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])));
+    id
+}
+
+fn random_text(length: usize) -> String {
+    let mut rng = rand::rng();
+    (0..length)
+        .map(|_| char::from(URL_SAFE[rng.random_range(0..URL_SAFE.len())]))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_key_has_the_published_form() {
+        let key = ApiKey::generate();
+        assert_eq!(key.reveal().len(), 55);
+        assert!(key.reveal().starts_with("sk-svc-"));
+        assert_eq!(key.visible_prefix().len(), 12);
+        assert!(ApiKey::parse(key.reveal()).is_some());
+        assert_ne!(key.reveal(), ApiKey::generate().reveal());
+    }
+
+    #[test]
+    fn what_is_not_a_key_is_refused_by_its_form() {
+        let good = ApiKey::generate().reveal().to_owned();
+        for bad in [
+            "",
+            "sk-svc-",
+            &good[..54],
+            &format!("{good}A"),
+            &good.replace("sk-svc-", "sk-abc-"),
+            &format!("{}!", &good[..54]),
+        ] {
+            assert!(ApiKey::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn secrets_do_not_show_in_debug_output() {
+        let key = ApiKey::generate();
+        let secret = Secret::new("hush");
+        assert_eq!(format!("{key:?} {secret:?}"), "ApiKey(..) Secret(..)");
+        assert!(secret.matches("hush") && !secret.matches("hus") && !secret.matches(""));
+    }
+}

@@ -1,0 +1,76 @@
+//! The models, their prices and rules: `catalog.toml` and the questions one may ask of it.
+
+use std::{collections::HashMap, sync::Arc};
+
+mod model;
+mod parameter;
+mod plan;
+mod read;
+
+pub use model::{Model, Prices};
+pub use parameter::Parameter;
+pub use plan::{Plan, Tier, Track};
+
+use crate::checked_toml::Mistake;
+
+/// The catalog that is part of the program.
+pub const BUILT_IN: &str = include_str!("catalog.toml");
+
+#[derive(Debug)]
+pub struct Catalog {
+    /// In the order in which they are listed.
+    models: Vec<Arc<Model>>,
+    by_id: HashMap<String, Arc<Model>>,
+    identity_prompt: String,
+}
+
+impl Catalog {
+    /// The seventeen models that come with the program.
+    pub fn built_in() -> Self {
+        Self::parse(BUILT_IN).expect("the built-in catalog is checked by the tests")
+    }
+
+    /// A catalog file that stands alone.
+    pub fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
+        read::parse(text, None)
+    }
+
+    /// A catalog file on top of this one: a model with a known ID replaces it, others are added.
+    pub fn extended_by(&self, text: &str) -> Result<Self, Vec<Mistake>> {
+        read::parse(text, Some(self))
+    }
+
+    fn new(models: Vec<Model>, identity_prompt: String) -> Self {
+        let models: Vec<_> = models.into_iter().map(Arc::new).collect();
+        let by_id = models
+            .iter()
+            .map(|model| (model.id.clone(), model.clone()))
+            .collect();
+        Self {
+            models,
+            by_id,
+            identity_prompt,
+        }
+    }
+
+    pub fn find(&self, id: &str) -> Option<&Arc<Model>> {
+        self.by_id.get(id)
+    }
+
+    pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
+        self.models.iter()
+    }
+
+    /// The model that answers for `requested`: for a hybrid its first target, else itself.
+    pub fn target_of<'a>(&'a self, requested: &'a Arc<Model>) -> &'a Arc<Model> {
+        let target = requested.targets.first().and_then(|id| self.find(id));
+        target.unwrap_or(requested)
+    }
+
+    /// What the gateway tells `model` about itself, where the model is to be told.
+    pub fn identity_prompt(&self, model: &Model) -> Option<String> {
+        model
+            .identity_prompt
+            .then(|| self.identity_prompt.replace("{name}", &model.name))
+    }
+}

@@ -1,0 +1,69 @@
+//! One model of the catalog: the answers to everything the gateway asks about it.
+
+use super::{Parameter, Tier};
+use crate::money::TokenPrice;
+
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a record of a catalog entry, not a state machine"
+)]
+pub struct Model {
+    pub id: String,
+    pub name: String,
+    pub description: String,
+    /// Unix time in seconds.
+    pub created: i64,
+    pub prices: Prices,
+    pub context_length: u32,
+    pub max_output: u32,
+    /// The least output budget the provider takes; applied where the caller names none.
+    pub min_output: Option<u32>,
+    pub features: Vec<String>,
+    pub input_modalities: Vec<String>,
+    pub output_modalities: Vec<String>,
+    pub quantization: String,
+    pub tokenizer: String,
+    pub instruct_type: String,
+    pub is_moderated: bool,
+    pub min_tier: Tier,
+    /// Whether the gateway offers the model its built-in tools.
+    pub builtin_tools: bool,
+    /// Whether the gateway's identity prompt goes before the caller's system prompt.
+    pub identity_prompt: bool,
+    /// The most tool definitions in one request.
+    pub max_tools: usize,
+    /// Callable, but shown nowhere (SPEC §9); the operator can change it while running.
+    pub unlisted: bool,
+    /// The models a hybrid chooses from; empty for every other model.
+    pub targets: Vec<String>,
+    pub(super) drops: Vec<Parameter>,
+}
+
+/// What a token costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prices {
+    pub input: TokenPrice,
+    pub output: TokenPrice,
+    pub cached_input: TokenPrice,
+}
+
+impl Model {
+    pub fn drops(&self, parameter: Parameter) -> bool {
+        self.drops.contains(&parameter)
+    }
+
+    pub fn supported_parameters(&self) -> impl Iterator<Item = Parameter> {
+        Parameter::ALL
+            .into_iter()
+            .filter(|parameter| !self.drops(*parameter))
+    }
+
+    pub fn has_feature(&self, feature: &str) -> bool {
+        self.features.iter().any(|listed| listed == feature)
+    }
+
+    pub fn is_hybrid(&self) -> bool {
+        !self.targets.is_empty()
+    }
+}

@@ -1,0 +1,57 @@
+//! The sampling parameters: one list for what models advertise and for what is dropped.
+
+/// A request field that a model may support or drop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    Temperature,
+    TopP,
+    TopK,
+    Stop,
+    Seed,
+    FrequencyPenalty,
+    PresencePenalty,
+    LogitBias,
+    Logprobs,
+    TopLogprobs,
+    MaxTokens,
+}
+
+impl Parameter {
+    /// In the order in which a model lists them.
+    pub const ALL: [Self; 11] = [
+        Self::Temperature,
+        Self::TopP,
+        Self::TopK,
+        Self::Stop,
+        Self::Seed,
+        Self::FrequencyPenalty,
+        Self::PresencePenalty,
+        Self::LogitBias,
+        Self::Logprobs,
+        Self::TopLogprobs,
+        Self::MaxTokens,
+    ];
+
+    /// The field's name on the wire and in the catalog.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Temperature => "temperature",
+            Self::TopP => "top_p",
+            Self::TopK => "top_k",
+            Self::Stop => "stop",
+            Self::Seed => "seed",
+            Self::FrequencyPenalty => "frequency_penalty",
+            Self::PresencePenalty => "presence_penalty",
+            Self::LogitBias => "logit_bias",
+            Self::Logprobs => "logprobs",
+            Self::TopLogprobs => "top_logprobs",
+            Self::MaxTokens => "max_tokens",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|parameter| parameter.as_str() == text)
+    }
+}

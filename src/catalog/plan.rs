@@ -1,0 +1,127 @@
+//! Tracks, tiers, and which of them may call a model (SPEC §3.3, §5).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The tiers in rising order; `Flex` belongs to the Business track alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    Free,
+    Basic,
+    Standard,
+    Pro,
+    Max,
+    Flex,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Track {
+    Personal,
+    Business,
+}
+
+impl Tier {
+    pub const ALL: [Self; 6] = [
+        Self::Free,
+        Self::Basic,
+        Self::Standard,
+        Self::Pro,
+        Self::Max,
+        Self::Flex,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Basic => "basic",
+            Self::Standard => "standard",
+            Self::Pro => "pro",
+            Self::Max => "max",
+            Self::Flex => "flex",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tier| tier.as_str() == text)
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Track {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Personal => "personal",
+            Self::Business => "business",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Personal, Self::Business]
+            .into_iter()
+            .find(|track| track.as_str() == text)
+    }
+}
+
+/// What an account has subscribed to: a track and a tier that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    track: Track,
+    tier: Tier,
+}
+
+impl Plan {
+    /// Who sends no key is treated as this (SPEC §4.4).
+    pub const ANONYMOUS: Self = Self {
+        track: Track::Personal,
+        tier: Tier::Free,
+    };
+
+    /// The plan, if the tier exists on that track: Business has `flex` alone, Personal the others.
+    pub fn new(track: Track, tier: Tier) -> Option<Self> {
+        let on_track = (track == Track::Business) == (tier == Tier::Flex);
+        on_track.then_some(Self { track, tier })
+    }
+
+    pub fn track(self) -> Track {
+        self.track
+    }
+
+    pub fn tier(self) -> Tier {
+        self.tier
+    }
+
+    /// Flex is above every Personal tier and no Personal tier reaches it, so the order of the
+    /// tiers says it all.
+    pub fn includes(self, required: Tier) -> bool {
+        self.tier >= required
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tier_includes_those_below_it_and_flex_includes_all() {
+        let personal = |tier| Plan::new(Track::Personal, tier).unwrap();
+        assert!(personal(Tier::Pro).includes(Tier::Standard));
+        assert!(!personal(Tier::Pro).includes(Tier::Max));
+        assert!(!personal(Tier::Max).includes(Tier::Flex));
+        let business = Plan::new(Track::Business, Tier::Flex).unwrap();
+        assert!(Tier::ALL.into_iter().all(|tier| business.includes(tier)));
+    }
+
+    #[test]
+    fn tier_and_track_must_fit() {
+        assert_eq!(Plan::new(Track::Personal, Tier::Flex), None);
+        assert_eq!(Plan::new(Track::Business, Tier::Max), None);
+    }
+}

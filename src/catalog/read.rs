@@ -1,0 +1,198 @@
+//! `catalog.toml` → [`Catalog`], with every mistake reported at once.
+
+use super::{Catalog, Model, Parameter, Prices, Tier};
+use crate::{
+    checked_toml::{self, Mistake, Section, Value, as_text},
+    money::TokenPrice,
+};
+
+/// Reads a catalog; on top of `base`, whose defaults and models it takes over, where one is given.
+pub fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>> {
+    let document = checked_toml::parse(text)?;
+    checked_toml::read(document, |root| {
+        let identity_prompt = root
+            .text(
+                "identity_prompt",
+                "a text; `{name}` stands for the model's name",
+            )
+            .or_else(|| base.map(|base| base.identity_prompt.clone()))
+            .unwrap_or_default();
+        let mut defaults = root.section("defaults");
+        let default = model(&mut defaults, &blank());
+        defaults.finish();
+
+        let mut models: Vec<Model> = base
+            .map(|base| base.models().map(|model| (**model).clone()).collect())
+            .unwrap_or_default();
+        let before = models.len();
+        for mut section in root.list_of_sections("models") {
+            let id = section
+                .required("id", "the model's ID", as_text)
+                .unwrap_or_default();
+            let model = Model {
+                id,
+                ..model(&mut section, &default)
+            };
+            check(&section, &model);
+            section.finish();
+            match models.iter().position(|known| known.id == model.id) {
+                Some(at) if at < before => models[at] = model,
+                Some(_) => root.mistake("models", &format!("has two models `{}`", model.id)),
+                None => models.push(model),
+            }
+        }
+        if models.is_empty() {
+            root.mistake("models", "is missing; expected at least one `[[models]]`");
+        }
+        price_hybrids(root, &mut models);
+        Catalog::new(models, identity_prompt)
+    })
+}
+
+/// What holds before a catalog's own defaults are read.
+fn blank() -> Model {
+    Model {
+        id: String::new(),
+        name: String::new(),
+        description: String::new(),
+        created: 0,
+        prices: Prices::default(),
+        context_length: 1_050_000,
+        max_output: 66_000,
+        min_output: None,
+        features: ["tools", "json_mode", "structured_outputs", "streaming"]
+            .map(Into::into)
+            .into(),
+        input_modalities: vec!["text".into()],
+        output_modalities: vec!["text".into()],
+        quantization: "unknown".into(),
+        tokenizer: "unknown".into(),
+        instruct_type: "general".into(),
+        is_moderated: false,
+        min_tier: Tier::Free,
+        builtin_tools: true,
+        identity_prompt: true,
+        max_tools: 100,
+        unlisted: false,
+        targets: Vec::new(),
+        drops: Vec::new(),
+    }
+}
+
+fn model(section: &mut Section, default: &Model) -> Model {
+    let texts = |section: &mut Section, key: &str, default: &[String]| {
+        section
+            .texts(key, "a list of texts")
+            .unwrap_or_else(|| default.to_vec())
+    };
+    let text = |section: &mut Section, key: &str, default: &str| {
+        section
+            .text(key, "a text")
+            .unwrap_or_else(|| default.to_owned())
+    };
+    let price = |section: &mut Section, key: &str, default: TokenPrice| {
+        let expected = "US dollars per million tokens as a text, e.g. \"2.00\"";
+        let read = |value: &Value| TokenPrice::parse_per_million(&as_text(value)?);
+        section.optional(key, expected, read).unwrap_or(default)
+    };
+    let tokens = "a number of tokens above zero";
+    Model {
+        id: String::new(),
+        name: text(section, "name", &default.name),
+        description: text(section, "description", &default.description),
+        created: section
+            .integer("created", "a Unix time in seconds")
+            .unwrap_or(default.created),
+        prices: Prices {
+            input: price(section, "input", default.prices.input),
+            output: price(section, "output", default.prices.output),
+            cached_input: price(section, "cached_input", default.prices.cached_input),
+        },
+        context_length: section
+            .integer("context_length", tokens)
+            .unwrap_or(default.context_length),
+        max_output: section
+            .integer("max_output", tokens)
+            .unwrap_or(default.max_output),
+        min_output: section.integer("min_output", tokens).or(default.min_output),
+        features: texts(section, "features", &default.features),
+        input_modalities: texts(section, "input_modalities", &default.input_modalities),
+        output_modalities: texts(section, "output_modalities", &default.output_modalities),
+        quantization: text(section, "quantization", &default.quantization),
+        tokenizer: text(section, "tokenizer", &default.tokenizer),
+        instruct_type: text(section, "instruct_type", &default.instruct_type),
+        is_moderated: section.flag("is_moderated").unwrap_or(default.is_moderated),
+        min_tier: section
+            .optional(
+                "min_tier",
+                "free, basic, standard, pro, max or flex",
+                |value| Tier::parse(&as_text(value)?),
+            )
+            .unwrap_or(default.min_tier),
+        builtin_tools: section
+            .flag("builtin_tools")
+            .unwrap_or(default.builtin_tools),
+        identity_prompt: section
+            .flag("identity_prompt")
+            .unwrap_or(default.identity_prompt),
+        max_tools: section
+            .integer("max_tools", "a number of tool definitions")
+            .unwrap_or(default.max_tools),
+        unlisted: section.flag("unlisted").unwrap_or(default.unlisted),
+        targets: texts(section, "targets", &default.targets),
+        drops: dropped(section).unwrap_or_else(|| default.drops.clone()),
+    }
+}
+
+fn dropped(section: &mut Section) -> Option<Vec<Parameter>> {
+    let names: Vec<_> = Parameter::ALL
+        .iter()
+        .map(|parameter| parameter.as_str())
+        .collect();
+    section.optional(
+        "drops",
+        &format!("a list of {}", names.join(", ")),
+        |value| match value {
+            Value::List(items) => items
+                .iter()
+                .map(|item| Parameter::parse(&as_text(&item.value)?))
+                .collect(),
+            _ => None,
+        },
+    )
+}
+
+/// What must fit together within one model.
+fn check(section: &Section, model: &Model) {
+    if model.min_output.is_some_and(|min| min > model.max_output) {
+        section.mistake("min_output", "is above `max_output`");
+    }
+    let unpriced = model.prices.output == TokenPrice::default();
+    if unpriced && !model.is_hybrid() {
+        section.mistake("output", "is missing; expected a price, e.g. \"9.00\"");
+    }
+}
+
+/// A hybrid shows the dearest of its targets' prices: never less than what is billed.
+fn price_hybrids(root: &Section, models: &mut [Model]) {
+    let by_id: std::collections::HashMap<_, _> = models
+        .iter()
+        .filter(|model| !model.is_hybrid())
+        .map(|model| (model.id.clone(), model.prices))
+        .collect();
+    for hybrid in models.iter_mut().filter(|model| model.is_hybrid()) {
+        for target in &hybrid.targets {
+            let Some(prices) = by_id.get(target) else {
+                let message = format!(
+                    "`{}` has the target `{target}`, which is no plain model of this catalog",
+                    hybrid.id
+                );
+                root.mistake("models", &message);
+                continue;
+            };
+            hybrid.prices.input = hybrid.prices.input.max(prices.input);
+            hybrid.prices.output = hybrid.prices.output.max(prices.output);
+            hybrid.prices.cached_input = hybrid.prices.cached_input.max(prices.cached_input);
+        }
+    }
+}

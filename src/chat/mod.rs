@@ -1,0 +1,135 @@
+//! From what a caller wrote to what a model gets: SPEC §2.1–2.4 and §8.3.
+//!
+//! Pure: no clock, no network, no store. A request that passes here is one that every provider
+//! of its model takes.
+
+use std::sync::Arc;
+
+mod budget;
+mod conversation;
+mod tools;
+
+use crate::{
+    catalog::{Catalog, Model},
+    error::GatewayError,
+    wire::{
+        chat::{ChatRequest, Message, ResponseFormat, Role, Schema, Settings, Tool, ToolChoice},
+        json_text::JsonText,
+    },
+};
+
+/// A chat completion as providers are asked for it, whatever their own format.
+#[derive(Debug)]
+pub struct ChatCall {
+    /// The model the caller asked for: its ID is what the answer shows.
+    pub requested: Arc<Model>,
+    /// The model that answers: another one for hybrids.
+    pub target: Arc<Model>,
+    /// The system message, if any, is the first and only one; every content is one string.
+    pub messages: Vec<Message>,
+    pub settings: Settings,
+    pub max_tokens: Option<u32>,
+    /// How many completions.
+    pub n: u32,
+    pub tools: Vec<Tool>,
+    pub tool_choice: Option<ToolChoice>,
+    pub parallel_tool_calls: Option<bool>,
+    pub response_format: Option<ResponseFormat>,
+    pub reasoning_effort: Option<&'static str>,
+    pub thinking: Option<Schema>,
+    /// The account, in place of whatever the caller wrote.
+    pub user: String,
+    pub stream: bool,
+    pub include_usage: bool,
+}
+
+/// Checks the values of a request of the right shape and puts it in the gateway's form.
+pub fn prepare(
+    request: ChatRequest,
+    settings: Settings,
+    requested: &Arc<Model>,
+    catalog: &Catalog,
+    user: &str,
+) -> Result<ChatCall, GatewayError> {
+    if let Some(field) = request.refused {
+        return Err(refusal(field));
+    }
+    settings.check_ranges()?;
+    let max_tokens = budget::output_budget(&request, requested)?;
+    let n = completions(request.n)?;
+    let reasoning_effort = reasoning_effort(request.reasoning_effort.as_deref())?;
+    let (tools, tool_choice) =
+        tools::offered(request.tools, request.tool_choice, requested.max_tools)?;
+    conversation::check_order(&request.messages)?;
+    let identity = catalog.identity_prompt(requested);
+    Ok(ChatCall {
+        messages: conversation::with_one_system_prompt(request.messages, identity.as_deref()),
+        target: catalog.target_of(requested).clone(),
+        requested: requested.clone(),
+        settings,
+        max_tokens,
+        n,
+        parallel_tool_calls: request.parallel_tool_calls.filter(|_| !tools.is_empty()),
+        tools,
+        tool_choice,
+        response_format: request
+            .response_format
+            .filter(|format| !matches!(format, ResponseFormat::Text)),
+        reasoning_effort,
+        thinking: request.thinking,
+        user: user.to_owned(),
+        stream: request.stream,
+        include_usage: request.stream_options.include_usage(),
+    })
+}
+
+impl ChatCall {
+    /// The last thing the user said.
+    pub fn last_user_text(&self) -> Option<&JsonText> {
+        let mut users = self
+            .messages
+            .iter()
+            .rev()
+            .filter(|message| message.role == Role::User);
+        users.next().and_then(|message| message.content.as_ref())
+    }
+}
+
+fn refusal(field: &'static str) -> GatewayError {
+    let message = match field {
+        "web_search_options" => {
+            "`web_search_options` is not available: searches are not metered yet. Leave it out."
+        }
+        "functions" | "function_call" => {
+            "`functions` and `function_call` are not served; use `tools` and `tool_choice`."
+        }
+        _ => "This service is text only; leave `audio` out.",
+    };
+    GatewayError::invalid(field, message)
+}
+
+/// Every completion is billed, so a slip of the pen must not ask for a million of them.
+fn completions(n: Option<u64>) -> Result<u32, GatewayError> {
+    match n.unwrap_or(1) {
+        n @ 1..=128 => Ok(u32::try_from(n).expect("at most 128")),
+        n => Err(GatewayError::invalid(
+            "n",
+            format!("`n` is {n}; it must be from 1 to 128."),
+        )),
+    }
+}
+
+/// The nearest of the three levels that every reasoning model knows.
+fn reasoning_effort(effort: Option<&str>) -> Result<Option<&'static str>, GatewayError> {
+    Ok(match effort {
+        None | Some("none") => None,
+        Some("minimal" | "low") => Some("low"),
+        Some("medium") => Some("medium"),
+        Some("high" | "xhigh" | "max") => Some("high"),
+        Some(other) => {
+            let message =
+                format!("`reasoning_effort` is `{other}`; it must be `low`, `medium` or `high`.");
+            return Err(GatewayError::invalid("reasoning_effort", message));
+        }
+    })
+}

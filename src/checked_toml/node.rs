@@ -1,0 +1,93 @@
+//! A TOML document as a tree that remembers its lines.
+
+use std::collections::BTreeMap;
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{Mistake, Origin};
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub origin: Origin,
+    pub value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub enum Value {
+    Text(String),
+    Integer(i64),
+    Flag(bool),
+    List(Vec<Node>),
+    Table(BTreeMap<String, Node>),
+    /// What no setting takes (a float, a date), as it was written.
+    Other(String),
+}
+
+impl Value {
+    /// The value as it is quoted in a message.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Text(text) => format!("{text:?}"),
+            Self::Integer(number) => number.to_string(),
+            Self::Flag(flag) => flag.to_string(),
+            Self::List(_) => "a list".into(),
+            Self::Table(_) => "a table".into(),
+            Self::Other(text) => text.clone(),
+        }
+    }
+}
+
+/// The document, or what is wrong with its syntax.
+pub fn parse(text: &str) -> Result<Node, Vec<Mistake>> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        return Err(errors
+            .iter()
+            .map(|error| Mistake {
+                origin: error
+                    .span()
+                    .map_or(Origin::Absent, |span| line(text, span.start)),
+                message: format!("this is not TOML: {}", error.message().trim()),
+            })
+            .collect());
+    }
+    Ok(Node {
+        origin: Origin::Absent,
+        value: table(text, document.get_ref()),
+    })
+}
+
+fn table(text: &str, table: &DeTable<'_>) -> Value {
+    let entry = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+        let key: &std::borrow::Cow<'_, str> = key.get_ref();
+        (key.to_string(), node(text, value))
+    };
+    Value::Table(table.iter().map(entry).collect())
+}
+
+fn node(text: &str, written: &Spanned<DeValue<'_>>) -> Node {
+    let value = match written.get_ref() {
+        DeValue::String(text) => Value::Text(text.to_string()),
+        DeValue::Integer(integer) => {
+            let digits = integer.as_str().replace('_', "");
+            i64::from_str_radix(&digits, integer.radix())
+                .map_or_else(|_| Value::Other(integer.to_string()), Value::Integer)
+        }
+        DeValue::Boolean(flag) => Value::Flag(*flag),
+        DeValue::Array(items) => Value::List(items.iter().map(|item| node(text, item)).collect()),
+        DeValue::Table(inner) => table(text, inner),
+        DeValue::Float(float) => Value::Other(float.to_string()),
+        DeValue::Datetime(datetime) => Value::Other(datetime.to_string()),
+    };
+    Node {
+        origin: line(text, written.span().start),
+        value,
+    }
+}
+
+fn line(text: &str, offset: usize) -> Origin {
+    Origin::Line(text[..offset.min(text.len())].matches('\n').count() + 1)
+}

@@ -1,0 +1,230 @@
+//! One table of a document, read setting by setting.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use super::{Mistake, Node, Origin, Value};
+
+/// Reads `document` with `reader`; its result counts only when nothing was wrong.
+pub fn read<T>(document: Node, reader: impl FnOnce(&mut Section) -> T) -> Result<T, Vec<Mistake>> {
+    let mistakes = Rc::new(RefCell::new(Vec::new()));
+    let mut root = Section::new(String::new(), document, mistakes.clone());
+    let result = reader(&mut root);
+    root.finish();
+    let mistakes = mistakes.take();
+    if mistakes.is_empty() {
+        Ok(result)
+    } else {
+        Err(mistakes)
+    }
+}
+
+/// A table on its way to being understood.
+///
+/// Every getter takes its key out; what is left when the section is finished was never asked
+/// for and is reported as unknown.
+pub struct Section {
+    path: String,
+    origin: Origin,
+    entries: BTreeMap<String, Node>,
+    known: BTreeSet<String>,
+    mistakes: Rc<RefCell<Vec<Mistake>>>,
+}
+
+impl Section {
+    fn new(path: String, node: Node, mistakes: Rc<RefCell<Vec<Mistake>>>) -> Self {
+        let mut entries = BTreeMap::new();
+        match node.value {
+            Value::Table(table) => entries = table,
+            other => mistakes.borrow_mut().push(Mistake {
+                origin: node.origin.clone(),
+                message: format!("`{path}` is {}; expected a table", other.shown()),
+            }),
+        }
+        Self {
+            path,
+            origin: node.origin,
+            entries,
+            known: BTreeSet::new(),
+            mistakes,
+        }
+    }
+
+    /// The value of `key` as `read` understands it, or `None` where it is absent or wrong.
+    pub fn optional<T>(
+        &mut self,
+        key: &str,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Option<T> {
+        let node = self.take(key)?;
+        let value = read(&node.value);
+        if value.is_none() {
+            let found = node.value.shown();
+            self.report(
+                node.origin,
+                key,
+                &format!("is {found}; expected {expected}"),
+            );
+        }
+        value
+    }
+
+    /// Like [`Self::optional`], and a mistake where the key is absent.
+    pub fn required<T>(
+        &mut self,
+        key: &str,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Option<T> {
+        if !self.entries.contains_key(key) {
+            self.known.insert(key.to_owned());
+            self.report(
+                self.origin.clone(),
+                key,
+                &format!("is missing; expected {expected}"),
+            );
+        }
+        self.optional(key, expected, read)
+    }
+
+    pub fn text(&mut self, key: &str, expected: &str) -> Option<String> {
+        self.optional(key, expected, as_text)
+    }
+
+    pub fn flag(&mut self, key: &str) -> Option<bool> {
+        self.optional(key, "true or false", |value| match value {
+            Value::Flag(flag) => Some(*flag),
+            Value::Text(text) => text.parse().ok(), // from the environment
+            _ => None,
+        })
+    }
+
+    pub fn integer<T: TryFrom<i64>>(&mut self, key: &str, expected: &str) -> Option<T> {
+        self.optional(key, expected, as_integer)
+    }
+
+    pub fn texts(&mut self, key: &str, expected: &str) -> Option<Vec<String>> {
+        self.optional(key, expected, |value| match value {
+            Value::List(items) => items.iter().map(|item| as_text(&item.value)).collect(),
+            _ => None,
+        })
+    }
+
+    /// The table under `key`; an empty one where it is absent. Finish it when it is read.
+    #[must_use]
+    pub fn section(&mut self, key: &str) -> Section {
+        let absent = Node {
+            origin: Origin::Absent,
+            value: Value::Table(BTreeMap::new()),
+        };
+        let node = self.take(key).unwrap_or(absent);
+        Section::new(self.path_of(key), node, self.mistakes.clone())
+    }
+
+    /// Every table under `key` with its name: `[providers.a]`, `[providers.b]`.
+    pub fn named_sections(&mut self, key: &str) -> Vec<(String, Section)> {
+        let mut parent = self.section(key);
+        std::mem::take(&mut parent.entries)
+            .into_iter()
+            .map(|(name, node)| {
+                let path = format!("{}.{name}", parent.path);
+                (name, Section::new(path, node, self.mistakes.clone()))
+            })
+            .collect()
+    }
+
+    /// Every table of the list under `key`: `[[deployments]]`.
+    pub fn list_of_sections(&mut self, key: &str) -> Vec<Section> {
+        let Some(node) = self.take(key) else {
+            return Vec::new();
+        };
+        let Value::List(items) = node.value else {
+            self.report(node.origin, key, &format!("must be written as `[[{key}]]`"));
+            return Vec::new();
+        };
+        let path = self.path_of(key);
+        let numbered = items.into_iter().enumerate();
+        numbered
+            .map(|(at, item)| Section::new(format!("{path}[{at}]"), item, self.mistakes.clone()))
+            .collect()
+    }
+
+    /// Reports what only a look at several values shows.
+    pub fn mistake(&self, key: &str, message: &str) {
+        self.report(self.origin.clone(), key, message);
+    }
+
+    pub fn contains(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// Reports the keys nobody asked for.
+    pub fn finish(self) {
+        for (key, node) in &self.entries {
+            let near = self.known.iter().min_by_key(|known| distance(known, key));
+            let hint = match near {
+                Some(near) if distance(near, key) <= 2 => format!("; did you mean `{near}`?"),
+                _ if self.known.is_empty() => String::new(),
+                _ => {
+                    let known: Vec<_> = self.known.iter().map(|key| format!("`{key}`")).collect();
+                    format!("; expected one of {}", known.join(", "))
+                }
+            };
+            self.report(node.origin.clone(), key, &format!("is not a setting{hint}"));
+        }
+    }
+
+    fn take(&mut self, key: &str) -> Option<Node> {
+        self.known.insert(key.to_owned());
+        self.entries.remove(key)
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        match (self.path.as_str(), key) {
+            ("", key) => key.to_owned(),
+            (path, "") => path.to_owned(),
+            (path, key) => format!("{path}.{key}"),
+        }
+    }
+
+    fn report(&self, origin: Origin, key: &str, message: &str) {
+        let message = format!("`{}` {message}", self.path_of(key));
+        self.mistakes.borrow_mut().push(Mistake { origin, message });
+    }
+}
+
+pub fn as_text(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+pub fn as_integer<T: TryFrom<i64>>(value: &Value) -> Option<T> {
+    let number = match value {
+        Value::Integer(number) => *number,
+        Value::Text(text) => text.parse().ok()?, // from the environment
+        _ => return None,
+    };
+    T::try_from(number).ok()
+}
+
+/// How many letters apart two words are.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,38 @@
+//! `tollgate check`: is this configuration one to start with?
+
+use std::path::Path;
+
+use crate::{config::Config, ledger, routing};
+
+/// Reports on the file, the store and each provider; an error if anything is wrong.
+pub async fn run(file: &Path) -> Result<(), String> {
+    let config = Config::load(file).map_err(|error| error.to_string())?;
+    println!("ok    {}", file.display());
+    let mut wrong = 0_usize;
+    let mut report = |what: &str, result: Result<String, String>| match result {
+        Ok(word) => println!("ok    {what}: {word}"),
+        Err(word) => {
+            wrong += 1;
+            println!("wrong {what}: {word}");
+        }
+    };
+    report("store", ledger::probe(&config.store.path));
+    if let Some(tls) = &config.server.tls {
+        report("certificate", crate::server::probe_certificate(tls));
+    }
+    match routing::providers(&config) {
+        Err(error) => report("providers", Err(error)),
+        Ok(providers) => {
+            for name in config.providers.keys() {
+                if let Some(provider) = providers.get(name) {
+                    report(&format!("provider `{name}`"), provider.probe().await);
+                }
+            }
+        }
+    }
+    match wrong {
+        0 => Ok(()),
+        1 => Err("one thing is wrong".into()),
+        count => Err(format!("{count} things are wrong")),
+    }
+}

@@ -1,0 +1,99 @@
+//! The command line.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+mod check;
+mod dev;
+mod operator_client;
+mod operator_commands;
+mod serve;
+mod table;
+
+use operator_commands::{AccountCommand, CreditCommand, KeyCommand, ModelCommand, Target};
+
+/// A metered, OpenAI-compatible inference gateway.
+#[derive(Parser)]
+#[command(name = "tollgate", version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run everything on this machine, with a simulated model: no configuration needed
+    Dev(dev::Options),
+    /// Run in production, from a configuration file
+    Serve {
+        /// The configuration file (TOML)
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Check a configuration file, the store and every provider it names; changes nothing
+    Check {
+        /// The configuration file (TOML)
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Create, show, change and close accounts
+    Account {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: AccountCommand,
+    },
+    /// Create, list, disable, enable and delete API keys
+    Key {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: KeyCommand,
+    },
+    /// Give credit to an account and list what it was given
+    Credit {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: CreditCommand,
+    },
+    /// List models; disable, enable, hide and show them
+    Model {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: ModelCommand,
+    },
+}
+
+/// Does what the arguments say; a failure is one message on standard error and exit code 1.
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(execute(arguments.command)),
+        Err(error) => Err(format!("the async runtime did not start: {error}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("tollgate: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn execute(command: Command) -> Result<(), String> {
+    match command {
+        Command::Dev(options) => dev::run(options).await,
+        Command::Serve { config } => serve::run(&config).await,
+        Command::Check { config } => check::run(&config).await,
+        Command::Account { target, command } => operator_commands::account(&target, command).await,
+        Command::Key { target, command } => operator_commands::key(&target, command).await,
+        Command::Credit { target, command } => operator_commands::credit(&target, command).await,
+        Command::Model { target, command } => operator_commands::model(&target, command).await,
+    }
+}

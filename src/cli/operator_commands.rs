@@ -1,0 +1,231 @@
+//! `tollgate account|key|credit|model`: the operator API from a shell.
+
+use axum::http::Method;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{operator_client::call, table};
+
+/// Which gateway to talk to, and how to print what it says.
+#[derive(Args)]
+pub struct Target {
+    /// The operator API of a running gateway
+    #[arg(
+        long,
+        env = "TOLLGATE_OPERATOR_URL",
+        default_value = "http://127.0.0.1:9090",
+        global = true
+    )]
+    operator_url: String,
+    /// Print the API's answer as it is
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum AccountCommand {
+    /// Create an account
+    Create {
+        #[arg(long)]
+        email: String,
+        /// personal or business
+        #[arg(long, default_value = "personal")]
+        track: String,
+        /// free, basic, standard, pro or max; flex on the business track
+        #[arg(long, default_value = "free")]
+        tier: String,
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// List all accounts
+    List,
+    /// Show one account with its balance
+    Show { account: String },
+    /// Move an account to another tier or track
+    Change {
+        account: String,
+        #[arg(long)]
+        tier: Option<String>,
+        #[arg(long)]
+        track: Option<String>,
+    },
+    /// Close an account: its keys answer 402 `no_account`
+    Close { account: String },
+    /// Open a closed account again
+    Reopen { account: String },
+}
+
+#[derive(Subcommand)]
+pub enum KeyCommand {
+    /// Create a key; it is shown once
+    Create {
+        account: String,
+        #[arg(long, default_value = "")]
+        name: String,
+    },
+    /// List an account's keys
+    List { account: String },
+    /// Suspend a key, from the next request on
+    Disable { key: String },
+    /// Lift a suspension
+    Enable { key: String },
+    /// Revoke a key for good
+    Delete { key: String },
+}
+
+#[derive(Subcommand)]
+pub enum CreditCommand {
+    /// Give credit, in US dollars
+    Grant {
+        account: String,
+        /// For example 10.00
+        amount: String,
+        /// ISO 8601, for example 2027-01-31T00:00:00Z
+        #[arg(long)]
+        expires_at: Option<String>,
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// List what an account was given
+    List { account: String },
+}
+
+#[derive(Subcommand)]
+pub enum ModelCommand {
+    /// List every model with its state
+    List,
+    /// Take a model out of service: hidden, and 404 when called
+    Disable { model: String },
+    /// Put a model back in service
+    Enable { model: String },
+    /// Hide a model from lists; it stays callable
+    Unlist { model: String },
+    /// Show a hidden model again
+    Relist { model: String },
+}
+
+pub async fn account(target: &Target, command: AccountCommand) -> Result<(), String> {
+    let one = |id: &str| format!("/operator/accounts/{}", segment(id));
+    let (method, path, body) = match command {
+        AccountCommand::Create {
+            email,
+            track,
+            tier,
+            name,
+        } => {
+            let body = json!({ "email": email, "track": track, "tier": tier, "name": name });
+            (Method::POST, "/operator/accounts".into(), Some(body))
+        }
+        AccountCommand::List => (Method::GET, "/operator/accounts".into(), None),
+        AccountCommand::Show { account } => (Method::GET, one(&account), None),
+        AccountCommand::Change {
+            account,
+            tier,
+            track,
+        } => (
+            Method::PATCH,
+            one(&account),
+            Some(json!({ "tier": tier, "track": track })),
+        ),
+        AccountCommand::Close { account } => (
+            Method::PATCH,
+            one(&account),
+            Some(json!({ "closed": true })),
+        ),
+        AccountCommand::Reopen { account } => (
+            Method::PATCH,
+            one(&account),
+            Some(json!({ "closed": false })),
+        ),
+    };
+    send(target, method, &path, body).await
+}
+
+pub async fn key(target: &Target, command: KeyCommand) -> Result<(), String> {
+    let of_account = |id: &str| format!("/operator/accounts/{}/keys", segment(id));
+    let one = |id: &str, action: &str| format!("/operator/keys/{}{action}", segment(id));
+    let created = matches!(command, KeyCommand::Create { .. });
+    let (method, path, body) = match command {
+        KeyCommand::Create { account, name } => (
+            Method::POST,
+            of_account(&account),
+            Some(json!({ "name": name })),
+        ),
+        KeyCommand::List { account } => (Method::GET, of_account(&account), None),
+        KeyCommand::Disable { key } => (Method::POST, one(&key, "/disable"), None),
+        KeyCommand::Enable { key } => (Method::POST, one(&key, "/enable"), None),
+        KeyCommand::Delete { key } => (Method::DELETE, one(&key, ""), None),
+    };
+    send(target, method, &path, body).await?;
+    if created && !target.json {
+        println!("\nThis is the only time the key is shown. Store it now.");
+    }
+    Ok(())
+}
+
+pub async fn credit(target: &Target, command: CreditCommand) -> Result<(), String> {
+    let of_account = |id: &str| format!("/operator/accounts/{}/grants", segment(id));
+    let (method, path, body) = match command {
+        CreditCommand::Grant {
+            account,
+            amount,
+            expires_at,
+            reason,
+        } => {
+            let body = json!({ "amount": amount, "expires_at": expires_at, "reason": reason });
+            (Method::POST, of_account(&account), Some(body))
+        }
+        CreditCommand::List { account } => (Method::GET, of_account(&account), None),
+    };
+    send(target, method, &path, body).await
+}
+
+pub async fn model(target: &Target, command: ModelCommand) -> Result<(), String> {
+    let set = |id: &str, body: Value| {
+        (
+            Method::PUT,
+            format!("/operator/models/{}", segment(id)),
+            Some(body),
+        )
+    };
+    let (method, path, body) = match command {
+        ModelCommand::List => (Method::GET, "/operator/models".into(), None),
+        ModelCommand::Disable { model } => set(&model, json!({ "enabled": false })),
+        ModelCommand::Enable { model } => set(&model, json!({ "enabled": true })),
+        ModelCommand::Unlist { model } => set(&model, json!({ "unlisted": true })),
+        ModelCommand::Relist { model } => set(&model, json!({ "unlisted": false })),
+    };
+    send(target, method, &path, body).await
+}
+
+async fn send(
+    target: &Target,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+) -> Result<(), String> {
+    let token = std::env::var("TOLLGATE_OPERATOR_TOKEN").map_err(|_| {
+        "TOLLGATE_OPERATOR_TOKEN is not set. With `tollgate dev`: set -a; . data/dev.env; set +a"
+    })?;
+    let answer = call(&target.operator_url, &token, method, path, body.as_ref()).await?;
+    if target.json {
+        println!("{answer}");
+    } else {
+        println!("{}", table::render(&answer));
+    }
+    Ok(())
+}
+
+/// An ID as one segment of a path, whatever was typed.
+fn segment(id: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    id.bytes()
+        .map(|byte| {
+            if plain(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,43 @@
+//! `tollgate serve`: production.
+
+use std::path::Path;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    config::Config,
+    server::{self, Running},
+    telemetry,
+};
+
+pub async fn run(file: &Path) -> Result<(), String> {
+    let config = Config::load(file).map_err(|error| error.to_string())?;
+    telemetry::start(&config.log);
+    let running = server::start(config)
+        .await
+        .map_err(|error| error.to_string())?;
+    tracing::info!(
+        public = %running.public,
+        operator = %running.operator,
+        "tollgate {} is ready at {}", env!("CARGO_PKG_VERSION"), running.origin,
+    );
+    until_stopped(running).await
+}
+
+/// Serves until the process is asked to stop, then stops in good order.
+pub async fn until_stopped(running: Running) -> Result<(), String> {
+    let listen =
+        |kind| signal(kind).map_err(|error| format!("signals cannot be received: {error}"));
+    let (mut terminate, mut interrupt) = (
+        listen(SignalKind::terminate())?,
+        listen(SignalKind::interrupt())?,
+    );
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping: no new work; running answers may finish");
+    running.stop().await;
+    tracing::info!("stopped");
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! What a person writes → a checked [`Config`]; every mistake reported at once.
+//!
+//! A `Config` can be used as it stands: addresses are parsed, secrets are read, the catalog is
+//! loaded. Secrets come from the environment or from files, never from the configuration itself.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+mod environment;
+mod read;
+
+use crate::{auth::Secret, catalog::Catalog, checked_toml::Mistake};
+
+#[derive(Debug)]
+pub struct Config {
+    pub server: Server,
+    pub operator: Operator,
+    pub store: Store,
+    pub limits: Limits,
+    pub providers: BTreeMap<String, Provider>,
+    pub deployments: Vec<Deployment>,
+    pub catalog: Catalog,
+    pub log: Log,
+}
+
+#[derive(Debug)]
+pub struct Server {
+    pub listen: SocketAddr,
+    pub tls: Option<TlsFiles>,
+    /// Where callers reach this gateway, for the links in errors; by default the listener.
+    pub public_url: Option<String>,
+    pub max_body_bytes: usize,
+    /// How long running answers may go on after a request to stop.
+    pub shutdown_grace: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
+
+#[derive(Debug)]
+pub struct Operator {
+    pub listen: SocketAddr,
+    pub token: Secret,
+}
+
+#[derive(Debug)]
+pub struct Store {
+    pub path: PathBuf,
+    pub durability: Durability,
+}
+
+/// What a committed change survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut: each commit is flushed to the disk.
+    Power,
+    /// The death of this process, but not a power cut.
+    Process,
+}
+
+/// The ceilings of a model that has none of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub requests_per_minute: u32,
+    pub tokens_per_minute: u32,
+}
+
+#[derive(Debug)]
+pub enum Provider {
+    OpenAi(OpenAiProvider),
+    Simulator,
+}
+
+#[derive(Debug)]
+pub struct OpenAiProvider {
+    pub base_url: String,
+    pub api_key: Option<Secret>,
+    pub timeouts: Timeouts,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    pub connect: Duration,
+    /// From the request to the head of the answer.
+    pub first_byte: Duration,
+    /// Between two reads of the answer's body.
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            first_byte: Duration::from_mins(5),
+            idle: Duration::from_mins(2),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Deployment {
+    /// A catalog ID, or `*` for every model without a deployment of its own.
+    pub model: String,
+    pub provider: String,
+    /// The provider's name for the model; the catalog ID where it is not given.
+    pub upstream_model: Option<String>,
+    pub weight: u32,
+    /// The lowest number is asked first.
+    pub priority: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Log {
+    pub format: LogFormat,
+    /// As in `RUST_LOG`: `info`, or `tollgate=debug,hyper=warn`.
+    pub level: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Json,
+    Pretty,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            format: LogFormat::Json,
+            level: "info".into(),
+        }
+    }
+}
+
+/// Why a configuration cannot be used: all there is to mend.
+#[derive(Debug)]
+pub struct ConfigError {
+    source: String,
+    mistakes: Vec<Mistake>,
+}
+
+impl std::error::Error for ConfigError {}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.mistakes.len();
+        let noun = if count == 1 { "mistake" } else { "mistakes" };
+        write!(f, "{} cannot be used: {count} {noun}", self.source)?;
+        self.mistakes
+            .iter()
+            .try_for_each(|mistake| write!(f, "\n- {mistake}"))
+    }
+}
+
+impl Config {
+    /// Reads a file, with this process's environment on top. Paths in it are relative to the
+    /// directory the process was started in.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let source = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
+            source: source.clone(),
+            mistakes: vec![Mistake {
+                origin: crate::checked_toml::Origin::Absent,
+                message: format!("the file cannot be read: {error}"),
+            }],
+        })?;
+        // A variable that is not Unicode cannot be one of ours.
+        let environment = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        Self::parse(&source, &text, &environment)
+    }
+
+    pub fn parse(
+        source: &str,
+        text: &str,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, ConfigError> {
+        crate::checked_toml::parse(text)
+            .and_then(|mut document| {
+                environment::override_values(&mut document, environment);
+                read::config(document, environment)
+            })
+            .map_err(|mistakes| ConfigError {
+                source: source.to_owned(),
+                mistakes,
+            })
+    }
+}

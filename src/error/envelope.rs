@@ -1,0 +1,70 @@
+//! The error envelope: the one body every failure has, here and in the operator API.
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::GatewayError;
+
+/// `{error: {message, type, code, param, …}}` with its status.
+///
+/// All four keys are always there, `null` where there is nothing to say, so that a client can
+/// read them without asking first. Extra fields stand beside them, because official clients hand
+/// on the inner object alone.
+#[derive(Debug, Serialize)]
+pub struct Envelope {
+    #[serde(skip)]
+    pub status: StatusCode,
+    pub message: String,
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    pub code: Option<String>,
+    pub param: Option<String>,
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl Envelope {
+    pub fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            error: &'a Envelope,
+        }
+        serde_json::to_string(&Body { error: self }).expect("strings and JSON values serialise")
+    }
+}
+
+impl IntoResponse for Envelope {
+    fn into_response(self) -> Response {
+        let json = HeaderValue::from_static("application/json");
+        let mut response = Response::new(Body::from(self.to_json()));
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response
+    }
+}
+
+/// Why a request was refused, for its log line.
+#[derive(Clone, Debug)]
+pub struct Refusal(pub String);
+
+impl IntoResponse for GatewayError {
+    fn into_response(self) -> Response {
+        let mut response = self.envelope().into_response();
+        if let Some(retry) = self.should_retry() {
+            let retry = HeaderValue::from_static(if retry { "true" } else { "false" });
+            response.headers_mut().insert("x-should-retry", retry);
+        }
+        // The cause stays with us: a provider's words can carry its names and our key.
+        let cause = match &self {
+            Self::Upstream(error) => format!("{error:?}"),
+            other => other.to_string(),
+        };
+        response.extensions_mut().insert(Refusal(cause));
+        response
+    }
+}

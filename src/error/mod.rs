@@ -1,0 +1,171 @@
+//! Every way a request on the public surface can fail, and the one table to the wire.
+
+use axum::http::StatusCode as Status;
+use serde_json::{Map, Value, json};
+
+use crate::{catalog::Tier, money::NanoUsd, upstream::UpstreamError};
+
+mod envelope;
+
+pub use envelope::{Envelope, Refusal};
+
+/// A failure, in the words the caller reads.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    #[error("{message}")]
+    InvalidRequest {
+        message: String,
+        param: Option<String>,
+    },
+    #[error("The request body is larger than {limit} bytes, which is the most this service reads.")]
+    BodyTooLarge { limit: usize },
+    #[error(
+        "The request headers are larger than {limit} bytes, which is the most this service reads."
+    )]
+    HeadersTooLarge { limit: usize },
+    #[error("The request body did not arrive in time.")]
+    BodyTooSlow,
+    #[error("No API key was sent. Send it in the header `Authorization: Bearer sk-svc-...`.")]
+    MissingKey,
+    #[error("The API key is not valid: it is unknown, disabled or deleted.")]
+    InvalidKey,
+    #[error("This API key's account is closed. Open the billing page or contact support.")]
+    NoAccount {
+        balance: NanoUsd,
+        billing_url: String,
+    },
+    #[error("The model `{model}` needs the {required} tier; this account is on {current}.")]
+    TierUpgradeRequired {
+        model: String,
+        current: Tier,
+        required: Tier,
+        upgrade_url: String,
+    },
+    #[error("There is no `{method} {path}` here.")]
+    RouteNotFound { method: String, path: String },
+    #[error("The model `{model}` does not exist. GET /v1/models lists the models you can use.")]
+    ModelNotFound { model: String },
+    #[error("{}", .0.public_message())]
+    Upstream(#[from] UpstreamError),
+    #[error("The gateway is shutting down. Retry in a moment.")]
+    ShuttingDown,
+    #[error("The gateway could not process the request: {reason}.")]
+    Gateway { reason: &'static str },
+    #[error("The gateway failed unexpectedly. Quote the X-Request-ID when you report it.")]
+    Internal,
+}
+
+impl GatewayError {
+    pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::InvalidRequest {
+            message: message.into(),
+            param: Some(param.into()),
+        }
+    }
+
+    /// The one table that pairs a failure with its status, type and code (SPEC §7).
+    ///
+    /// It has no `_` arm: whoever adds a variant decides here what the caller sees.
+    fn wire(&self) -> (Status, &'static str, Option<String>) {
+        let code = |code: &str| Some(code.to_owned());
+        match self {
+            Self::InvalidRequest { .. } => (Status::BAD_REQUEST, "invalid_request_error", None),
+            Self::BodyTooLarge { .. } => (Status::PAYLOAD_TOO_LARGE, "invalid_request_error", None),
+            Self::HeadersTooLarge { .. } => (
+                Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "invalid_request_error",
+                None,
+            ),
+            Self::BodyTooSlow => (Status::REQUEST_TIMEOUT, "invalid_request_error", None),
+            Self::MissingKey => (
+                Status::UNAUTHORIZED,
+                "authentication_error",
+                code("missing_api_key"),
+            ),
+            Self::InvalidKey => (
+                Status::UNAUTHORIZED,
+                "authentication_error",
+                code("invalid_api_key"),
+            ),
+            Self::NoAccount { .. } => (
+                Status::PAYMENT_REQUIRED,
+                "no_account",
+                code("payment_required"),
+            ),
+            Self::TierUpgradeRequired { .. } => (
+                Status::FORBIDDEN,
+                "tier_upgrade_required",
+                code("forbidden"),
+            ),
+            Self::RouteNotFound { .. } => (Status::NOT_FOUND, "not_found", code("route_not_found")),
+            Self::ModelNotFound { .. } => (
+                Status::NOT_FOUND,
+                "invalid_request_error",
+                code("model_not_found"),
+            ),
+            Self::Upstream(error) => (
+                Status::BAD_GATEWAY,
+                "upstream_error",
+                error.status().map(|s| s.to_string()),
+            ),
+            Self::ShuttingDown => (Status::SERVICE_UNAVAILABLE, "service_unavailable", None),
+            Self::Gateway { .. } => (Status::INTERNAL_SERVER_ERROR, "gateway_error", None),
+            Self::Internal => (
+                Status::INTERNAL_SERVER_ERROR,
+                "server_error",
+                code("internal_error"),
+            ),
+        }
+    }
+
+    pub fn envelope(&self) -> Envelope {
+        let (status, kind, code) = self.wire();
+        let param = match self {
+            Self::InvalidRequest { param, .. } => param.clone(),
+            Self::ModelNotFound { .. } | Self::TierUpgradeRequired { .. } => Some("model".into()),
+            _ => None,
+        };
+        Envelope {
+            status,
+            message: self.to_string(),
+            kind,
+            code,
+            param,
+            extra: self.extra(),
+        }
+    }
+
+    /// The fields that let a client act without reading the message (SPEC §7).
+    fn extra(&self) -> Map<String, Value> {
+        let fields = match self {
+            Self::NoAccount {
+                balance,
+                billing_url,
+            } => {
+                json!({ "balance": balance, "billing_url": billing_url })
+            }
+            Self::TierUpgradeRequired {
+                model,
+                current,
+                required,
+                upgrade_url,
+            } => json!({
+                "current_tier": current, "required_tier": required,
+                "model": model, "upgrade_url": upgrade_url,
+            }),
+            _ => return Map::new(),
+        };
+        fields.as_object().cloned().unwrap_or_default()
+    }
+
+    /// Whether official clients should send the same request again; `None` leaves it to the status.
+    ///
+    /// They repeat every 5xx by themselves. A request the provider found wrong stays wrong, so
+    /// repeating it would only cost three calls instead of one.
+    pub fn should_retry(&self) -> Option<bool> {
+        match self {
+            Self::Upstream(error) if error.is_callers_fault() => Some(false),
+            _ => None,
+        }
+    }
+}

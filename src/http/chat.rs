@@ -1,0 +1,105 @@
+//! `POST /v1/chat/completions` (SPEC §4.1), step by step.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::State,
+    http::{HeaderName, HeaderValue},
+    response::Response,
+};
+
+use super::{
+    access_log::LogFields,
+    extract::{Authenticated, read_body},
+    json_response, sse,
+};
+use crate::{
+    chat,
+    error::GatewayError,
+    gateway::Gateway,
+    ledger::Caller,
+    metered::{self, Reply},
+    wire::chat::ChatRequest,
+};
+
+const ROUTED_MODEL: HeaderName = HeaderName::from_static("x-routed-model");
+
+pub async fn chat_completions(
+    State(gateway): State<Arc<Gateway>>,
+    Authenticated(caller): Authenticated, // §5: without a valid key we are not here
+    body: Body,
+) -> Response {
+    let mut log = LogFields::of_account(&caller.account_id);
+    let answered = answer(&gateway, &caller, body, &mut log).await;
+    let mut response = axum::response::IntoResponse::into_response(answered);
+    response.extensions_mut().insert(log);
+    response
+}
+
+async fn answer(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    body: Body,
+    log: &mut LogFields,
+) -> Result<Response, GatewayError> {
+    // §2.1 The body is JSON of the right shape.
+    let body = read_body(body, gateway.max_body_bytes).await?;
+    let mut request = ChatRequest::parse(&body)?;
+    log.model = Some(request.model.clone());
+    let model = gateway.callable_model(&request.model);
+    let target = model.map(|model| gateway.catalog.target_of(model));
+    let dropped = |parameter| {
+        let drops = |model: Option<&Arc<_>>| {
+            model.is_some_and(|m: &Arc<crate::catalog::Model>| m.drops(parameter))
+        };
+        drops(model) || drops(target)
+    };
+    let settings = std::mem::take(&mut request.sampling).checked(dropped)?;
+    // §3.3 The model is one this account may use.
+    let model = model.ok_or_else(|| GatewayError::ModelNotFound {
+        model: request.model.clone(),
+    })?;
+    if !caller.plan.includes(model.min_tier) {
+        return Err(GatewayError::TierUpgradeRequired {
+            model: model.id.clone(),
+            current: caller.plan.tier(),
+            required: model.min_tier,
+            upgrade_url: gateway.links.upgrade.clone(),
+        });
+    }
+    // §2.2–2.4, §8.3 The values are allowed, and the request is put in our own form.
+    let call = chat::prepare(
+        request,
+        settings,
+        model,
+        &gateway.catalog,
+        &caller.account_id,
+    )?;
+    if caller.account_closed {
+        let balance = gateway
+            .ledger
+            .account(&caller.account_id)
+            .map(|account| account.balance());
+        let billing_url = gateway.links.billing.clone();
+        return Err(GatewayError::NoAccount {
+            balance: balance.unwrap_or_default(),
+            billing_url,
+        });
+    }
+    // §8 The part that costs money.
+    let routed = model.is_hybrid().then(|| call.target.id.clone());
+    let reply = metered::start(gateway, call).await?;
+    // §2.5, §2.6 The answer, in the form that was asked for.
+    let mut response = match reply {
+        Reply::Whole { body, usage } => {
+            log.usage = Some(usage);
+            json_response(body)
+        }
+        Reply::Stream(frames) => sse::response(frames, log.ending()),
+    };
+    if let Some(target) = routed.and_then(|id| HeaderValue::try_from(id).ok()) {
+        response.headers_mut().insert(ROUTED_MODEL, target);
+    }
+    Ok(response)
+}

@@ -1,0 +1,98 @@
+//! What happens around every request.
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::HeaderMap,
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use futures_util::FutureExt as _;
+
+use super::extract::{drain_unread, key_presented};
+use crate::{error::GatewayError, gateway::Gateway, ledger::Caller};
+
+/// Larger than any client's headers, smaller than a nuisance.
+const MAX_HEADER_BYTES: usize = 64 << 10;
+
+/// A panic is ours to explain, in the envelope like any other failure.
+pub async fn catch_panics(request: Request, next: Next) -> Response {
+    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+        Ok(response) => response,
+        // The panic hook has logged where it happened.
+        Err(_) => GatewayError::Internal.into_response(),
+    }
+}
+
+pub async fn limit_headers(request: Request, next: Next) -> Response {
+    let line = request.uri().path().len() + request.uri().query().map_or(0, str::len);
+    let headers: usize = request
+        .headers()
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
+    if line + headers > MAX_HEADER_BYTES {
+        return GatewayError::HeadersTooLarge {
+            limit: MAX_HEADER_BYTES,
+        }
+        .into_response();
+    }
+    next.run(request).await
+}
+
+/// Once asked to stop, the gateway takes no new work; it still says how it is.
+pub async fn refuse_when_stopping(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if gateway.shutdown.is_requested() && request.uri().path().starts_with("/v1/") {
+        return GatewayError::ShuttingDown.into_response();
+    }
+    next.run(request).await
+}
+
+/// §5 Without a valid key nothing below runs; with one, handlers find the `Caller`.
+pub async fn authenticate(
+    State(gateway): State<Arc<Gateway>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match caller(&gateway, request.headers()) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(error) => {
+            drain_unread(request.into_body());
+            error.into_response()
+        }
+    }
+}
+
+/// §4.3 What is not served is not found, but under `/v1` only for those who may ask.
+///
+/// Answers before the body is read: whatever it is, there is nothing here to read it.
+pub async fn route_not_found(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let path = request.uri().path();
+    let asked = if path == "/v1" || path.starts_with("/v1/") {
+        caller(&gateway, request.headers()).map(|_| ())
+    } else {
+        Ok(())
+    };
+    let error = asked.err().unwrap_or_else(|| GatewayError::RouteNotFound {
+        method: request.method().to_string(),
+        path: path.to_owned(),
+    });
+    drain_unread(request.into_body());
+    error.into_response()
+}
+
+fn caller(gateway: &Gateway, headers: &HeaderMap) -> Result<Caller, GatewayError> {
+    let key = key_presented(headers)?;
+    gateway
+        .ledger
+        .caller(key.digest())
+        .ok_or(GatewayError::InvalidKey)
+}

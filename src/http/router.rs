@@ -1,0 +1,36 @@
+//! Every public route on one screen.
+
+use std::sync::Arc;
+
+use axum::{
+    Router, middleware,
+    routing::{get, post},
+};
+
+use super::{access_log, chat, health, layers, models, provider};
+use crate::gateway::Gateway;
+
+pub fn router(gateway: &Arc<Gateway>) -> Router {
+    let authenticate = middleware::from_fn_with_state(gateway.clone(), layers::authenticate);
+    let stopping = middleware::from_fn_with_state(gateway.clone(), layers::refuse_when_stopping);
+
+    Router::new()
+        .route(
+            "/v1/chat/completions",
+            post(chat::chat_completions).route_layer(authenticate),
+        )
+        // Public: a key is looked at, never asked for (§4.4–4.6).
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{id}", get(models::one))
+        .route("/v1/provider", get(provider::provider))
+        .route("/health", get(health::ready))
+        .route("/health/live", get(health::alive))
+        // §4.3 Everything else, other methods included.
+        .fallback(layers::route_not_found)
+        .method_not_allowed_fallback(layers::route_not_found)
+        .with_state(gateway.clone())
+        .layer(stopping)
+        .layer(middleware::from_fn(layers::limit_headers))
+        .layer(middleware::from_fn(layers::catch_panics))
+        .layer(middleware::from_fn(access_log::log_requests))
+}

@@ -1,0 +1,77 @@
+//! A streamed answer's body: frames as they come, and a word if they stop coming.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll, ready},
+};
+
+use axum::{
+    body::{Body, HttpBody},
+    http::{HeaderValue, header},
+    response::Response,
+};
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::{
+    error::GatewayError,
+    metered::{Ending, Frame},
+    wire::chat::Frames,
+};
+
+/// The 200 that opens a stream; `ending` is told how it went.
+pub fn response(frames: mpsc::Receiver<Frame>, ending: Arc<OnceLock<Ending>>) -> Response {
+    let body = FrameBody {
+        frames,
+        ending,
+        over: false,
+    };
+    let mut response = Response::new(Body::new(body));
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Proxies that collect small writes would turn a stream into one late answer.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+struct FrameBody {
+    frames: mpsc::Receiver<Frame>,
+    ending: Arc<OnceLock<Ending>>,
+    over: bool,
+}
+
+impl HttpBody for FrameBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        let data = match ready!(self.frames.poll_recv(context)) {
+            Some(Frame::Data(data)) => data,
+            Some(Frame::End(ending)) => {
+                let _ = self.ending.set(ending);
+                self.over = true;
+                return Poll::Ready(None);
+            }
+            // The task is gone without an ending: it panicked. Say so, and do not say `[DONE]`.
+            None => {
+                let cause = "the task of the call died".to_owned();
+                let _ = self.ending.set(Ending::Interrupted { cause });
+                self.over = true;
+                Frames::error(&GatewayError::Internal.envelope())
+            }
+        };
+        Poll::Ready(Some(Ok(hyper::body::Frame::data(data))))
+    }
+}

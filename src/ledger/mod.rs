@@ -1,0 +1,290 @@
+//! Accounts, keys, credit and the operator's word on models: what must outlive the process.
+//!
+//! Changes go, one after the other, through a thread that owns the database; each is committed
+//! before its caller hears of it. Reads come from a copy in memory that the same thread keeps, so
+//! a key that was disabled is refused on the very next request, and a request waits for no disk.
+//! A store that fails to commit changes nothing.
+
+use std::{path::Path, sync::RwLockReadGuard, time::SystemTime};
+
+mod directory;
+mod records;
+mod sqlite;
+mod writer;
+
+pub use records::{
+    Account, AccountChange, Grant, Key, KeyState, ModelSettings, NewAccount, NewGrant,
+};
+
+use self::{
+    directory::{Directory, Shared},
+    writer::Writer,
+};
+use crate::{
+    auth::{ApiKey, KeyDigest, random_id},
+    catalog::Plan,
+    config::Durability,
+    money::NanoUsd,
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    #[error("there is no {what} `{id}`")]
+    NotFound { what: &'static str, id: String },
+    #[error("a deleted key does not come back; create a new one")]
+    KeyDeleted,
+    #[error("the {track} track has no `{tier}` tier")]
+    NoSuchPlan {
+        track: &'static str,
+        tier: &'static str,
+    },
+    #[error("that is more credit than an account can hold")]
+    TooMuchCredit,
+    #[error("the database failed: {0}")]
+    Database(#[from] rusqlite::Error),
+    #[error("the ledger has stopped")]
+    Stopped,
+}
+
+/// Why a database cannot be used at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{path} is in use by another tollgate process; stop that one or use another path")]
+    InUse { path: String },
+    #[error("{path} cannot be used: {source}")]
+    Files {
+        path: String,
+        source: std::io::Error,
+    },
+    #[error("{path} cannot be used: {source}")]
+    Database {
+        path: String,
+        source: rusqlite::Error,
+    },
+    #[error("{path} was written by a newer tollgate (version {found}, this one knows {known})")]
+    TooNew {
+        path: String,
+        found: i64,
+        known: i64,
+    },
+}
+
+/// Who a request comes from.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub account_id: String,
+    pub key_id: String,
+    pub plan: Plan,
+    pub account_closed: bool,
+}
+
+/// Whether a database could be opened at `path`; creates nothing.
+pub fn probe(path: &Path) -> Result<String, String> {
+    sqlite::probe(path)
+}
+
+pub struct Ledger {
+    directory: Shared,
+    writer: Writer,
+}
+
+impl Ledger {
+    /// Opens the database, bringing its tables up to date, and takes it for this process alone.
+    pub fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
+        let database = sqlite::Database::open(path, durability)?;
+        let directory = database.load().map_err(|source| OpenError::Database {
+            path: path.display().to_string(),
+            source,
+        })?;
+        let directory = Shared::new(directory);
+        let writer = Writer::start(database, directory.clone());
+        Ok(Self { directory, writer })
+    }
+
+    /// The caller that a key belongs to, if it is one that may be used.
+    pub fn caller(&self, digest: KeyDigest) -> Option<Caller> {
+        self.read().caller(digest)
+    }
+
+    pub fn account(&self, id: &str) -> Result<Account, LedgerError> {
+        self.read().account(id).cloned()
+    }
+
+    pub fn accounts(&self) -> Vec<Account> {
+        self.read().accounts().cloned().collect()
+    }
+
+    /// The account's keys, deleted ones too: their history stays.
+    pub fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
+        let directory = self.read();
+        directory.account(account_id)?;
+        Ok(directory.keys_of(account_id).cloned().collect())
+    }
+
+    pub fn model_settings(&self, model_id: &str) -> ModelSettings {
+        self.read().model_settings(model_id)
+    }
+
+    pub async fn create_account(&self, new: NewAccount) -> Result<Account, LedgerError> {
+        let plan = new.plan()?;
+        let account = Account {
+            id: random_id("acct_"),
+            email: new.email,
+            name: new.name,
+            plan,
+            closed: false,
+            created_at: now(),
+            grants: Vec::new(),
+        };
+        self.writer
+            .run(move |database, directory| {
+                database.insert_account(&account)?;
+                Ok(directory.write().put_account(account))
+            })
+            .await
+    }
+
+    pub async fn change_account(
+        &self,
+        id: &str,
+        change: AccountChange,
+    ) -> Result<Account, LedgerError> {
+        let id = id.to_owned();
+        self.writer
+            .run(move |database, directory| {
+                let account = change.applied_to(directory.read().account(&id)?)?;
+                database.update_account(&account)?;
+                Ok(directory.write().put_account(account))
+            })
+            .await
+    }
+
+    /// Makes a key. Only its digest is kept: what is returned is the one chance to see it.
+    pub async fn create_key(
+        &self,
+        account_id: &str,
+        name: String,
+    ) -> Result<(Key, ApiKey), LedgerError> {
+        let secret = ApiKey::generate();
+        let key = Key {
+            id: random_id("key_"),
+            account_id: account_id.to_owned(),
+            name,
+            prefix: secret.visible_prefix().to_owned(),
+            state: KeyState::Active,
+            created_at: now(),
+            digest: secret.digest(),
+        };
+        let key = self
+            .writer
+            .run(move |database, directory| {
+                directory.read().account(&key.account_id)?;
+                database.insert_key(&key)?;
+                Ok(directory.write().put_key(key))
+            })
+            .await?;
+        Ok((key, secret))
+    }
+
+    pub async fn set_key_state(&self, id: &str, state: KeyState) -> Result<Key, LedgerError> {
+        let id = id.to_owned();
+        self.writer
+            .run(move |database, directory| {
+                let key = directory.read().key(&id)?.clone();
+                if key.state == KeyState::Deleted && state != KeyState::Deleted {
+                    return Err(LedgerError::KeyDeleted);
+                }
+                let key = Key { state, ..key };
+                database.update_key(&key)?;
+                Ok(directory.write().put_key(key))
+            })
+            .await
+    }
+
+    pub async fn add_grant(&self, account_id: &str, new: NewGrant) -> Result<Grant, LedgerError> {
+        let account_id = account_id.to_owned();
+        let grant = Grant {
+            id: random_id("grant_"),
+            amount: new.amount,
+            expires_at: new.expires_at,
+            reason: new.reason,
+            created_at: now(),
+        };
+        self.writer
+            .run(move |database, directory| {
+                let mut account = directory.read().account(&account_id)?.clone();
+                account.grants.push(grant.clone());
+                account.granted().ok_or(LedgerError::TooMuchCredit)?;
+                database.insert_grant(&account_id, &grant)?;
+                directory.write().put_account(account);
+                Ok(grant)
+            })
+            .await
+    }
+
+    /// Sets what is given, keeps the rest; lasts across restarts.
+    pub async fn set_model(
+        &self,
+        model_id: &str,
+        enabled: Option<bool>,
+        unlisted: Option<bool>,
+    ) -> Result<ModelSettings, LedgerError> {
+        let model_id = model_id.to_owned();
+        self.writer
+            .run(move |database, directory| {
+                let before = directory.read().model_settings(&model_id);
+                let settings = ModelSettings {
+                    enabled: enabled.unwrap_or(before.enabled),
+                    unlisted: unlisted.or(before.unlisted),
+                };
+                database.put_model_settings(&model_id, settings)?;
+                directory.write().put_model_settings(model_id, settings);
+                Ok(settings)
+            })
+            .await
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Directory> {
+        self.directory.read()
+    }
+}
+
+impl Account {
+    /// What can be spent: grants that have not expired.
+    pub fn balance(&self) -> NanoUsd {
+        let now = now();
+        let live = self
+            .grants
+            .iter()
+            .filter(|grant| grant.expires_at.is_none_or(|at| at > now));
+        sum(live).unwrap_or_default()
+    }
+
+    /// When the grant that is used next expires.
+    pub fn credits_expire_at(&self) -> Option<i64> {
+        let now = now();
+        self.grants
+            .iter()
+            .filter_map(|grant| grant.expires_at)
+            .filter(|at| *at > now)
+            .min()
+    }
+
+    fn granted(&self) -> Option<NanoUsd> {
+        sum(self.grants.iter())
+    }
+}
+
+fn sum<'a>(mut grants: impl Iterator<Item = &'a Grant>) -> Option<NanoUsd> {
+    grants.try_fold(NanoUsd::default(), |sum, grant| {
+        sum.checked_add(grant.amount)
+    })
+}
+
+/// Unix time in seconds.
+fn now() -> i64 {
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,45 @@
+//! The one thread that changes anything.
+
+use std::sync::mpsc;
+
+use tokio::sync::oneshot;
+
+use super::{LedgerError, directory::Shared, sqlite::Database};
+
+type Step = Box<dyn FnOnce(&Database, &Shared) + Send>;
+
+pub struct Writer {
+    steps: mpsc::Sender<Step>,
+}
+
+impl Writer {
+    pub fn start(database: Database, directory: Shared) -> Self {
+        let (steps, queue) = mpsc::channel::<Step>();
+        // It ends when the last sender is dropped, and the database closes with it.
+        std::thread::Builder::new()
+            .name("ledger".into())
+            .spawn(move || {
+                for step in queue {
+                    step(&database, &directory);
+                }
+            })
+            .expect("a process that cannot start a thread cannot start at all");
+        Self { steps }
+    }
+
+    /// Runs one whole step: the database first, the copy in memory after it was committed.
+    ///
+    /// A step that fails in the database has not touched the copy. Once queued it runs to its
+    /// end, whether or not anyone still waits for it.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let (done, result) = oneshot::channel();
+        let step: Step = Box::new(move |database, directory| {
+            let _ = done.send(step(database, directory));
+        });
+        self.steps.send(step).map_err(|_| LedgerError::Stopped)?;
+        result.await.map_err(|_| LedgerError::Stopped)?
+    }
+}

@@ -1,0 +1,28 @@
+//! Tollgate: a metered, OpenAI-compatible inference gateway.
+//!
+//! The modules in the order in which a request meets them; `docs/ARCHITECTURE.md` walks through
+//! one. Imports point downwards.
+
+pub mod cli;
+pub mod server;
+
+pub mod http;
+pub mod operator;
+
+pub mod gateway;
+pub mod metered;
+pub mod routing;
+pub mod upstream;
+
+pub mod chat;
+pub mod ledger;
+pub mod wire;
+
+pub mod catalog;
+pub mod config;
+
+pub mod auth;
+pub mod checked_toml;
+pub mod error;
+pub mod money;
+pub mod telemetry;

@@ -1,0 +1,7 @@
+//! Arguments → what they ask for.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tollgate::cli::run()
+}

@@ -1,0 +1,141 @@
+//! Money as integers: what an account holds, and what a token costs.
+//!
+//! No floating point: a ledger must add up to the last unit, and a price must print as it was
+//! written.
+
+use std::fmt;
+
+/// Billionths of a US dollar.
+///
+/// Signed, because what was spent can exceed what was held. The range is about nine billion
+/// dollars either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NanoUsd(i64);
+
+impl NanoUsd {
+    const PER_DOLLAR: i64 = 1_000_000_000;
+
+    pub const fn new(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    pub const fn nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Reads a decimal amount in dollars, e.g. `10.00`; at most nine decimals.
+    pub fn parse(text: &str) -> Option<Self> {
+        decimal(text, 9).map(Self)
+    }
+
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        self.0.checked_add(other.0).map(Self)
+    }
+}
+
+impl fmt::Display for NanoUsd {
+    /// Six decimals, and up to nine where they are needed: `0.004200`, `0.004200001`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let nanos = self.0.unsigned_abs();
+        let per_dollar = Self::PER_DOLLAR.unsigned_abs();
+        let decimals = format!("{:09}", nanos % per_dollar);
+        let shown = decimals.trim_end_matches('0').len().max(6);
+        write!(f, "{sign}{}.{}", nanos / per_dollar, &decimals[..shown])
+    }
+}
+
+impl serde::Serialize for NanoUsd {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The price of one token, in trillionths of a US dollar.
+///
+/// Catalogs are written in dollars per million tokens with up to six decimals, which is exactly
+/// this unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TokenPrice(i64);
+
+impl TokenPrice {
+    /// Reads dollars per million tokens, e.g. `0.14`; at most six decimals.
+    pub fn parse_per_million(text: &str) -> Option<Self> {
+        decimal(text, 6).map(Self)
+    }
+}
+
+impl fmt::Display for TokenPrice {
+    /// Dollars per token, as short as it can be written: `0.00000014`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pico_per_dollar = 1_000_000_000_000;
+        let decimals = format!("{:012}", self.0 % pico_per_dollar);
+        let decimals = decimals.trim_end_matches('0');
+        let point = if decimals.is_empty() { "" } else { "." };
+        write!(f, "{}{point}{decimals}", self.0 / pico_per_dollar)
+    }
+}
+
+/// A plain non-negative decimal number as an integer of `places` decimals.
+fn decimal(text: &str, places: usize) -> Option<i64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let unfinished = whole.is_empty() || text.ends_with('.');
+    if unfinished || !digits(whole) || !digits(fraction) || fraction.len() > places {
+        return None;
+    }
+    format!("{whole}{fraction:0<places$}").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_and_shown_exactly() {
+        for (text, nanos, shown) in [
+            ("10.00", 10_000_000_000, "10.000000"),
+            ("0.0042", 4_200_000, "0.004200"),
+            ("0.000000001", 1, "0.000000001"),
+            ("7", 7_000_000_000, "7.000000"),
+        ] {
+            let amount = NanoUsd::parse(text).unwrap();
+            assert_eq!(amount, NanoUsd::new(nanos), "{text}");
+            assert_eq!(amount.to_string(), shown, "{text}");
+        }
+        assert_eq!(NanoUsd::new(-1_500_000_000).to_string(), "-1.500000");
+    }
+
+    #[test]
+    fn what_is_not_a_plain_decimal_is_refused() {
+        for text in [
+            "",
+            ".",
+            "1.",
+            ".5",
+            "-1",
+            "+1",
+            "1e3",
+            "1,0",
+            "NaN",
+            "0.0000000001",
+            "99999999999",
+        ] {
+            assert_eq!(NanoUsd::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_price_per_million_prints_per_token() {
+        for (per_million, per_token) in [
+            ("2.00", "0.000002"),
+            ("0.14", "0.00000014"),
+            ("36", "0.000036"),
+            ("0", "0"),
+            ("0.000001", "0.000000000001"),
+        ] {
+            let price = TokenPrice::parse_per_million(per_million).unwrap();
+            assert_eq!(price.to_string(), per_token, "{per_million}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Accounts and their credit.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse as _, Response},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{body::JsonBody, error::OperatorError, time_text};
+use crate::{
+    catalog::{Tier, Track},
+    gateway::Gateway,
+    http::Json,
+    ledger::{Account, AccountChange, Grant, NewAccount, NewGrant},
+    money::NanoUsd,
+};
+
+#[derive(Serialize)]
+struct AccountObject<'a> {
+    id: &'a str,
+    object: &'static str,
+    email: &'a str,
+    name: Option<&'a str>,
+    track: Track,
+    tier: Tier,
+    closed: bool,
+    balance: NanoUsd,
+    /// Set aside for calls that are running.
+    held: NanoUsd,
+    available: NanoUsd,
+    credits_expire_at: Option<String>,
+    created_at: String,
+}
+
+impl<'a> AccountObject<'a> {
+    fn new(account: &'a Account) -> Self {
+        let balance = account.balance();
+        Self {
+            id: &account.id,
+            object: "account",
+            email: &account.email,
+            name: account.name.as_deref(),
+            track: account.plan.track(),
+            tier: account.plan.tier(),
+            closed: account.closed,
+            balance,
+            held: NanoUsd::default(),
+            available: balance,
+            credits_expire_at: account.credits_expire_at().map(time_text::shown),
+            created_at: time_text::shown(account.created_at),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct GrantObject<'a> {
+    id: &'a str,
+    object: &'static str,
+    account_id: &'a str,
+    amount: NanoUsd,
+    expires_at: Option<String>,
+    reason: Option<&'a str>,
+    created_at: String,
+}
+
+impl<'a> GrantObject<'a> {
+    fn new(account_id: &'a str, grant: &'a Grant) -> Self {
+        Self {
+            id: &grant.id,
+            object: "grant",
+            account_id,
+            amount: grant.amount,
+            expires_at: grant.expires_at.map(time_text::shown),
+            reason: grant.reason.as_deref(),
+            created_at: time_text::shown(grant.created_at),
+        }
+    }
+}
+
+/// A list of anything, in the form every list here has.
+#[derive(Serialize)]
+pub struct List<T> {
+    object: &'static str,
+    data: Vec<T>,
+}
+
+impl<T> List<T> {
+    pub fn new(data: Vec<T>) -> Self {
+        Self {
+            object: "list",
+            data,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Create {
+    email: String,
+    track: Track,
+    tier: Tier,
+    name: Option<String>,
+}
+
+pub async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    JsonBody(Create {
+        email,
+        track,
+        tier,
+        name,
+    }): JsonBody<Create>,
+) -> Result<Response, OperatorError> {
+    let complete = email
+        .split_once('@')
+        .is_some_and(|(who, at)| !who.is_empty() && !at.is_empty());
+    if !complete || email.len() > 254 || email.chars().any(char::is_whitespace) {
+        return Err(OperatorError::invalid(
+            "email",
+            "`email` must be an e-mail address.",
+        ));
+    }
+    let account = gateway
+        .ledger
+        .create_account(NewAccount {
+            email,
+            name,
+            track,
+            tier,
+        })
+        .await?;
+    Ok(Json(AccountObject::new(&account)).into_response())
+}
+
+pub async fn list(State(gateway): State<Arc<Gateway>>) -> Response {
+    let accounts = gateway.ledger.accounts();
+    Json(List::new(accounts.iter().map(AccountObject::new).collect())).into_response()
+}
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, OperatorError> {
+    Ok(Json(AccountObject::new(&gateway.ledger.account(&id)?)).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    track: Option<Track>,
+    tier: Option<Tier>,
+    closed: Option<bool>,
+}
+
+pub async fn change(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    JsonBody(Change {
+        track,
+        tier,
+        closed,
+    }): JsonBody<Change>,
+) -> Result<Response, OperatorError> {
+    let change = AccountChange {
+        track,
+        tier,
+        closed,
+    };
+    let account = gateway.ledger.change_account(&id, change).await?;
+    Ok(Json(AccountObject::new(&account)).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateGrant {
+    amount: String,
+    expires_at: Option<String>,
+    reason: Option<String>,
+}
+
+pub async fn grant(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    JsonBody(CreateGrant {
+        amount,
+        expires_at,
+        reason,
+    }): JsonBody<CreateGrant>,
+) -> Result<Response, OperatorError> {
+    let amount = NanoUsd::parse(&amount).filter(|amount| *amount > NanoUsd::default());
+    let amount = amount.ok_or_else(|| {
+        let message = "`amount` must be US dollars above zero as a decimal string, e.g. \"10.00\".";
+        OperatorError::invalid("amount", message)
+    })?;
+    let expires_at = match expires_at.as_deref() {
+        None => None,
+        Some(text) => Some(time_text::read(text).ok_or_else(|| {
+            let message = "`expires_at` must be an ISO 8601 time, e.g. \"2027-01-31T00:00:00Z\".";
+            OperatorError::invalid("expires_at", message)
+        })?),
+    };
+    let grant = gateway
+        .ledger
+        .add_grant(
+            &id,
+            NewGrant {
+                amount,
+                expires_at,
+                reason,
+            },
+        )
+        .await?;
+    Ok(Json(GrantObject::new(&id, &grant)).into_response())
+}
+
+pub async fn grants(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, OperatorError> {
+    let account = gateway.ledger.account(&id)?;
+    let grants = account
+        .grants
+        .iter()
+        .map(|grant| GrantObject::new(&id, grant))
+        .collect();
+    Ok(Json(List::new(grants)).into_response())
+}

@@ -1,0 +1,94 @@
+//! How the operator API fails: the same envelope as everywhere.
+
+use axum::{
+    http::StatusCode as Status,
+    response::{IntoResponse, Response},
+};
+
+use crate::{
+    error::{Envelope, GatewayError, Refusal},
+    ledger::LedgerError,
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    #[error(
+        "The operator token is missing or wrong. Send `Authorization: Bearer <operator token>`."
+    )]
+    Unauthorized,
+    #[error("There is no `{method} {path}` in the operator API.")]
+    RouteNotFound { method: String, path: String },
+    #[error("{message}")]
+    Invalid {
+        message: String,
+        param: Option<String>,
+    },
+    #[error("{0}")]
+    Ledger(#[from] LedgerError),
+    #[error("there is no model `{0}` in the catalog")]
+    NoSuchModel(String),
+    #[error("{0}")]
+    Body(GatewayError),
+}
+
+impl OperatorError {
+    pub fn invalid(param: &str, message: impl Into<String>) -> Self {
+        Self::Invalid {
+            message: message.into(),
+            param: Some(param.to_owned()),
+        }
+    }
+
+    fn envelope(&self) -> Envelope {
+        let (status, kind, code) = match self {
+            Self::Unauthorized => (
+                Status::UNAUTHORIZED,
+                "authentication_error",
+                Some("invalid_operator_token"),
+            ),
+            Self::RouteNotFound { .. } => (Status::NOT_FOUND, "not_found", Some("route_not_found")),
+            Self::Invalid { .. } => (Status::BAD_REQUEST, "invalid_request_error", None),
+            Self::NoSuchModel(_) => (Status::NOT_FOUND, "not_found", Some("model_not_found")),
+            Self::Body(error) => return error.envelope(),
+            Self::Ledger(error) => match error {
+                LedgerError::NotFound { .. } => (Status::NOT_FOUND, "not_found", None),
+                LedgerError::KeyDeleted => (
+                    Status::BAD_REQUEST,
+                    "invalid_request_error",
+                    Some("key_deleted"),
+                ),
+                LedgerError::NoSuchPlan { .. } | LedgerError::TooMuchCredit => {
+                    (Status::BAD_REQUEST, "invalid_request_error", None)
+                }
+                LedgerError::Database(_) | LedgerError::Stopped => (
+                    Status::SERVICE_UNAVAILABLE,
+                    "server_error",
+                    Some("store_unavailable"),
+                ),
+            },
+        };
+        let param = match self {
+            Self::Invalid { param, .. } => param.clone(),
+            Self::Ledger(LedgerError::NoSuchPlan { .. }) => Some("tier".into()),
+            Self::Ledger(LedgerError::TooMuchCredit) => Some("amount".into()),
+            _ => None,
+        };
+        let code = code.map(str::to_owned);
+        Envelope {
+            status,
+            message: self.to_string(),
+            kind,
+            code,
+            param,
+            extra: serde_json::Map::new(),
+        }
+    }
+}
+
+impl IntoResponse for OperatorError {
+    fn into_response(self) -> Response {
+        let mut response = self.envelope().into_response();
+        response.extensions_mut().insert(Refusal(self.to_string()));
+        response
+    }
+}

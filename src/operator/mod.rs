@@ -1,0 +1,88 @@
+//! The operator's API, on a listener of its own: accounts, keys, credit, models.
+//!
+//! Every call needs the operator token. Money is decimal strings in US dollars, times are
+//! ISO 8601.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::header,
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+    routing::{delete, get, post, put},
+};
+
+mod accounts;
+mod body;
+mod error;
+mod keys;
+mod models;
+mod time_text;
+
+use self::error::OperatorError;
+use crate::{gateway::Gateway, http::log_requests};
+
+pub fn router(gateway: &Arc<Gateway>) -> Router {
+    Router::new()
+        .route(
+            "/operator/accounts",
+            post(accounts::create).get(accounts::list),
+        )
+        .route(
+            "/operator/accounts/{id}",
+            get(accounts::show).patch(accounts::change),
+        )
+        .route(
+            "/operator/accounts/{id}/keys",
+            post(keys::create).get(keys::list),
+        )
+        .route(
+            "/operator/accounts/{id}/grants",
+            post(accounts::grant).get(accounts::grants),
+        )
+        .route("/operator/keys/{id}", delete(keys::delete))
+        .route("/operator/keys/{id}/disable", post(keys::disable))
+        .route("/operator/keys/{id}/enable", post(keys::enable))
+        .route("/operator/models", get(models::list))
+        .route(
+            "/operator/models/{id}",
+            put(models::change).get(models::show),
+        )
+        .fallback(not_found)
+        .method_not_allowed_fallback(not_found)
+        .with_state(gateway.clone())
+        .layer(middleware::from_fn_with_state(
+            gateway.clone(),
+            authenticate,
+        ))
+        .layer(middleware::from_fn(log_requests))
+}
+
+async fn authenticate(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let value = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let (scheme, token) = value
+        .and_then(|value| value.split_once(' '))
+        .unwrap_or_default();
+    let bearer = scheme.eq_ignore_ascii_case("bearer");
+    if !bearer || !gateway.operator_token.matches(token.trim()) {
+        return OperatorError::Unauthorized.into_response();
+    }
+    next.run(request).await
+}
+
+async fn not_found(request: Request) -> Response {
+    let (method, path) = (
+        request.method().to_string(),
+        request.uri().path().to_owned(),
+    );
+    OperatorError::RouteNotFound { method, path }.into_response()
+}

@@ -1,0 +1,82 @@
+//! The operator's word on models: disabled, unlisted.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse as _, Response},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{accounts::List, body::JsonBody, error::OperatorError};
+use crate::{
+    catalog::{Model, Tier},
+    gateway::Gateway,
+    http::Json,
+};
+
+#[derive(Serialize)]
+struct ModelObject<'a> {
+    id: &'a str,
+    object: &'static str,
+    name: &'a str,
+    min_tier: Tier,
+    enabled: bool,
+    unlisted: bool,
+}
+
+impl<'a> ModelObject<'a> {
+    fn new(gateway: &Gateway, model: &'a Model) -> Self {
+        let settings = gateway.ledger.model_settings(&model.id);
+        Self {
+            id: &model.id,
+            object: "model",
+            name: &model.name,
+            min_tier: model.min_tier,
+            enabled: settings.enabled,
+            unlisted: settings.unlisted.unwrap_or(model.unlisted),
+        }
+    }
+}
+
+pub async fn list(State(gateway): State<Arc<Gateway>>) -> Response {
+    let models = gateway.catalog.models();
+    let models = models
+        .map(|model| ModelObject::new(&gateway, model))
+        .collect();
+    Json(List::new(models)).into_response()
+}
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, OperatorError> {
+    let model = gateway
+        .catalog
+        .find(&id)
+        .ok_or(OperatorError::NoSuchModel(id))?;
+    Ok(Json(ModelObject::new(&gateway, model)).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    enabled: Option<bool>,
+    unlisted: Option<bool>,
+}
+
+pub async fn change(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    JsonBody(Change { enabled, unlisted }): JsonBody<Change>,
+) -> Result<Response, OperatorError> {
+    let model = gateway
+        .catalog
+        .find(&id)
+        .ok_or(OperatorError::NoSuchModel(id))?;
+    gateway
+        .ledger
+        .set_model(&model.id, enabled, unlisted)
+        .await?;
+    Ok(Json(ModelObject::new(&gateway, model)).into_response())
+}

@@ -1,0 +1,121 @@
+//! Connections: accepted, served, and let go in good order.
+
+use std::time::Duration;
+
+use axum::Router;
+use hyper::body::Incoming;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+
+use crate::gateway::Shutdown;
+
+/// A client that has not sent its request's head by then, or has kept a connection idle for as
+/// long, is let go.
+const HEAD_PATIENCE: Duration = Duration::from_secs(75);
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// More than the limit on headers, so that it is our own answer that refuses them.
+const READ_BUFFER: usize = 1 << 20;
+
+/// Accepts until every connection is over after a request to stop.
+///
+/// While answers are still running, new connections are accepted and told so: a load balancer
+/// that asks for our health hears 503 instead of silence.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    shutdown: Shutdown,
+) {
+    let connections = TaskTracker::new();
+    loop {
+        let drained = async {
+            shutdown.requested().await;
+            // Those that were open when the stop came; later ones do not prolong it.
+            connections.close();
+            connections.wait().await;
+        };
+        let socket = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = drained => return,
+            () = shutdown.deadline() => break,
+        };
+        match socket {
+            Ok((socket, _)) => {
+                let serving = connection(socket, router.clone(), tls.clone(), shutdown.clone());
+                if shutdown.is_requested() {
+                    tokio::spawn(serving);
+                } else {
+                    connections.spawn(serving);
+                }
+            }
+            Err(error) => {
+                // Out of file descriptors, most likely: wait for some to come back.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    connections.wait().await;
+}
+
+async fn connection(
+    socket: TcpStream,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    shutdown: Shutdown,
+) {
+    let _ = socket.set_nodelay(true);
+    let Some(tls) = tls else {
+        return converse(socket, router, shutdown).await;
+    };
+    match tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(socket)).await {
+        Ok(Ok(socket)) => converse(socket, router, shutdown).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
+}
+
+async fn converse(
+    socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    shutdown: Shutdown,
+) {
+    let service =
+        router.map_request(|request: hyper::Request<Incoming>| request.map(axum::body::Body::new));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .max_buf_size(READ_BUFFER)
+        .keep_alive(!shutdown.is_requested());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(READ_BUFFER).unwrap_or(u32::MAX))
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20));
+    let connection =
+        builder.serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shutdown.requested() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}

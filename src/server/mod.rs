@@ -1,0 +1,144 @@
+//! A running gateway: its two listeners, from the first bind to the last byte.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use tokio::{net::TcpListener, task::JoinHandle};
+
+mod listener;
+mod tls;
+
+use crate::{
+    config::{Config, TlsFiles},
+    gateway::Gateway,
+    http,
+    ledger::{Ledger, OpenError},
+    operator,
+};
+
+/// Why a gateway did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    #[error("{file}: {reason}")]
+    Certificate { file: PathBuf, reason: String },
+    #[error("{0}")]
+    Provider(String),
+}
+
+pub struct Running {
+    pub gateway: Arc<Gateway>,
+    pub public: SocketAddr,
+    pub operator: SocketAddr,
+    /// `http://…` or `https://…`: where the public listener is reached from this machine.
+    pub origin: String,
+    grace: Duration,
+    accepting: Vec<JoinHandle<()>>,
+}
+
+/// Starts everything and returns once both listeners accept connections.
+pub async fn start(config: Config) -> Result<Running, StartError> {
+    let tls = config
+        .server
+        .tls
+        .as_ref()
+        .map(tls::Certificate::load)
+        .transpose()?;
+    let public = bind(config.server.listen).await?;
+    let operator = bind(config.operator.listen).await?;
+    let ledger = Ledger::open(&config.store.path, config.store.durability)?;
+    let (public_address, operator_address) = (local(&public), local(&operator));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let origin = format!("{scheme}://{}", reachable(public_address));
+    let grace = config.server.shutdown_grace;
+    let gateway = Gateway::new(config, ledger, &origin).map_err(StartError::Provider)?;
+    let gateway = Arc::new(gateway);
+    if let Some(certificate) = &tls {
+        gateway.tasks.spawn(
+            certificate
+                .clone()
+                .reload_on_change(gateway.shutdown.clone()),
+        );
+    }
+    let acceptor = tls.map(|certificate| certificate.acceptor());
+    let serve = |listener, router, acceptor| {
+        tokio::spawn(listener::serve(
+            listener,
+            router,
+            acceptor,
+            gateway.shutdown.clone(),
+        ))
+    };
+    let accepting = vec![
+        serve(public, http::router(&gateway), acceptor),
+        serve(operator, operator::router(&gateway), None),
+    ];
+    Ok(Running {
+        gateway,
+        public: public_address,
+        operator: operator_address,
+        origin,
+        grace,
+        accepting,
+    })
+}
+
+impl Running {
+    /// Stops: not ready at once, no new work, running answers finish within the grace period.
+    pub async fn stop(self) {
+        let shutdown = self.gateway.shutdown.clone();
+        shutdown.request();
+        self.gateway.tasks.close();
+        let finished = async {
+            for accepting in self.accepting {
+                let _ = accepting.await;
+            }
+            self.gateway.tasks.wait().await;
+        };
+        tokio::pin!(finished);
+        if tokio::time::timeout(self.grace, &mut finished)
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "answers were still running after {:?} and are cut short",
+                self.grace
+            );
+            shutdown.end_patience();
+            // Long enough for the last event of a stream to leave; a dead client gets no more.
+            let _ = tokio::time::timeout(Duration::from_secs(2), &mut finished).await;
+        }
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| StartError::Listen { address, source })
+}
+
+fn local(listener: &TcpListener) -> SocketAddr {
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+}
+
+/// An address that listens everywhere is reached at home.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let mut reachable = address;
+    if address.ip().is_unspecified() {
+        reachable.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    reachable
+}
+
+/// Whether a certificate and its key could be served.
+pub fn probe_certificate(files: &TlsFiles) -> Result<String, String> {
+    let loaded = tls::Certificate::load(files).map_err(|error| error.to_string());
+    loaded.map(|_| "can be served".into())
+}

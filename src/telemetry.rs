@@ -1,0 +1,29 @@
+//! Logs: one line an event, as JSON for machines or plainly for people, on standard error.
+
+use tracing_subscriber::{
+    EnvFilter, Layer as _, filter::LevelFilter, layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
+
+use crate::config::{Log, LogFormat};
+
+/// Starts logging; `RUST_LOG` overrides the configured level.
+pub fn start(log: &Log) {
+    let filter = EnvFilter::builder()
+        .with_default_directive(LevelFilter::INFO.into())
+        .parse_lossy(std::env::var("RUST_LOG").unwrap_or_else(|_| log.level.clone()));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match log.format {
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Pretty => lines.with_target(false).boxed(),
+    };
+    // A second start in one process (tests) keeps the first one's logging.
+    let _ = tracing_subscriber::registry()
+        .with(lines.with_filter(filter))
+        .try_init();
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string);
+        let message = panic.payload_as_str().unwrap_or("without a message");
+        tracing::error!(place, "panic: {message}");
+    }));
+}

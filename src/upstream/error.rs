@@ -1,0 +1,76 @@
+//! The ways a provider fails.
+
+use std::time::Duration;
+
+/// What went wrong between us and a provider.
+///
+/// `Debug` and `Display` are for the operator's log. What the caller may read is
+/// [`UpstreamError::public_message`].
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum UpstreamError {
+    #[error("could not connect: {0}")]
+    Connect(String),
+    #[error("no answer within {0:?}")]
+    FirstByte(Duration),
+    #[error("silent for {0:?} in the middle of an answer")]
+    Idle(Duration),
+    #[error("answered with status {status}")]
+    Status {
+        status: u16,
+        /// The provider's reason, cleaned of names and secrets, where it concerns the caller.
+        reason: Option<String>,
+    },
+    #[error("broke off: {0}")]
+    Broken(String),
+    #[error("sent what cannot be understood: {0}")]
+    Malformed(String),
+    #[error("sent more than {0} bytes in one piece")]
+    TooLarge(usize),
+    #[error("reported a failure in its answer: {0}")]
+    Reported(String),
+}
+
+impl UpstreamError {
+    /// The provider's HTTP status, when it was one that tells of a failure.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Whether the same request would be refused again: a 4xx that does not pass with time.
+    pub fn is_callers_fault(&self) -> bool {
+        self.status().is_some_and(|status| {
+            (400..500).contains(&status) && !matches!(status, 408 | 409 | 429)
+        })
+    }
+
+    /// What the caller reads: no host, no model name, no key, no words we did not choose but for
+    /// a cleaned reason.
+    pub fn public_message(&self) -> String {
+        match self {
+            Self::Connect(_) => "The model's provider could not be reached.".into(),
+            Self::FirstByte(_) | Self::Idle(_) => {
+                "The model's provider did not answer in time.".into()
+            }
+            Self::Status {
+                status,
+                reason: Some(reason),
+            } => {
+                format!("The model's provider refused the request ({status}): {reason}")
+            }
+            Self::Status {
+                status,
+                reason: None,
+            } => {
+                format!("The model's provider failed with status {status}.")
+            }
+            Self::Broken(_) => "The model's provider broke off its answer.".into(),
+            Self::Malformed(_) | Self::TooLarge(_) => {
+                "The model's provider gave an answer that cannot be used.".into()
+            }
+            Self::Reported(_) => "The model's provider reported a failure.".into(),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The providers: one folder each, one question, one answer.
+//!
+//! A provider is asked with a [`ChatCall`] and answers with an [`Answer`] or a stream of
+//! [`Part`]s. Whatever its own format, nothing of it gets past this room: not its names, not its
+//! finish reasons, not its words.
+
+use futures_util::stream::BoxStream;
+
+mod error;
+mod openai;
+mod part;
+mod simulator;
+mod sse;
+
+pub use error::UpstreamError;
+pub use openai::OpenAi;
+pub use part::Part;
+pub use simulator::Simulator;
+pub use sse::{Event, SseReader};
+
+use crate::{chat::ChatCall, wire::chat::Answer};
+
+/// The parts of a streamed answer, in the order in which the provider sent them.
+///
+/// It ends where the provider said so or closed the connection; whether the answer was complete
+/// by then is for the reader of the parts to judge.
+pub type Parts = BoxStream<'static, Result<Part, UpstreamError>>;
+
+pub enum Provider {
+    OpenAi(Box<OpenAi>),
+    Simulator(Simulator),
+}
+
+impl Provider {
+    pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
+        match self {
+            Self::OpenAi(provider) => provider.complete(call, model).await,
+            Self::Simulator(provider) => provider.complete(call).await,
+        }
+    }
+
+    /// Returns once the provider has begun to answer.
+    pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
+        match self {
+            Self::OpenAi(provider) => provider.stream(call, model).await,
+            Self::Simulator(provider) => provider.stream(call).await,
+        }
+    }
+
+    /// Asks the provider something that costs nothing; says what was wrong.
+    pub async fn probe(&self) -> Result<String, String> {
+        match self {
+            Self::OpenAi(provider) => provider.probe().await,
+            Self::Simulator(_) => Ok("built in".into()),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A provider's reason for a refusal, made fit for a caller to read.
+
+use serde_json::Value;
+
+use crate::auth::Secret;
+
+const MAX_WORDS: usize = 60;
+const HIDDEN: &str = "[...]";
+
+/// Takes out of a provider's words whatever tells who it is or what we authenticate with.
+pub struct Cleaner {
+    /// In lower case; a word that contains one of these is not shown.
+    forbidden: Vec<String>,
+}
+
+impl Cleaner {
+    pub fn new(base_url: &str, api_key: Option<&Secret>) -> Self {
+        let uri: Option<axum::http::Uri> = base_url.parse().ok();
+        let host = uri
+            .as_ref()
+            .and_then(|uri| uri.host())
+            .unwrap_or_default()
+            .to_lowercase();
+        // `api.vendor.com`: the vendor's name is the part that would give it away.
+        let vendor = host
+            .rsplit('.')
+            .nth(1)
+            .filter(|part| part.len() > 3)
+            .map(str::to_owned);
+        let key = api_key.map(|key| key.reveal().to_lowercase());
+        let forbidden = [Some(host), vendor, key].into_iter().flatten();
+        Self {
+            forbidden: forbidden.filter(|word| !word.is_empty()).collect(),
+        }
+    }
+
+    /// The reason, where it is about the caller's request and not about us.
+    pub fn for_caller(
+        &self,
+        status: u16,
+        body: &[u8],
+        upstream_model: &str,
+        requested_model: &str,
+    ) -> Option<String> {
+        if !matches!(status, 400 | 413 | 422) {
+            return None;
+        }
+        let body: Value = serde_json::from_slice(body).ok()?;
+        let error = body.get("error").unwrap_or(&body);
+        let message = error
+            .get("message")
+            .or(Some(error))
+            .and_then(Value::as_str)?;
+        let upstream_model = upstream_model.to_lowercase();
+        let clean = |word: &str| {
+            let lower = word.to_lowercase();
+            let names_us = self
+                .forbidden
+                .iter()
+                .any(|forbidden| lower.contains(forbidden));
+            let is_model = !upstream_model.is_empty() && lower.contains(&upstream_model);
+            if names_us || lower.contains("://") || looks_secret(word) {
+                HIDDEN.to_owned()
+            } else if is_model {
+                format!("`{requested_model}`")
+            } else {
+                word.chars()
+                    .filter(|character| !character.is_control())
+                    .collect()
+            }
+        };
+        let words: Vec<_> = message
+            .split_whitespace()
+            .take(MAX_WORDS)
+            .map(clean)
+            .collect();
+        (!words.is_empty()).then(|| words.join(" "))
+    }
+}
+
+/// Long runs of letters and digits are keys and identifiers, not prose.
+fn looks_secret(word: &str) -> bool {
+    let run = |part: &str| {
+        part.len() >= 20
+            && part.bytes().any(|byte| byte.is_ascii_digit())
+            && part.bytes().any(|byte| byte.is_ascii_alphabetic())
+    };
+    let separator = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    word.starts_with("sk-") || word.split(separator).any(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_shown_without_names_and_keys() {
+        let key = Secret::new("sk-live-0123456789");
+        let cleaner = Cleaner::new("https://api.vendor.com/v1", Some(&key));
+        let reason = |message: &str| {
+            let body = serde_json::json!({ "error": { "message": message } }).to_string();
+            cleaner.for_caller(400, body.as_bytes(), "gpt-9o", "svc-pro")
+        };
+        assert_eq!(
+            reason("This model's maximum context length is 8192 tokens.").unwrap(),
+            "This model's maximum context length is 8192 tokens.",
+        );
+        assert_eq!(
+            reason("GPT-9o-2026-01-01 at https://api.vendor.com says no to sk-live-0123456789")
+                .unwrap(),
+            "`svc-pro` at [...] says no to [...]",
+        );
+        assert_eq!(
+            reason("Vendor req_0123456789abcdef0123").unwrap(),
+            "[...] [...]"
+        );
+        assert_eq!(
+            cleaner.for_caller(401, b"{\"error\":{\"message\":\"x\"}}", "m", "n"),
+            None
+        );
+        assert_eq!(cleaner.for_caller(400, b"<html>no</html>", "m", "n"), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! `[[sim …]]` in a message: what the simulator is asked to do.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::wire::chat::FinishReason;
+
+const OPENING: &str = "[[sim ";
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Directives {
+    pub tokens: Option<u32>,
+    pub delay: Duration,
+    pub first: Duration,
+    pub tools: Vec<(String, Value)>,
+    pub status: Option<u16>,
+    pub drop_after: Option<usize>,
+    pub finish: Option<FinishReason>,
+    pub no_usage: bool,
+    pub cached: u32,
+    pub reasoning: u32,
+    /// Words that are no directives; the answer says so.
+    pub unknown: Vec<String>,
+}
+
+impl Directives {
+    pub fn read(text: &str) -> Self {
+        let mut directives = Self::default();
+        let mut rest = text;
+        while let Some(start) = rest.find(OPENING) {
+            rest = directives.read_one(&rest[start + OPENING.len()..]);
+        }
+        directives
+    }
+
+    /// Reads up to the closing brackets; returns what comes after them.
+    fn read_one<'a>(&mut self, mut rest: &'a str) -> &'a str {
+        loop {
+            rest = rest.trim_start();
+            if let Some(after) = rest.strip_prefix("]]") {
+                return after;
+            }
+            let end = rest.find(|c: char| c.is_whitespace()).unwrap_or(rest.len());
+            let end = rest.find("]]").map_or(end, |closing| closing.min(end));
+            if end == 0 {
+                return rest; // the end of the text: the brackets were never closed
+            }
+            let (word, after) = rest.split_at(end);
+            rest = after;
+            if let Some(name) = word.strip_prefix("tool=") {
+                let (arguments, after) = leading_json(rest);
+                self.tools.push((name.to_owned(), arguments));
+                rest = after;
+            } else if self.set(word).is_none() {
+                self.unknown.push(word.to_owned());
+            }
+        }
+    }
+
+    fn set(&mut self, word: &str) -> Option<()> {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        match name {
+            "tokens" => self.tokens = Some(value.parse().ok().filter(|n| *n <= 1_000_000)?),
+            "delay_ms" => self.delay = milliseconds(value)?,
+            "first_ms" => self.first = milliseconds(value)?,
+            "status" => {
+                self.status = Some(value.parse().ok().filter(|s| (400..=599).contains(s))?);
+            }
+            "drop_after" => self.drop_after = Some(value.parse().ok()?),
+            "finish" => {
+                self.finish = Some(match value {
+                    "stop" => FinishReason::Stop,
+                    "length" => FinishReason::Length,
+                    "content_filter" => FinishReason::ContentFilter,
+                    _ => return None,
+                });
+            }
+            "no_usage" if value.is_empty() => self.no_usage = true,
+            "cached" => self.cached = value.parse().ok()?,
+            "reasoning" => self.reasoning = value.parse().ok()?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// No more than ten minutes: a slip in a test must not hold a connection for days.
+fn milliseconds(value: &str) -> Option<Duration> {
+    value
+        .parse()
+        .ok()
+        .filter(|ms| *ms <= 600_000)
+        .map(Duration::from_millis)
+}
+
+/// The JSON object the text begins with (an empty one where there is none) and what follows it.
+fn leading_json(text: &str) -> (Value, &str) {
+    let empty = Value::Object(serde_json::Map::new());
+    let trimmed = text.trim_start();
+    if !trimmed.starts_with('{') {
+        return (empty, text);
+    }
+    let mut values = serde_json::Deserializer::from_str(trimmed).into_iter::<Value>();
+    match values.next() {
+        Some(Ok(value)) => (value, &trimmed[values.byte_offset()..]),
+        _ => (empty, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn directives_are_found_anywhere_in_the_text() {
+        let read =
+            Directives::read("Hi [[sim tokens=200 delay_ms=20 first_ms=300]] and [[sim cached=5]]");
+        assert_eq!(read.tokens, Some(200));
+        assert_eq!((read.delay.as_millis(), read.first.as_millis()), (20, 300));
+        assert_eq!(read.cached, 5);
+    }
+
+    #[test]
+    fn tools_bring_their_arguments() {
+        let read = Directives::read(
+            r#"[[sim tool=a {"x":[[1]]}]][[sim tool=b]][[sim tool=c {} no_usage]]"#,
+        );
+        let expected = [
+            ("a", json!({"x": [[1]]})),
+            ("b", json!({})),
+            ("c", json!({})),
+        ]
+        .map(|(n, v)| (n.to_owned(), v));
+        assert_eq!(read.tools, expected);
+        assert!(read.no_usage);
+    }
+
+    #[test]
+    fn what_is_no_directive_is_remembered() {
+        assert_eq!(
+            Directives::read("[[sim tokens=many speed=9]]").unknown,
+            ["tokens=many", "speed=9"]
+        );
+        assert_eq!(Directives::read("[[sim tokens=5").tokens, Some(5));
+        assert_eq!(Directives::read("nothing here ]]"), Directives::default());
+    }
+}

@@ -1,0 +1,72 @@
+//! A provider inside the program: for `tollgate dev`, for tests, for trying things out.
+//!
+//! The same request always gets the same answer and the same usage. What it does beyond a plain
+//! answer is asked for in the last user message: see [`directives`].
+
+mod answer;
+mod directives;
+mod example;
+mod pace;
+
+use futures_util::{StreamExt as _, stream};
+
+use self::directives::Directives;
+use super::{Parts, UpstreamError};
+use crate::{
+    chat::ChatCall,
+    wire::{chat::Answer, json_text::JsonText},
+};
+
+#[derive(Debug, Default)]
+pub struct Simulator;
+
+impl Simulator {
+    pub async fn complete(&self, call: &ChatCall) -> Result<Answer, UpstreamError> {
+        let script = begin(call).await?;
+        let answer = answer::compose(call, &script);
+        if let Some(after) = script.drop_after {
+            return Err(broken(after));
+        }
+        tokio::time::sleep(script.delay * pace::pieces(&answer)).await;
+        Ok(answer)
+    }
+
+    pub async fn stream(&self, call: &ChatCall) -> Result<Parts, UpstreamError> {
+        let script = begin(call).await?;
+        let answer = answer::compose(call, &script);
+        let parts = pace::parts(answer).into_iter().map(Ok);
+        let cut = script.drop_after.map_or(usize::MAX, |after| after);
+        let parts = parts
+            .take(cut)
+            .chain(script.drop_after.map(|after| Err(broken(after))));
+        let delay = script.delay;
+        let paced = stream::iter(parts.collect::<Vec<_>>()).then(move |part| async move {
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+            part
+        });
+        Ok(paced.boxed())
+    }
+}
+
+/// What happens before the first byte of an answer.
+async fn begin(call: &ChatCall) -> Result<Directives, UpstreamError> {
+    let text = call
+        .last_user_text()
+        .map(JsonText::decode)
+        .unwrap_or_default();
+    let script = Directives::read(&text);
+    tokio::time::sleep(script.first).await;
+    match script.status {
+        Some(status) => Err(UpstreamError::Status {
+            status,
+            reason: None,
+        }),
+        None => Ok(script),
+    }
+}
+
+fn broken(after: usize) -> UpstreamError {
+    UpstreamError::Broken(format!("as directed, after {after} chunks"))
+}

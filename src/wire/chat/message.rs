@@ -1,0 +1,146 @@
+//! One message of a conversation (SPEC §2.2, §2.3).
+
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::value::RawValue;
+
+use super::ToolCall;
+use crate::wire::json_text::JsonText;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    #[serde(alias = "developer")]
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+/// A message whose content is already one string: parts are joined as they are read.
+///
+/// Keys that a message of ours does not have (`refusal`, `annotations`, …) come with every answer
+/// that a client sends back, and are passed over.
+#[derive(Clone, Debug, Serialize)]
+pub struct Message {
+    pub role: Role,
+    pub content: Option<JsonText>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<JsonText>,
+}
+
+impl Message {
+    pub fn system(content: JsonText) -> Self {
+        let (tool_calls, tool_call_id, name) = (Vec::new(), None, None);
+        Self {
+            role: Role::System,
+            content: Some(content),
+            tool_calls,
+            tool_call_id,
+            name,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Written {
+            role: Role,
+            content: Option<Content>,
+            tool_calls: Option<Vec<ToolCall>>,
+            tool_call_id: Option<String>,
+            name: Option<JsonText>,
+        }
+        let written = Written::deserialize(deserializer)?;
+        let message = Self {
+            role: written.role,
+            content: written.content.map(|content| content.0),
+            tool_calls: written.tool_calls.unwrap_or_default(),
+            tool_call_id: written.tool_call_id,
+            name: written.name,
+        };
+        message.complete().map_err(D::Error::custom)
+    }
+}
+
+impl Message {
+    /// What each role must bring with it.
+    fn complete(self) -> Result<Self, &'static str> {
+        let has_content = self.content.is_some();
+        match self.role {
+            Role::System if !has_content => Err("a system message needs `content`"),
+            Role::User if !has_content => Err("a user message needs `content`"),
+            Role::Assistant if !has_content && self.tool_calls.is_empty() => {
+                Err("an assistant message needs `content` or `tool_calls`")
+            }
+            Role::Tool if !has_content => Err("a tool message needs `content`"),
+            Role::Tool if self.tool_call_id.is_none() => {
+                Err("a tool message needs `tool_call_id`, the id of the call it answers")
+            }
+            Role::System | Role::User | Role::Tool if !self.tool_calls.is_empty() => {
+                Err("only assistant messages have `tool_calls`")
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+/// A string, or parts flattened to one: text in order, a line each; anything else is nothing.
+struct Content(JsonText);
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Part {
+            text: Option<JsonText>,
+        }
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        if !raw.get().starts_with('[') {
+            return JsonText::from_raw(&raw)
+                .map(Self)
+                .ok_or_else(|| D::Error::custom("expected a string or an array of content parts"));
+        }
+        let parts: Vec<Part> = serde_json::from_str(raw.get()).map_err(|_| {
+            D::Error::custom("expected content parts: objects, whose `text` is a string")
+        })?;
+        let texts = parts.iter().filter_map(|part| part.text.as_ref());
+        Ok(Self(JsonText::join_lines(texts)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(json: &str) -> Result<Option<String>, String> {
+        let message = format!(r#"{{"role":"user","content":{json}}}"#);
+        let message: Message = serde_json::from_str(&message).map_err(|error| error.to_string())?;
+        Ok(message.content.map(|content| content.decode()))
+    }
+
+    #[test]
+    fn parts_become_one_text_and_images_vanish() {
+        for (written, read) in [
+            (r#""plain""#, "plain"),
+            (
+                r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#,
+                "a\nb",
+            ),
+            (
+                r#"[{"type":"image_url","image_url":{"url":"x"}},{"type":"text","text":"b"}]"#,
+                "b",
+            ),
+            (r#"[{"type":"text"},{"type":"text","text":"b"}]"#, "b"),
+            ("[]", ""),
+        ] {
+            assert_eq!(content(written).unwrap().unwrap(), read, "{written}");
+        }
+        for refused in ["5", "{}", "[5]", r#"[{"text":5}]"#, "null"] {
+            assert!(content(refused).is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Chat completions on the wire: what callers send and what they get (SPEC §2.1–2.6).
+
+mod answer;
+mod frames;
+mod message;
+mod request;
+mod sampling;
+mod tool;
+
+pub use answer::{Answer, Choice, FinishReason, ToolCall, Usage};
+pub use frames::Frames;
+pub use message::{Message, Role};
+pub use request::{ChatRequest, StreamOptions};
+pub use sampling::{Sampling, Settings};
+pub use tool::{AllowedTools, ResponseFormat, Schema, Tool, ToolChoice, ToolFunction};

@@ -1,0 +1,199 @@
+//! The body of `POST /v1/chat/completions` (SPEC §2.1): its shape, field by field.
+
+use std::fmt;
+
+use serde::{
+    Deserialize,
+    de::{Deserializer, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::Value;
+
+use super::{Message, ResponseFormat, Sampling, Schema, Tool, ToolChoice};
+use crate::{
+    error::GatewayError,
+    wire::{
+        depth::{MAX_DEPTH, too_deep},
+        json_text::JsonText,
+    },
+};
+
+/// A request of the right shape; whether its values are allowed is asked later.
+///
+/// These are all the fields there are: what else a body holds (operators' fields, other vendors'
+/// extensions) is not kept, so it cannot reach a provider. `null` is the same as absent.
+#[derive(Debug, Default)]
+pub struct ChatRequest {
+    pub model: String,
+    pub messages: Vec<Message>,
+    pub stream: bool,
+    pub stream_options: StreamOptions,
+    pub max_tokens: Option<u64>,
+    pub max_completion_tokens: Option<u64>,
+    pub max_output_tokens: Option<u64>,
+    pub sampling: Sampling,
+    pub tools: Vec<Tool>,
+    pub tool_choice: Option<ToolChoice>,
+    pub parallel_tool_calls: Option<bool>,
+    pub response_format: Option<ResponseFormat>,
+    pub n: Option<u64>,
+    pub reasoning_effort: Option<String>,
+    pub thinking: Option<Schema>,
+    pub tool_execution: ToolExecution,
+    /// Fields whose meaning would be lost if they were dropped; naming one is refused.
+    pub refused: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct StreamOptions {
+    #[serde(default)]
+    include_usage: Option<bool>,
+}
+
+impl StreamOptions {
+    pub fn include_usage(self) -> bool {
+        self.include_usage.unwrap_or(false)
+    }
+}
+
+/// Who runs the tools that are not the caller's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolExecution {
+    #[default]
+    Execute,
+    Passthrough,
+}
+
+impl ChatRequest {
+    /// Reads a body, or says which field is wrong and why.
+    pub fn parse(body: &[u8]) -> Result<Self, GatewayError> {
+        if too_deep(body) {
+            let message = format!("The body nests more than {MAX_DEPTH} levels deep.");
+            return Err(GatewayError::InvalidRequest {
+                message,
+                param: None,
+            });
+        }
+        let request: Self = serde_json::from_slice(body).map_err(|_| explain(body))?;
+        if request.model.is_empty() {
+            return Err(GatewayError::invalid(
+                "model",
+                "`model` is missing; send a model ID.",
+            ));
+        }
+        if request.messages.is_empty() {
+            let message = "`messages` is missing or empty; send at least one message.";
+            return Err(GatewayError::invalid("messages", message));
+        }
+        Ok(request)
+    }
+}
+
+/// Reads the body once more, this time keeping track of where it goes wrong.
+///
+/// Tracking costs something for every key, so requests that are right do not pay for it.
+fn explain(body: &[u8]) -> GatewayError {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let Err(error) = serde_path_to_error::deserialize::<_, ChatRequest>(&mut json) else {
+        let message = "The body has something after its JSON object.".to_owned();
+        return GatewayError::InvalidRequest {
+            message,
+            param: None,
+        };
+    };
+    let path = error.path().to_string();
+    let inner = error.into_inner();
+    if inner.is_syntax() || inner.is_eof() {
+        let message = format!("The body is not valid JSON: {inner}.");
+        return GatewayError::InvalidRequest {
+            message,
+            param: None,
+        };
+    }
+    let reason = inner.to_string();
+    let reason = reason.split(" at line ").next().unwrap_or_default();
+    match path.as_str() {
+        "." => GatewayError::InvalidRequest {
+            message: format!("The body must be a JSON object: {reason}."),
+            param: None,
+        },
+        path => GatewayError::invalid(path, format!("`{path}` is not right: {reason}.")),
+    }
+}
+
+impl<'de> Deserialize<'de> for ChatRequest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+/// Reads the fields by hand for one reason: of two equal keys the last one counts, as in most
+/// JSON readers, and the price check must see what the provider will see.
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = ChatRequest;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with `model` and `messages`")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ChatRequest, M::Error> {
+        let mut request = ChatRequest::default();
+        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            let sampling = &mut request.sampling;
+            match key.as_ref() {
+                "model" => request.model = absent_or(&mut map)?,
+                "messages" => request.messages = absent_or(&mut map)?,
+                "stream" => request.stream = absent_or(&mut map)?,
+                "stream_options" => request.stream_options = absent_or(&mut map)?,
+                "max_tokens" => request.max_tokens = map.next_value()?,
+                "max_completion_tokens" => request.max_completion_tokens = map.next_value()?,
+                "max_output_tokens" => request.max_output_tokens = map.next_value()?,
+                "temperature" => sampling.temperature = map.next_value()?,
+                "top_p" => sampling.top_p = map.next_value()?,
+                "top_k" => sampling.top_k = map.next_value()?,
+                "seed" => sampling.seed = map.next_value()?,
+                "frequency_penalty" => sampling.frequency_penalty = map.next_value()?,
+                "presence_penalty" => sampling.presence_penalty = map.next_value()?,
+                "logit_bias" => sampling.logit_bias = map.next_value()?,
+                "logprobs" => sampling.logprobs = map.next_value()?,
+                "top_logprobs" => sampling.top_logprobs = map.next_value()?,
+                "stop" => sampling.stop = map.next_value()?,
+                "tools" => request.tools = absent_or(&mut map)?,
+                "tool_choice" => request.tool_choice = map.next_value()?,
+                "parallel_tool_calls" => request.parallel_tool_calls = map.next_value()?,
+                "response_format" => request.response_format = map.next_value()?,
+                "n" => request.n = map.next_value()?,
+                // Overwritten with the account's ID; read only for its type.
+                "user" => drop(map.next_value::<Option<JsonText>>()?),
+                "reasoning_effort" => request.reasoning_effort = map.next_value()?,
+                "thinking" => request.thinking = map.next_value()?,
+                "tool_execution" => request.tool_execution = absent_or(&mut map)?,
+                "web_search_options" => refuse(&mut request, &mut map, "web_search_options")?,
+                "functions" => refuse(&mut request, &mut map, "functions")?,
+                "function_call" => refuse(&mut request, &mut map, "function_call")?,
+                "audio" => refuse(&mut request, &mut map, "audio")?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(request)
+    }
+}
+
+fn absent_or<'de, T: Deserialize<'de> + Default, M: MapAccess<'de>>(
+    map: &mut M,
+) -> Result<T, M::Error> {
+    Ok(map.next_value::<Option<T>>()?.unwrap_or_default())
+}
+
+fn refuse<'de, M: MapAccess<'de>>(
+    request: &mut ChatRequest,
+    map: &mut M,
+    name: &'static str,
+) -> Result<(), M::Error> {
+    if map.next_value::<Option<Value>>()?.is_some() {
+        request.refused = Some(name);
+    }
+    Ok(())
+}

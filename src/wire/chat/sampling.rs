@@ -1,0 +1,167 @@
+//! The sampling parameters: read loosely, then strictly where the model wants them.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{catalog::Parameter, error::GatewayError};
+
+/// The sampling fields as they were sent.
+///
+/// A model that drops a field never looks at its value, so their types can only be judged once
+/// the model is known: [`Sampling::checked`].
+#[derive(Debug, Default)]
+pub struct Sampling {
+    pub temperature: Option<Value>,
+    pub top_p: Option<Value>,
+    pub top_k: Option<Value>,
+    pub seed: Option<Value>,
+    pub frequency_penalty: Option<Value>,
+    pub presence_penalty: Option<Value>,
+    pub logit_bias: Option<Value>,
+    pub logprobs: Option<Value>,
+    pub top_logprobs: Option<Value>,
+    pub stop: Option<Value>,
+}
+
+/// The sampling fields that go upstream.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Settings {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_penalty: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presence_penalty: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logit_bias: Option<Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_logprobs: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+}
+
+impl Sampling {
+    /// The fields with their types checked, less those that are `dropped`.
+    pub fn checked(self, dropped: impl Fn(Parameter) -> bool) -> Result<Settings, GatewayError> {
+        let reader = Reader { dropped };
+        let number = |value: &Value| value.as_f64();
+        let integer = |value: &Value| value.as_i64();
+        let flag = |value: &Value| value.as_bool();
+        Ok(Settings {
+            temperature: reader.read(
+                Parameter::Temperature,
+                self.temperature,
+                "a number",
+                number,
+            )?,
+            top_p: reader.read(Parameter::TopP, self.top_p, "a number", number)?,
+            top_k: reader.read(Parameter::TopK, self.top_k, "an integer", integer)?,
+            seed: reader.read(Parameter::Seed, self.seed, "an integer", integer)?,
+            frequency_penalty: reader.read(
+                Parameter::FrequencyPenalty,
+                self.frequency_penalty,
+                "a number",
+                number,
+            )?,
+            presence_penalty: reader.read(
+                Parameter::PresencePenalty,
+                self.presence_penalty,
+                "a number",
+                number,
+            )?,
+            logit_bias: reader.read(
+                Parameter::LogitBias,
+                self.logit_bias,
+                "an object of numbers",
+                numbers,
+            )?,
+            logprobs: reader.read(Parameter::Logprobs, self.logprobs, "true or false", flag)?,
+            top_logprobs: reader.read(
+                Parameter::TopLogprobs,
+                self.top_logprobs,
+                "an integer",
+                integer,
+            )?,
+            stop: reader
+                .read(
+                    Parameter::Stop,
+                    self.stop,
+                    "a string or an array of strings",
+                    strings,
+                )?
+                .unwrap_or_default(),
+        })
+    }
+}
+
+impl Settings {
+    /// The ranges of SPEC §2.1 and §8.4.
+    pub fn check_ranges(&self) -> Result<(), GatewayError> {
+        let within = |name: &str, value: Option<f64>, low: f64, high: f64| match value {
+            Some(value) if !(low..=high).contains(&value) => {
+                let message = format!("`{name}` is {value}; it must be from {low} to {high}.");
+                Err(GatewayError::invalid(name, message))
+            }
+            _ => Ok(()),
+        };
+        within("temperature", self.temperature, 0.0, 2.0)?;
+        within("top_p", self.top_p, 0.0, 1.0)?;
+        within("frequency_penalty", self.frequency_penalty, -2.0, 2.0)?;
+        within("presence_penalty", self.presence_penalty, -2.0, 2.0)?;
+        if self.stop.len() > 4 {
+            let message = format!(
+                "`stop` has {} sequences; at most 4 are taken.",
+                self.stop.len()
+            );
+            return Err(GatewayError::invalid("stop", message));
+        }
+        Ok(())
+    }
+}
+
+struct Reader<D> {
+    dropped: D,
+}
+
+impl<D: Fn(Parameter) -> bool> Reader<D> {
+    fn read<T>(
+        &self,
+        parameter: Parameter,
+        value: Option<Value>,
+        expected: &str,
+        read: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Option<T>, GatewayError> {
+        let Some(value) = value.filter(|value| !value.is_null() && !(self.dropped)(parameter))
+        else {
+            return Ok(None);
+        };
+        let name = parameter.as_str();
+        read(&value)
+            .map(Some)
+            .ok_or_else(|| GatewayError::invalid(name, format!("`{name}` must be {expected}.")))
+    }
+}
+
+fn numbers(value: &Value) -> Option<Map<String, Value>> {
+    let map = value.as_object()?;
+    map.values().all(Value::is_number).then(|| map.clone())
+}
+
+fn strings(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::String(text) => Some(vec![text.clone()]),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned))
+            .collect(),
+        _ => None,
+    }
+}

@@ -1,0 +1,152 @@
+//! Tools, the choice among them, and structured output (SPEC §2.1, §2.4).
+//!
+//! Schemas are JSON we carry and never read, so they stay as they stood.
+
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::value::RawValue;
+
+/// A JSON object that is passed on unread.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Schema(Box<RawValue>);
+
+impl Schema {
+    pub fn as_json(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl<'de> Deserialize<'de> for Schema {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        if !raw.get().starts_with('{') {
+            return Err(D::Error::custom("expected an object"));
+        }
+        Ok(Self(raw))
+    }
+}
+
+/// The one kind of tool there is; another word is refused as it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Function,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Tool {
+    #[serde(rename = "type")]
+    kind: Kind,
+    pub function: ToolFunction,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ToolFunction {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Schema>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolChoice {
+    None,
+    Auto,
+    Required,
+    Named(String),
+    /// Only some of the tools; resolved before anything goes upstream.
+    Allowed(AllowedTools),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllowedTools {
+    pub required: bool,
+    pub names: Vec<String>,
+}
+
+impl<'de> Deserialize<'de> for ToolChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Word(Word),
+            Choice(Choice),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Word {
+            None,
+            Auto,
+            Required,
+        }
+        #[derive(Deserialize)]
+        #[serde(tag = "type", rename_all = "snake_case")]
+        enum Choice {
+            Function { function: Name },
+            AllowedTools { allowed_tools: Allowed },
+        }
+        #[derive(Deserialize)]
+        struct Name {
+            name: String,
+        }
+        #[derive(Deserialize)]
+        struct Allowed {
+            mode: Mode,
+            tools: Vec<AllowedTool>,
+        }
+        #[derive(Deserialize)]
+        struct AllowedTool {
+            function: Name,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Mode {
+            Auto,
+            Required,
+        }
+        let written = Written::deserialize(deserializer).map_err(|_| {
+            D::Error::custom(
+                "expected `none`, `auto`, `required` or \
+                 {\"type\": \"function\", \"function\": {\"name\": ...}}",
+            )
+        })?;
+        Ok(match written {
+            Written::Word(Word::None) => Self::None,
+            Written::Word(Word::Auto) => Self::Auto,
+            Written::Word(Word::Required) => Self::Required,
+            Written::Choice(Choice::Function { function }) => Self::Named(function.name),
+            Written::Choice(Choice::AllowedTools { allowed_tools }) => {
+                Self::Allowed(AllowedTools {
+                    required: matches!(allowed_tools.mode, Mode::Required),
+                    names: allowed_tools
+                        .tools
+                        .into_iter()
+                        .map(|tool| tool.function.name)
+                        .collect(),
+                })
+            }
+        })
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ResponseFormat {
+    Text,
+    JsonObject,
+    JsonSchema { json_schema: NamedSchema },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NamedSchema {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Schema>,
+}

@@ -1,0 +1,97 @@
+//! A JSON string as it stood on the wire.
+
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::value::RawValue;
+
+/// A JSON string that is passed on without being unescaped and escaped again.
+///
+/// It always decodes: a text with half a surrogate pair is refused when it is made.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct JsonText(Box<RawValue>);
+
+impl JsonText {
+    pub fn new(text: &str) -> Self {
+        Self(serde_json::value::to_raw_value(text).expect("a string serialises"))
+    }
+
+    /// The string, if `raw` is one that means something.
+    pub fn from_raw(raw: &RawValue) -> Option<Self> {
+        Self::from_boxed(raw.to_owned())
+    }
+
+    fn from_boxed(raw: Box<RawValue>) -> Option<Self> {
+        let json = raw.get();
+        if !json.starts_with('"') {
+            return None;
+        }
+        // Everything but surrogates was checked when the JSON was read.
+        let may_have_surrogates = json.contains("\\ud") || json.contains("\\uD");
+        if may_have_surrogates && serde_json::from_str::<String>(json).is_err() {
+            return None;
+        }
+        Some(Self(raw))
+    }
+
+    /// The texts in order, one a line.
+    pub fn join_lines<'a>(texts: impl IntoIterator<Item = &'a JsonText>) -> Self {
+        let mut json = String::from("\"");
+        for (position, text) in texts.into_iter().enumerate() {
+            if position > 0 {
+                json.push_str("\\n");
+            }
+            json.push_str(text.inner());
+        }
+        json.push('"');
+        Self(RawValue::from_string(json).expect("JSON strings joined by an escape are one"))
+    }
+
+    pub fn decode(&self) -> String {
+        serde_json::from_str(self.0.get()).expect("checked when it was made")
+    }
+
+    /// The JSON literal, quotes included.
+    pub fn as_json(&self) -> &str {
+        self.0.get()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.inner().is_empty()
+    }
+
+    fn inner(&self) -> &str {
+        let json = self.0.get();
+        &json[1..json.len() - 1]
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Self::from_boxed(raw).ok_or_else(|| D::Error::custom("expected a string of valid Unicode"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_join_without_being_decoded() {
+        let texts = [
+            JsonText::new("a\"b"),
+            JsonText::new(""),
+            JsonText::new("ü\u{0}"),
+        ];
+        assert_eq!(JsonText::join_lines(&texts).decode(), "a\"b\n\nü\u{0}");
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_no_text() {
+        let read = |json: &str| serde_json::from_str::<JsonText>(json);
+        assert!(read(r#""\ud83d\ude00""#).is_ok());
+        assert!(read(r#""\ud83d""#).is_err());
+        assert!(read(r#""\uDE00 x""#).is_err());
+        assert!(read("5").is_err());
+    }
+}

@@ -1,0 +1,100 @@
+//! The model object (SPEC §2.7) and the list of them.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::catalog::Model;
+
+#[derive(Serialize)]
+pub struct ModelObject<'a> {
+    id: &'a str,
+    object: &'static str,
+    name: &'a str,
+    created: i64,
+    owned_by: &'static str,
+    description: &'a str,
+    pricing: Pricing,
+    context_length: u32,
+    max_output_length: u32,
+    input_modalities: &'a [String],
+    output_modalities: &'a [String],
+    quantization: &'a str,
+    architecture: Architecture<'a>,
+    top_provider: TopProvider,
+    supported_sampling_parameters: Vec<&'static str>,
+    supported_features: &'a [String],
+}
+
+/// US dollars per token, as decimal strings.
+#[derive(Serialize)]
+struct Pricing {
+    prompt: String,
+    completion: String,
+    image: &'static str,
+    request: &'static str,
+    input_cache_read: String,
+}
+
+#[derive(Serialize)]
+struct Architecture<'a> {
+    tokenizer: &'a str,
+    instruct_type: &'a str,
+}
+
+#[derive(Serialize)]
+struct TopProvider {
+    is_moderated: bool,
+}
+
+#[derive(Serialize)]
+pub struct ModelList<'a> {
+    object: &'static str,
+    data: Vec<ModelObject<'a>>,
+}
+
+impl<'a> ModelList<'a> {
+    pub fn new(models: impl Iterator<Item = &'a Arc<Model>>) -> Self {
+        Self {
+            object: "list",
+            data: models.map(|model| ModelObject::new(model)).collect(),
+        }
+    }
+}
+
+impl<'a> ModelObject<'a> {
+    pub fn new(model: &'a Model) -> Self {
+        Self {
+            id: &model.id,
+            object: "model",
+            name: &model.name,
+            created: model.created,
+            owned_by: "tollgate",
+            description: &model.description,
+            pricing: Pricing {
+                prompt: model.prices.input.to_string(),
+                completion: model.prices.output.to_string(),
+                image: "0",
+                request: "0",
+                input_cache_read: model.prices.cached_input.to_string(),
+            },
+            context_length: model.context_length,
+            max_output_length: model.max_output,
+            input_modalities: &model.input_modalities,
+            output_modalities: &model.output_modalities,
+            quantization: &model.quantization,
+            architecture: Architecture {
+                tokenizer: &model.tokenizer,
+                instruct_type: &model.instruct_type,
+            },
+            top_provider: TopProvider {
+                is_moderated: model.is_moderated,
+            },
+            supported_sampling_parameters: model
+                .supported_parameters()
+                .map(crate::catalog::Parameter::as_str)
+                .collect(),
+            supported_features: &model.features,
+        }
+    }
+}
