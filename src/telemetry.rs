@@ -1,5 +1,7 @@
 //! Logs: one line an event, as JSON for machines or plainly for people, on standard error.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::{
     EnvFilter, Layer as _, filter::LevelFilter, layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
@@ -12,7 +14,9 @@ pub fn start(log: &Log) {
     let filter = EnvFilter::builder()
         .with_default_directive(LevelFilter::INFO.into())
         .parse_lossy(std::env::var("RUST_LOG").unwrap_or_else(|_| log.level.clone()));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     let lines = match log.format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
         LogFormat::Pretty => lines.with_target(false).boxed(),

@@ -1,1 +1,5 @@
+//! The gateway as its callers and its operator meet it: a file per chapter of the contract.
 
+mod support;
+
+mod c06_events;

@@ -65,7 +65,9 @@ impl Reading {
             } else if let Some(bytes) = self.read().await? {
                 sse_push(&mut self.sse, &bytes);
             } else if let Some(Event(data)) = self.sse.take().and_then(SseReader::finish) {
-                self.on_event(&data)?;
+                // Half an event is what a broken connection leaves. Whether the answer was
+                // complete without it is judged like any other end.
+                let _ = self.on_event(&data);
             }
         }
     }

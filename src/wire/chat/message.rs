@@ -56,35 +56,36 @@ impl<'de> Deserialize<'de> for Message {
             name: Option<JsonText>,
         }
         let written = Written::deserialize(deserializer)?;
-        let message = Self {
+        Ok(Self {
             role: written.role,
             content: written.content.map(|content| content.0),
             tool_calls: written.tool_calls.unwrap_or_default(),
             tool_call_id: written.tool_call_id,
             name: written.name,
-        };
-        message.complete().map_err(D::Error::custom)
+        })
     }
 }
 
 impl Message {
-    /// What each role must bring with it.
-    fn complete(self) -> Result<Self, &'static str> {
+    /// The field that a message of this role needs and lacks, and what is said about it.
+    pub fn lacks(&self) -> Option<(&'static str, &'static str)> {
         let has_content = self.content.is_some();
         match self.role {
-            Role::System if !has_content => Err("a system message needs `content`"),
-            Role::User if !has_content => Err("a user message needs `content`"),
-            Role::Assistant if !has_content && self.tool_calls.is_empty() => {
-                Err("an assistant message needs `content` or `tool_calls`")
-            }
-            Role::Tool if !has_content => Err("a tool message needs `content`"),
-            Role::Tool if self.tool_call_id.is_none() => {
-                Err("a tool message needs `tool_call_id`, the id of the call it answers")
-            }
+            Role::System if !has_content => Some(("content", "a system message needs `content`")),
+            Role::User if !has_content => Some(("content", "a user message needs `content`")),
+            Role::Assistant if !has_content && self.tool_calls.is_empty() => Some((
+                "content",
+                "an assistant message needs `content` or `tool_calls`",
+            )),
+            Role::Tool if !has_content => Some(("content", "a tool message needs `content`")),
+            Role::Tool if self.tool_call_id.is_none() => Some((
+                "tool_call_id",
+                "a tool message needs `tool_call_id`, the id of the call it answers",
+            )),
             Role::System | Role::User | Role::Tool if !self.tool_calls.is_empty() => {
-                Err("only assistant messages have `tool_calls`")
+                Some(("tool_calls", "only assistant messages have `tool_calls`"))
             }
-            _ => Ok(self),
+            _ => None,
         }
     }
 }
@@ -139,7 +140,7 @@ mod tests {
         ] {
             assert_eq!(content(written).unwrap().unwrap(), read, "{written}");
         }
-        for refused in ["5", "{}", "[5]", r#"[{"text":5}]"#, "null"] {
+        for refused in ["5", "{}", "[5]", r#"[{"text":5}]"#] {
             assert!(content(refused).is_err(), "{refused}");
         }
     }

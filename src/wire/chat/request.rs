@@ -85,6 +85,13 @@ impl ChatRequest {
             let message = "`messages` is missing or empty; send at least one message.";
             return Err(GatewayError::invalid("messages", message));
         }
+        for (at, message) in request.messages.iter().enumerate() {
+            if let Some((field, reason)) = message.lacks() {
+                let param = format!("messages[{at}].{field}");
+                let message = format!("`messages[{at}]` is not complete: {reason}.");
+                return Err(GatewayError::invalid(param, message));
+            }
+        }
         Ok(request)
     }
 }

@@ -1,0 +1,127 @@
+//! SPEC §6 and §3.2: streams, under providers of every kind.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+
+use crate::support::{
+    Step, Stream, TestGateway,
+    gateway::hello,
+    upstream::{chunk, events, stream_head, usage_chunk},
+};
+
+const MODEL: &str = "svc-native-fast";
+
+/// A stream without a flaw: role, two words, the end, the usage.
+fn plain() -> Vec<Value> {
+    vec![
+        chunk(json!({ "role": "assistant", "content": "" }), None),
+        chunk(json!({ "content": "Grüß " }), None),
+        chunk(json!({ "content": "dich 😀" }), None),
+        chunk(json!({}), Some("stop")),
+        usage_chunk(11, 3),
+    ]
+}
+
+async fn stream_of(gateway: &TestGateway, chunks: &[Value]) -> Stream {
+    gateway.upstream.answer_chunks(chunks);
+    gateway.stream(&hello(MODEL)).await
+}
+
+#[tokio::test]
+async fn a_plain_stream_keeps_every_rule() {
+    let gateway = TestGateway::start().await;
+    let stream = stream_of(&gateway, &plain()).await;
+    stream.assert_complete(MODEL);
+    assert_eq!(stream.content(0), "Grüß dich 😀");
+    assert_eq!(stream.finish_reason(0).as_deref(), Some("stop"));
+    assert_eq!(stream.usage(), None, "usage only for those who ask");
+    assert!(!stream.text.contains("vendor") && !stream.text.contains("fp_upstream"));
+    let sent = gateway.upstream.last_body();
+    assert_eq!(
+        sent["stream_options"],
+        json!({ "include_usage": true }),
+        "usage is always asked for"
+    );
+}
+
+#[tokio::test]
+async fn usage_comes_last_for_those_who_ask() {
+    let gateway = TestGateway::start().await;
+    gateway.upstream.answer_chunks(&plain());
+    let mut body = hello(MODEL);
+    body["stream_options"] = json!({ "include_usage": true });
+    let stream = gateway.stream(&body).await;
+    stream.assert_complete(MODEL);
+    let chunks = stream.chunks();
+    let last = chunks.last().unwrap();
+    assert_eq!(last["choices"], json!([]));
+    assert_eq!(last["usage"]["prompt_tokens"], 11);
+    assert_eq!(last["usage"]["completion_tokens"], 3);
+    assert_eq!(last["usage"]["total_tokens"], 14);
+    assert!(
+        chunks[..chunks.len() - 1]
+            .iter()
+            .all(|chunk| chunk.get("usage").is_none())
+    );
+}
+
+/// Cut anywhere, the caller gets either a complete stream or an error: never a silent end.
+#[tokio::test]
+async fn a_reset_at_any_byte_is_told() {
+    let gateway = TestGateway::start().await;
+    let body = events(&plain());
+    let terminal = r#""finish_reason":"stop"}]}"#;
+    let finished_at = body.find(terminal).unwrap() + terminal.len();
+    let first_event = body.find("\n\n").unwrap();
+    let served = body.clone();
+    gateway.upstream.play_for_each(move |request| {
+        let cut = request.body["messages"][0]["content"].as_str().unwrap();
+        let cut: usize = cut.parse().unwrap();
+        vec![
+            Step::Send(stream_head()),
+            Step::Send(served.as_bytes()[..cut].to_vec()),
+            Step::Reset,
+        ]
+    });
+    let check = async |cut: usize| {
+        let request = json!({
+            "model": MODEL, "messages": [{ "role": "user", "content": cut.to_string() }],
+        });
+        let response = gateway.open_stream(&request).await;
+        if response.status() == 502 {
+            assert!(
+                cut < first_event + 2,
+                "a stream that began was opened: {cut}"
+            );
+            return;
+        }
+        let text = response.text().await.unwrap();
+        let stream = Stream { text };
+        if cut >= finished_at + 2 {
+            stream.assert_complete(MODEL);
+            assert_eq!(stream.content(0), "Grüß dich 😀", "{cut}");
+        } else {
+            stream.assert_interrupted(MODEL);
+            assert!("Grüß dich 😀".starts_with(&stream.content(0)), "{cut}");
+        }
+    };
+    let checks = futures_util::stream::iter((0..body.len()).map(check));
+    checks.buffer_unordered(32).collect::<Vec<()>>().await;
+}
+
+#[tokio::test]
+async fn silence_in_the_middle_is_an_interruption() {
+    let gateway = TestGateway::start().await;
+    let body = events(&plain()[..3]).replace("data: [DONE]\n\n", "");
+    gateway.upstream.play(vec![
+        Step::Send(stream_head()),
+        Step::Send(body.into_bytes()),
+        Step::Pause(Duration::from_secs(30)),
+    ]);
+    gateway
+        .stream(&hello(MODEL))
+        .await
+        .assert_interrupted(MODEL);
+}

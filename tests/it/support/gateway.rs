@@ -1,0 +1,248 @@
+//! The gateway under test, and requests to it.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use reqwest::{Method, header::HeaderMap};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tollgate::{
+    config::Config,
+    server::{self, Running},
+};
+
+use super::{FakeUpstream, Stream};
+
+pub const OPERATOR_TOKEN: &str = "operator-token-for-tests";
+pub const PROVIDER_KEY: &str = "provider-key-canary-0123456789";
+pub const UPSTREAM_MODEL: &str = "vendor-model-9";
+
+/// A plan by its track and tier.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan(pub &'static str, pub &'static str);
+
+impl Plan {
+    pub const FREE: Self = Self("personal", "free");
+    pub const MAX: Self = Self("personal", "max");
+    pub const FLEX: Self = Self("business", "flex");
+}
+
+pub struct TestGateway {
+    pub upstream: FakeUpstream,
+    pub public: SocketAddr,
+    pub operator: SocketAddr,
+    pub client: reqwest::Client,
+    /// A Business/flex key: it may call everything.
+    pub key: String,
+    pub account_id: String,
+    pub data: TempDir,
+    running: Option<Running>,
+}
+
+/// An answer that is not a stream.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    /// The error object, which must have the four keys it always has.
+    #[track_caller]
+    pub fn error(&self) -> &Value {
+        let error = &self.body["error"];
+        assert!(error["message"].is_string(), "{:?}", self.body);
+        for key in ["type", "code", "param"] {
+            assert!(error.get(key).is_some(), "`{key}` is always there: {error}");
+        }
+        assert!(self.headers.contains_key("x-request-id"));
+        error
+    }
+
+    /// Asserts a refusal: its status, type, code and the field it names.
+    #[track_caller]
+    pub fn assert_error(&self, status: u16, kind: &str, code: Option<&str>, param: Option<&str>) {
+        let error = self.error();
+        let found = (self.status, error["type"].as_str(), error["code"].as_str());
+        assert_eq!(found, (status, Some(kind), code), "{error}");
+        assert_eq!(error["param"].as_str(), param, "{error}");
+    }
+
+    #[track_caller]
+    pub fn assert_ok(&self) -> &Value {
+        assert_eq!(self.status, 200, "{}", self.body);
+        &self.body
+    }
+}
+
+impl TestGateway {
+    pub async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// With more configuration: whole sections, in TOML.
+    pub async fn start_with(more: &str) -> Self {
+        let data = TempDir::new().unwrap();
+        Self::start_in(data, more).await
+    }
+
+    /// On the data of an earlier gateway.
+    pub async fn start_in(data: TempDir, more: &str) -> Self {
+        let upstream = FakeUpstream::start().await;
+        let text = format!(
+            r#"
+            server.listen = "127.0.0.1:0"
+            operator.listen = "127.0.0.1:0"
+            store.url = "sqlite:{database}"
+            store.durability = "process"
+            [providers.fake]
+            kind = "openai"
+            base_url = "http://{address}/v1"
+            api_key_env = "PROVIDER_KEY"
+            timeouts = {{ connect_seconds = 2, first_byte_seconds = 2, idle_seconds = 2 }}
+            [[deployments]]
+            model = "*"
+            provider = "fake"
+            upstream_model = "{UPSTREAM_MODEL}"
+            {more}
+            "#,
+            database = data.path().join("tollgate.db").display(),
+            address = upstream.address,
+        );
+        let environment = BTreeMap::from([
+            (
+                "TOLLGATE_OPERATOR_TOKEN".to_owned(),
+                OPERATOR_TOKEN.to_owned(),
+            ),
+            ("PROVIDER_KEY".to_owned(), PROVIDER_KEY.to_owned()),
+        ]);
+        let config = Config::parse("test.toml", &text, &environment).unwrap();
+        let running = server::start(config).await.unwrap();
+        let mut gateway = Self {
+            upstream,
+            public: running.public,
+            operator: running.operator,
+            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            key: String::new(),
+            account_id: String::new(),
+            data,
+            running: Some(running),
+        };
+        (gateway.account_id, gateway.key) = gateway.account(Plan::FLEX).await;
+        gateway
+    }
+
+    /// Stops the gateway and hands its data to the next one.
+    pub async fn stop(mut self) -> TempDir {
+        self.running.take().unwrap().stop().await;
+        self.data
+    }
+
+    /// A new account on this plan, with credit: its ID and a key.
+    pub async fn account(&self, Plan(track, tier): Plan) -> (String, String) {
+        let body = json!({ "email": "dev@example.com", "track": track, "tier": tier });
+        let account = self
+            .operate(Method::POST, "/operator/accounts", Some(body))
+            .await;
+        let id = account.assert_ok()["id"].as_str().unwrap().to_owned();
+        let grants = format!("/operator/accounts/{id}/grants");
+        self.operate(Method::POST, &grants, Some(json!({ "amount": "1000" })))
+            .await
+            .assert_ok();
+        let (_, key) = self.new_key(&id).await;
+        (id, key)
+    }
+
+    /// A new key of the account: its ID and the key itself.
+    pub async fn new_key(&self, account_id: &str) -> (String, String) {
+        let path = format!("/operator/accounts/{account_id}/keys");
+        let made = self
+            .operate(Method::POST, &path, Some(json!({ "name": "test" })))
+            .await;
+        let made = made.assert_ok();
+        (
+            made["id"].as_str().unwrap().to_owned(),
+            made["key"].as_str().unwrap().to_owned(),
+        )
+    }
+
+    pub async fn operate(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        let url = format!("http://{}{path}", self.operator);
+        let mut request = self.client.request(method, url).bearer_auth(OPERATOR_TOKEN);
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        answer(request).await
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.public)
+    }
+
+    /// A request with the gateway's own key.
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.client
+            .request(method, self.url(path))
+            .bearer_auth(&self.key)
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        answer(self.request(Method::GET, path)).await
+    }
+
+    pub async fn chat(&self, body: &Value) -> Answer {
+        self.chat_as(&self.key, body).await
+    }
+
+    pub async fn chat_as(&self, key: &str, body: &Value) -> Answer {
+        let url = self.url("/v1/chat/completions");
+        answer(self.client.post(url).bearer_auth(key).json(body)).await
+    }
+
+    /// A body that need not be JSON.
+    pub async fn chat_text(&self, body: impl Into<reqwest::Body>) -> Answer {
+        answer(
+            self.request(Method::POST, "/v1/chat/completions")
+                .body(body),
+        )
+        .await
+    }
+
+    /// A streamed chat, read to its end; it must have been opened.
+    pub async fn stream(&self, body: &Value) -> Stream {
+        let response = self.open_stream(body).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert!(response.headers().contains_key("x-request-id"));
+        Stream {
+            text: response.text().await.unwrap(),
+        }
+    }
+
+    pub async fn open_stream(&self, body: &Value) -> reqwest::Response {
+        let mut body = body.clone();
+        body["stream"] = true.into();
+        self.request(Method::POST, "/v1/chat/completions")
+            .json(&body)
+            .send()
+            .await
+            .unwrap()
+    }
+}
+
+pub async fn answer(request: reqwest::RequestBuilder) -> Answer {
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let text = response.text().await.unwrap();
+    let body = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{status} not JSON: {text}"));
+    Answer {
+        status,
+        headers,
+        body,
+    }
+}
+
+/// The smallest request there is.
+pub fn hello(model: &str) -> Value {
+    json!({ "model": model, "messages": [{ "role": "user", "content": "Hello" }] })
+}

@@ -1,0 +1,9 @@
+//! A gateway on free ports with a provider that does as it is told.
+
+pub mod gateway;
+pub mod sse;
+pub mod upstream;
+
+pub use gateway::{Answer, Plan, TestGateway};
+pub use sse::{Chunk, Stream};
+pub use upstream::{FakeUpstream, Step};

@@ -1,0 +1,254 @@
+//! A provider on a raw socket: it records what it is asked and can break off at any byte.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+/// What the provider does next on the connection.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Send(Vec<u8>),
+    Pause(Duration),
+    /// Ends the connection with a reset instead of a goodbye.
+    Reset,
+    /// Ends the connection in good order.
+    Close,
+    /// Sends this again and again until the other side stops reading it.
+    Flood(Vec<u8>),
+}
+
+/// What the gateway sent.
+#[derive(Clone, Debug)]
+pub struct Received {
+    pub head: String,
+    pub body: Value,
+}
+
+impl Received {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+#[derive(Clone)]
+pub struct FakeUpstream {
+    pub address: SocketAddr,
+    state: Arc<State>,
+}
+
+/// What to do for a request.
+type Script = Arc<dyn Fn(&Received) -> Vec<Step> + Send + Sync>;
+
+struct State {
+    script: Mutex<Script>,
+    received: Mutex<Vec<Received>>,
+    /// Bytes that the sockets took from us.
+    sent: AtomicUsize,
+}
+
+impl FakeUpstream {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = State {
+            script: Mutex::new(Arc::new(|_| Vec::new())),
+            received: Mutex::default(),
+            sent: AtomicUsize::new(0),
+        };
+        let upstream = Self {
+            address,
+            state: Arc::new(state),
+        };
+        upstream.answer_json(200, &completion("Hello from upstream"));
+        let serving = upstream.clone();
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                tokio::spawn(serving.clone().serve(socket));
+            }
+        });
+        upstream
+    }
+
+    /// Plays `steps` for every request from now on.
+    pub fn play(&self, steps: Vec<Step>) {
+        self.play_for_each(move |_| steps.clone());
+    }
+
+    /// Plays what `script` makes of each request from now on.
+    pub fn play_for_each(&self, script: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static) {
+        *self.state.script.lock().unwrap() = Arc::new(script);
+    }
+
+    pub fn answer_json(&self, status: u16, body: &Value) {
+        self.answer(status, "application/json", &body.to_string());
+    }
+
+    pub fn answer(&self, status: u16, content_type: &str, body: &str) {
+        self.play(vec![Step::Send(response(status, content_type, body))]);
+    }
+
+    /// A stream of these bytes, ended by closing the connection in good order.
+    pub fn answer_stream(&self, body: &str) {
+        self.play(vec![
+            Step::Send(stream_head()),
+            Step::Send(body.as_bytes().to_vec()),
+            Step::Close,
+        ]);
+    }
+
+    /// A stream of `data:` events with these chunks, then `[DONE]`.
+    pub fn answer_chunks(&self, chunks: &[Value]) {
+        self.answer_stream(&events(chunks));
+    }
+
+    pub fn received(&self) -> Vec<Received> {
+        self.state.received.lock().unwrap().clone()
+    }
+
+    /// The body of the last request.
+    pub fn last_body(&self) -> Value {
+        self.received()
+            .last()
+            .expect("the upstream was called")
+            .body
+            .clone()
+    }
+
+    pub fn calls(&self) -> usize {
+        self.state.received.lock().unwrap().len()
+    }
+
+    pub fn bytes_sent(&self) -> usize {
+        self.state.sent.load(Ordering::Relaxed)
+    }
+
+    async fn serve(self, mut socket: TcpStream) {
+        while let Some(request) = read_request(&mut socket).await {
+            let script = self.state.script.lock().unwrap().clone();
+            let steps = script(&request);
+            self.state.received.lock().unwrap().push(request);
+            for step in steps {
+                match step {
+                    Step::Send(bytes) => {
+                        if socket.write_all(&bytes).await.is_err() {
+                            return;
+                        }
+                        self.state.sent.fetch_add(bytes.len(), Ordering::Relaxed);
+                    }
+                    Step::Flood(bytes) => {
+                        while socket.write_all(&bytes).await.is_ok() {
+                            self.state.sent.fetch_add(bytes.len(), Ordering::Relaxed);
+                        }
+                        return;
+                    }
+                    Step::Pause(pause) => tokio::time::sleep(pause).await,
+                    Step::Reset => {
+                        // Let what was sent arrive first: a reset overtakes unread bytes.
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        socket.set_zero_linger().unwrap();
+                        return;
+                    }
+                    Step::Close => return,
+                }
+            }
+        }
+    }
+}
+
+async fn read_request(socket: &mut TcpStream) -> Option<Received> {
+    let mut bytes = Vec::new();
+    let head_end = loop {
+        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at + 4;
+        }
+        if socket.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8_lossy(&bytes[..head_end]).into_owned();
+    let mut received = Received {
+        head,
+        body: Value::Null,
+    };
+    let length: usize = received
+        .header("content-length")
+        .map_or(0, |text| text.parse().unwrap());
+    while bytes.len() < head_end + length {
+        if socket.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let body = &bytes[head_end..];
+    if !body.is_empty() {
+        received.body = serde_json::from_slice(body).expect("the gateway sends JSON");
+    }
+    Some(received)
+}
+
+pub fn response(status: u16, content_type: &str, body: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+pub fn stream_head() -> Vec<u8> {
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_vec()
+}
+
+/// The chunks as events, `[DONE]` last.
+pub fn events(chunks: &[Value]) -> String {
+    let mut events: String = chunks.iter().fold(String::new(), |events, chunk| {
+        format!("{events}data: {chunk}\n\n")
+    });
+    events.push_str("data: [DONE]\n\n");
+    events
+}
+
+/// A plain answer as providers give it.
+pub fn completion(content: &str) -> Value {
+    json!({
+        "id": "upstream-id", "object": "chat.completion", "created": 1, "model": "vendor-model-9",
+        "choices": [{
+            "index": 0, "finish_reason": "stop",
+            "message": { "role": "assistant", "content": content, "refusal": null },
+        }],
+        "usage": { "prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14 },
+        "system_fingerprint": "fp_upstream",
+    })
+}
+
+/// A chunk as providers send it.
+pub fn chunk(delta: Value, finish: Option<&str>) -> Value {
+    json!({
+        "id": "upstream-id", "object": "chat.completion.chunk", "created": 1,
+        "model": "vendor-model-9", "system_fingerprint": "fp_upstream",
+        "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }],
+    })
+}
+
+pub fn usage_chunk(prompt: u32, completion: u32) -> Value {
+    json!({
+        "id": "upstream-id", "object": "chat.completion.chunk", "created": 1,
+        "model": "vendor-model-9", "choices": [],
+        "usage": {
+            "prompt_tokens": prompt, "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+        },
+    })
+}
