@@ -2,7 +2,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
     time::Instant,
 };
@@ -21,52 +21,70 @@ use crate::{auth::random_id, error::Refusal, metered::Ending, wire::chat::Usage}
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LOGGED_ID_CHARS: usize = 128;
 
-/// What a handler knows about a request, left on its response.
+/// What becomes known about a request on its way, for its line in the log.
+///
+/// It is shared with whoever serves the request, because a client that leaves takes the
+/// handler's future with it, and its request is to be logged all the same.
 #[derive(Clone, Debug, Default)]
-pub struct LogFields {
-    pub account_id: Option<String>,
-    pub model: Option<String>,
-    pub usage: Option<Usage>,
-    ending: Option<Arc<OnceLock<Ending>>>,
+pub struct RequestLog(Arc<Mutex<Fields>>);
+
+#[derive(Debug, Default)]
+struct Fields {
+    account_id: Option<String>,
+    model: Option<String>,
+    usage: Option<Usage>,
+    problem: Option<String>,
 }
 
-impl LogFields {
-    pub fn of_account(id: &str) -> Self {
-        Self {
-            account_id: Some(id.to_owned()),
-            ..Self::default()
+impl RequestLog {
+    pub fn account(&self, id: &str) {
+        self.fields().account_id = Some(id.to_owned());
+    }
+
+    pub fn model(&self, id: &str) {
+        self.fields().model = Some(id.to_owned());
+    }
+
+    pub fn usage(&self, usage: Usage) {
+        self.fields().usage = Some(usage);
+    }
+
+    /// How a stream ended.
+    pub fn ended(&self, ending: Ending) {
+        match ending {
+            Ending::Finished { usage } => self.fields().usage = usage,
+            Ending::Interrupted { cause } => self.fields().problem = Some(cause),
         }
     }
 
-    /// Where a stream writes how it ended.
-    pub fn ending(&mut self) -> Arc<OnceLock<Ending>> {
-        self.ending.get_or_insert_default().clone()
+    fn fields(&self) -> MutexGuard<'_, Fields> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Gives the request its ID, and logs it once the last byte of its answer has left.
-pub async fn log_requests(request: Request, next: Next) -> Response {
-    let started = Instant::now();
+pub async fn log_requests(mut request: Request, next: Next) -> Response {
     let id = request_id(&request);
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = next.run(request).await;
-    response.headers_mut().insert(REQUEST_ID, id.clone());
-    let line = Line {
-        id,
-        method: method.to_string(),
-        path,
-        status: response.status().as_u16(),
-        refusal: response.extensions_mut().remove(),
-        fields: response.extensions_mut().remove().unwrap_or_default(),
-        started,
+    let log = RequestLog::default();
+    request.extensions_mut().insert(log.clone());
+    let mut line = Line {
+        id: id.clone(),
+        method: request.method().to_string(),
+        path: request.uri().path().to_owned(),
+        status: None,
+        complete: false,
+        log,
+        started: Instant::now(),
     };
-    response.map(|body| {
-        Body::new(LoggedBody {
-            body,
-            finished: false,
-            line,
-        })
-    })
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(REQUEST_ID, id);
+    line.status = Some(response.status().as_u16());
+    // A body without bytes, and the answer to HEAD, is never polled.
+    line.complete = response.body().is_end_stream() || line.method == "HEAD";
+    if let Some(Refusal(cause)) = response.extensions_mut().remove() {
+        line.log.fields().problem = Some(cause);
+    }
+    response.map(|body| Body::new(LoggedBody { body, line }))
 }
 
 /// The caller's own ID as it was sent, else one of ours. Clients repeat theirs on every retry,
@@ -78,32 +96,24 @@ fn request_id(request: &Request) -> HeaderValue {
     }
 }
 
+/// Logged when it is dropped: with the last byte of the answer, or with the client.
 struct Line {
     id: HeaderValue,
     method: String,
     path: String,
-    status: u16,
-    refusal: Option<Refusal>,
-    fields: LogFields,
+    /// `None` while no answer has begun.
+    status: Option<u16>,
+    complete: bool,
+    log: RequestLog,
     started: Instant,
 }
 
-impl Line {
-    fn log(&self, finished: bool) {
+impl Drop for Line {
+    fn drop(&mut self) {
         let id = String::from_utf8_lossy(self.id.as_bytes());
         let id: String = id.chars().take(LOGGED_ID_CHARS).collect();
-        let ending = self.fields.ending.as_ref().and_then(|ending| ending.get());
-        let usage = match ending {
-            Some(Ending::Finished { usage }) => *usage,
-            _ => self.fields.usage,
-        };
-        let problem = match (ending, &self.refusal) {
-            (Some(Ending::Interrupted { cause }), _) | (_, Some(Refusal(cause))) => {
-                Some(cause.as_str())
-            }
-            _ if !finished => Some("the client left before the end"),
-            _ => None,
-        };
+        let fields = self.log.fields();
+        let left = (!self.complete).then_some("the client left before the end");
         tracing::info!(
             target: "tollgate::request",
             request_id = id,
@@ -111,20 +121,18 @@ impl Line {
             path = self.path,
             status = self.status,
             duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            account.id = self.fields.account_id,
-            model = self.fields.model,
-            tokens.r#in = usage.map(|usage| usage.prompt),
-            tokens.out = usage.map(|usage| usage.completion),
-            problem,
-            "{} {} {}", self.method, self.path, self.status,
+            account.id = fields.account_id,
+            model = fields.model,
+            tokens.r#in = fields.usage.map(|usage| usage.prompt),
+            tokens.out = fields.usage.map(|usage| usage.completion),
+            problem = fields.problem.as_deref().or(left),
+            "request",
         );
     }
 }
 
-/// A body that logs its request when it has been sent, or when it never will be.
 struct LoggedBody {
     body: Body,
-    finished: bool,
     line: Line,
 }
 
@@ -137,7 +145,7 @@ impl HttpBody for LoggedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        self.finished = frame.is_none() || self.body.is_end_stream();
+        self.line.complete = frame.is_none() || self.body.is_end_stream();
         Poll::Ready(frame)
     }
 
@@ -147,13 +155,5 @@ impl HttpBody for LoggedBody {
 
     fn size_hint(&self) -> hyper::body::SizeHint {
         self.body.size_hint()
-    }
-}
-
-impl Drop for LoggedBody {
-    fn drop(&mut self) {
-        // An answer to HEAD, or an empty one, is never polled.
-        self.line
-            .log(self.finished || self.body.is_end_stream() || self.line.method == "HEAD");
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     body::Body,
     extract::State,
     http::{HeaderName, HeaderValue},
@@ -10,7 +11,7 @@ use axum::{
 };
 
 use super::{
-    access_log::LogFields,
+    access_log::RequestLog,
     extract::{Authenticated, read_body},
     json_response, sse,
 };
@@ -18,7 +19,6 @@ use crate::{
     chat,
     error::GatewayError,
     gateway::Gateway,
-    ledger::Caller,
     metered::{self, Reply},
     wire::chat::ChatRequest,
 };
@@ -28,32 +28,18 @@ const ROUTED_MODEL: HeaderName = HeaderName::from_static("x-routed-model");
 pub async fn chat_completions(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated, // §5: without a valid key we are not here
+    Extension(log): Extension<RequestLog>,
     body: Body,
-) -> Response {
-    let mut log = LogFields::of_account(&caller.account_id);
-    let answered = answer(&gateway, &caller, body, &mut log).await;
-    let mut response = axum::response::IntoResponse::into_response(answered);
-    response.extensions_mut().insert(log);
-    response
-}
-
-async fn answer(
-    gateway: &Arc<Gateway>,
-    caller: &Caller,
-    body: Body,
-    log: &mut LogFields,
 ) -> Result<Response, GatewayError> {
     // §2.1 The body is JSON of the right shape.
     let body = read_body(body, gateway.max_body_bytes).await?;
     let mut request = ChatRequest::parse(&body)?;
-    log.model = Some(request.model.clone());
+    log.model(&request.model);
     let model = gateway.callable_model(&request.model);
     let target = model.map(|model| gateway.catalog.target_of(model));
     let dropped = |parameter| {
-        let drops = |model: Option<&Arc<_>>| {
-            model.is_some_and(|m: &Arc<crate::catalog::Model>| m.drops(parameter))
-        };
-        drops(model) || drops(target)
+        let mut models = model.into_iter().chain(target);
+        models.any(|model| model.drops(parameter))
     };
     let settings = std::mem::take(&mut request.sampling).checked(dropped)?;
     // §3.3 The model is one this account may use.
@@ -89,14 +75,14 @@ async fn answer(
     }
     // §8 The part that costs money.
     let routed = model.is_hybrid().then(|| call.target.id.clone());
-    let reply = metered::start(gateway, call).await?;
+    let reply = metered::start(&gateway, call).await?;
     // §2.5, §2.6 The answer, in the form that was asked for.
     let mut response = match reply {
         Reply::Whole { body, usage } => {
-            log.usage = Some(usage);
+            log.usage(usage);
             json_response(body)
         }
-        Reply::Stream(frames) => sse::response(frames, log.ending()),
+        Reply::Stream(frames) => sse::response(frames, log),
     };
     if let Some(target) = routed.and_then(|id| HeaderValue::try_from(id).ok()) {
         response.headers_mut().insert(ROUTED_MODEL, target);

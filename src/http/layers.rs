@@ -10,6 +10,7 @@ use axum::{
 };
 use futures_util::FutureExt as _;
 
+use super::access_log::RequestLog;
 use super::extract::{drain_unread, key_presented};
 use crate::{error::GatewayError, gateway::Gateway, ledger::Caller};
 
@@ -61,6 +62,9 @@ pub async fn authenticate(
 ) -> Response {
     match caller(&gateway, request.headers()) {
         Ok(caller) => {
+            if let Some(log) = request.extensions().get::<RequestLog>() {
+                log.account(&caller.account_id);
+            }
             request.extensions_mut().insert(caller);
             next.run(request).await
         }

@@ -3,7 +3,6 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::{Arc, OnceLock},
     task::{Context, Poll, ready},
 };
 
@@ -15,17 +14,18 @@ use axum::{
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
+use super::access_log::RequestLog;
 use crate::{
     error::GatewayError,
     metered::{Ending, Frame},
     wire::chat::Frames,
 };
 
-/// The 200 that opens a stream; `ending` is told how it went.
-pub fn response(frames: mpsc::Receiver<Frame>, ending: Arc<OnceLock<Ending>>) -> Response {
+/// The 200 that opens a stream; the log is told how it went.
+pub fn response(frames: mpsc::Receiver<Frame>, log: RequestLog) -> Response {
     let body = FrameBody {
         frames,
-        ending,
+        log,
         over: false,
     };
     let mut response = Response::new(Body::new(body));
@@ -42,7 +42,7 @@ pub fn response(frames: mpsc::Receiver<Frame>, ending: Arc<OnceLock<Ending>>) ->
 
 struct FrameBody {
     frames: mpsc::Receiver<Frame>,
-    ending: Arc<OnceLock<Ending>>,
+    log: RequestLog,
     over: bool,
 }
 
@@ -60,14 +60,14 @@ impl HttpBody for FrameBody {
         let data = match ready!(self.frames.poll_recv(context)) {
             Some(Frame::Data(data)) => data,
             Some(Frame::End(ending)) => {
-                let _ = self.ending.set(ending);
+                self.log.ended(ending);
                 self.over = true;
                 return Poll::Ready(None);
             }
             // The task is gone without an ending: it panicked. Say so, and do not say `[DONE]`.
             None => {
                 let cause = "the task of the call died".to_owned();
-                let _ = self.ending.set(Ending::Interrupted { cause });
+                self.log.ended(Ending::Interrupted { cause });
                 self.over = true;
                 Frames::error(&GatewayError::Internal.envelope())
             }

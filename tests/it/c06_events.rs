@@ -125,3 +125,81 @@ async fn silence_in_the_middle_is_an_interruption() {
         .await
         .assert_interrupted(MODEL);
 }
+
+/// A connection that closes politely without a terminal chunk has still not finished.
+#[tokio::test]
+async fn a_clean_end_without_a_finish_reason_is_an_interruption() {
+    let gateway = TestGateway::start().await;
+    let unfinished = [&plain()[..3], &[usage_chunk(11, 3)]].concat();
+    for ending in ["", "data: [DONE]\n\n"] {
+        let body = events(&unfinished).replace("data: [DONE]\n\n", ending);
+        gateway.upstream.answer_stream(&body);
+        gateway
+            .stream(&hello(MODEL))
+            .await
+            .assert_interrupted(MODEL);
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_chunk_without_done_is_a_finish() {
+    let gateway = TestGateway::start().await;
+    let body = events(&plain()).replace("data: [DONE]\n\n", "");
+    gateway.upstream.answer_stream(&body);
+    let mut request = hello(MODEL);
+    request["stream_options"] = json!({ "include_usage": true });
+    let stream = gateway.stream(&request).await;
+    stream.assert_complete(MODEL);
+    assert_eq!(stream.usage().unwrap()["total_tokens"], 14);
+}
+
+/// A provider that finished and then keeps the line open does not keep the caller waiting for
+/// long.
+#[tokio::test]
+async fn a_finished_answer_does_not_wait_for_the_connection() {
+    let gateway = TestGateway::start().await;
+    let body = events(&plain()).replace("data: [DONE]\n\n", "");
+    gateway.upstream.play(vec![
+        Step::Send(stream_head()),
+        Step::Send(body.into_bytes()),
+        Step::Pause(Duration::from_mins(1)),
+    ]);
+    let request = hello(MODEL);
+    let stream = tokio::time::timeout(Duration::from_secs(30), gateway.stream(&request));
+    stream.await.unwrap().assert_complete(MODEL);
+}
+
+#[tokio::test]
+async fn a_stream_that_never_begins_is_an_ordinary_error() {
+    let gateway = TestGateway::start().await;
+    let error_event = r#"data: {"error":{"message":"overloaded","code":529}}"#;
+    for (body, what) in [
+        ("", "an empty stream"),
+        ("data: [DONE]\n\n", "only the end"),
+        (": ping\n\n", "only a comment"),
+        ("data: {\"choices\":[\n\n", "broken JSON"),
+        (&format!("{error_event}\n\n"), "an error object"),
+    ] {
+        gateway.upstream.answer_stream(body);
+        let response = gateway.open_stream(&hello(MODEL)).await;
+        assert_eq!(response.status(), 502, "{what}");
+        let body: Value = response.json().await.unwrap();
+        assert_eq!(body["error"]["type"], "upstream_error", "{what}");
+        assert_eq!(body["error"]["code"], Value::Null, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_the_provider_reports_in_its_stream_is_an_interruption() {
+    let gateway = TestGateway::start().await;
+    let begun = &plain()[..2];
+    for last in [
+        json!({ "error": { "message": "vendor-model-9 is overloaded", "code": 529 } }),
+        chunk(json!({}), Some("error")),
+        json!({ "choices": [{ "index": 0, "delta": { "content": 5 } }] }),
+    ] {
+        let stream = stream_of(&gateway, &[begun, &[last]].concat()).await;
+        stream.assert_interrupted(MODEL);
+        assert!(!stream.text.contains("vendor-model-9"));
+    }
+}

@@ -2,4 +2,5 @@
 
 mod support;
 
+mod c06_awkward_streams;
 mod c06_events;
