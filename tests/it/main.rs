@@ -3,4 +3,5 @@
 mod support;
 
 mod c06_awkward_streams;
+mod c06_backpressure;
 mod c06_events;

@@ -52,7 +52,7 @@ fn called_tools(call: &ChatCall, script: &Directives) -> Vec<ToolCall> {
         .messages
         .last()
         .is_some_and(|message| message.role == Role::Tool);
-    if answering {
+    if answering || call.tool_choice == Some(ToolChoice::None) {
         return Vec::new();
     }
     let offered = |name: &str| call.tools.iter().find(|tool| tool.function.name == name);
