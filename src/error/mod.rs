@@ -3,11 +3,13 @@
 use axum::http::StatusCode as Status;
 use serde_json::{Map, Value, json};
 
-use crate::{catalog::Tier, money::NanoUsd, upstream::UpstreamError};
+use crate::{catalog::Tier, money::NanoUsd};
 
 mod envelope;
+mod upstream;
 
 pub use envelope::{Envelope, Refusal};
+pub use upstream::UpstreamError;
 
 /// A failure, in the words the caller reads.
 #[derive(Debug, thiserror::Error)]

@@ -6,10 +6,10 @@ use tokio::sync::mpsc;
 use super::{Begun, Ending, FRAMES_IN_FLIGHT, Frame, Reply, Shape, frames_for, stamp};
 use crate::{
     chat::ChatCall,
-    error::{Envelope, GatewayError},
+    error::{Envelope, GatewayError, UpstreamError},
     gateway::Gateway,
     routing::Deployment,
-    upstream::{Parts, UpstreamError},
+    upstream::Parts,
     wire::chat::Frames,
 };
 

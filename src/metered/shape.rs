@@ -14,7 +14,8 @@ use bytes::Bytes;
 
 use crate::{
     auth::random_id,
-    upstream::{Part, UpstreamError},
+    error::UpstreamError,
+    upstream::Part,
     wire::{
         chat::{FinishReason, Frames, Usage},
         json_text::JsonText,

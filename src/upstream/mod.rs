@@ -6,19 +6,17 @@
 
 use futures_util::stream::BoxStream;
 
-mod error;
 mod openai;
 mod part;
 mod simulator;
 mod sse;
 
-pub use error::UpstreamError;
 pub use openai::OpenAi;
 pub use part::Part;
 pub use simulator::Simulator;
 pub use sse::{Event, SseReader};
 
-use crate::{chat::ChatCall, wire::chat::Answer};
+use crate::{chat::ChatCall, error::UpstreamError, wire::chat::Answer};
 
 /// The parts of a streamed answer, in the order in which the provider sent them.
 ///

@@ -14,7 +14,7 @@ use hyper_util::{
 
 use crate::{
     config::{OpenAiProvider, Timeouts},
-    upstream::UpstreamError,
+    error::UpstreamError,
 };
 
 pub struct Client {

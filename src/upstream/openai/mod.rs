@@ -12,8 +12,8 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 
 use self::client::{Client, Reply};
-use super::{Parts, UpstreamError};
-use crate::{chat::ChatCall, config::OpenAiProvider, wire::chat::Answer};
+use super::Parts;
+use crate::{chat::ChatCall, config::OpenAiProvider, error::UpstreamError, wire::chat::Answer};
 
 /// The largest whole answer that is read.
 const MAX_ANSWER_BYTES: usize = 32 << 20;

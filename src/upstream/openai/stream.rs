@@ -8,7 +8,8 @@ use serde_json::{Value, value::RawValue};
 
 use super::{client::Reply, wire};
 use crate::{
-    upstream::{Event, Part, SseReader, UpstreamError, sse::MAX_EVENT_BYTES},
+    error::UpstreamError,
+    upstream::{Event, Part, SseReader, sse::MAX_EVENT_BYTES},
     wire::json_text::JsonText,
 };
 

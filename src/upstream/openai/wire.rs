@@ -9,7 +9,7 @@ use serde_json::{Value, value::RawValue};
 use crate::{
     auth::random_id,
     chat::ChatCall,
-    upstream::UpstreamError,
+    error::UpstreamError,
     wire::{
         chat::{
             Answer, Choice, FinishReason, Message, ResponseFormat, Schema, Settings, Tool,

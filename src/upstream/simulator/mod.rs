@@ -11,9 +11,10 @@ mod pace;
 use futures_util::{StreamExt as _, stream};
 
 use self::directives::Directives;
-use super::{Parts, UpstreamError};
+use super::Parts;
 use crate::{
     chat::ChatCall,
+    error::UpstreamError,
     wire::{chat::Answer, json_text::JsonText},
 };
 
