@@ -132,12 +132,39 @@ impl<'de> Deserialize<'de> for ToolChoice {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ResponseFormat {
     Text,
     JsonObject,
     JsonSchema { json_schema: NamedSchema },
+}
+
+impl<'de> Deserialize<'de> for ResponseFormat {
+    /// By hand: an enum tagged by serde reads its fields from a buffer, where raw JSON is not found.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Written {
+            #[serde(rename = "type")]
+            kind: Kind,
+            json_schema: Option<NamedSchema>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Kind {
+            Text,
+            JsonObject,
+            JsonSchema,
+        }
+        let Written { kind, json_schema } = Written::deserialize(deserializer)?;
+        Ok(match kind {
+            Kind::Text => Self::Text,
+            Kind::JsonObject => Self::JsonObject,
+            Kind::JsonSchema => Self::JsonSchema {
+                json_schema: json_schema.ok_or_else(|| D::Error::missing_field("json_schema"))?,
+            },
+        })
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -149,4 +176,25 @@ pub struct NamedSchema {
     pub strict: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Schema>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_format_is_written_as_it_was_read() {
+        for json in [
+            r#"{"type":"text"}"#,
+            r#"{"type":"json_object"}"#,
+            r#"{"type":"json_schema","json_schema":{"name":"p","strict":true,"schema":{"type": "object"}}}"#,
+            r#"{"type":"json_schema","json_schema":{"name":"p"}}"#,
+        ] {
+            let format: ResponseFormat = serde_json::from_str(json).unwrap();
+            assert_eq!(serde_json::to_string(&format).unwrap(), json);
+        }
+        for json in [r#"{"type":"json_schema"}"#, r#"{"type":"xml"}"#, "{}"] {
+            assert!(serde_json::from_str::<ResponseFormat>(json).is_err());
+        }
+    }
 }
