@@ -1,0 +1,24 @@
+// Accounts and keys, made through the operator API of the gateway under test.
+
+import { randomUUID } from 'node:crypto';
+
+async function call(method, path, body) {
+  const response = await fetch(process.env.TOLLGATE_OPERATOR_URL + path, {
+    method,
+    headers: { authorization: `Bearer ${process.env.TOLLGATE_OPERATOR_TOKEN}` },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+  return response.json();
+}
+
+// A new account with credit and a key: its limits are shared with no other test.
+export async function createAccount(track = 'business', tier = 'flex') {
+  const email = `${randomUUID()}@example.com`;
+  const { id } = await call('POST', '/operator/accounts', { email, track, tier });
+  await call('POST', `/operator/accounts/${id}/grants`, { amount: '10.00' });
+  const { key } = await call('POST', `/operator/accounts/${id}/keys`, { name: 'client tests' });
+  return { id, key };
+}
+
+export const closeAccount = ({ id }) => call('PATCH', `/operator/accounts/${id}`, { closed: true });
