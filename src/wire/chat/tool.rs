@@ -132,12 +132,39 @@ impl<'de> Deserialize<'de> for ToolChoice {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ResponseFormat {
     Text,
     JsonObject,
     JsonSchema { json_schema: NamedSchema },
+}
+
+/// By hand, because serde reads tagged enums through a buffer in which JSON that is passed on
+/// unread does not survive.
+impl<'de> Deserialize<'de> for ResponseFormat {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Written {
+            #[serde(rename = "type")]
+            kind: FormatKind,
+            json_schema: Option<NamedSchema>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum FormatKind {
+            Text,
+            JsonObject,
+            JsonSchema,
+        }
+        let Written { kind, json_schema } = Written::deserialize(deserializer)?;
+        match (kind, json_schema) {
+            (FormatKind::Text, _) => Ok(Self::Text),
+            (FormatKind::JsonObject, _) => Ok(Self::JsonObject),
+            (FormatKind::JsonSchema, Some(json_schema)) => Ok(Self::JsonSchema { json_schema }),
+            (FormatKind::JsonSchema, None) => Err(D::Error::missing_field("json_schema")),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
