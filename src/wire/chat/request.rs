@@ -6,7 +6,6 @@ use serde::{
     Deserialize,
     de::{Deserializer, IgnoredAny, MapAccess, Visitor},
 };
-use serde_json::Value;
 
 use super::{Message, ResponseFormat, Sampling, Schema, Tool, ToolChoice};
 use crate::{
@@ -40,7 +39,7 @@ pub struct ChatRequest {
     pub thinking: Option<Schema>,
     pub tool_execution: ToolExecution,
     /// Fields whose meaning would be lost if they were dropped; naming one is refused.
-    pub refused: Option<&'static str>,
+    pub refused: Vec<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -199,8 +198,9 @@ fn refuse<'de, M: MapAccess<'de>>(
     map: &mut M,
     name: &'static str,
 ) -> Result<(), M::Error> {
-    if map.next_value::<Option<Value>>()?.is_some() {
-        request.refused = Some(name);
+    request.refused.retain(|earlier| *earlier != name);
+    if map.next_value::<Option<IgnoredAny>>()?.is_some() {
+        request.refused.push(name);
     }
     Ok(())
 }
