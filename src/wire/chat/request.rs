@@ -109,7 +109,10 @@ fn explain(body: &[u8]) -> GatewayError {
     };
     let path = error.path().to_string();
     let inner = error.into_inner();
-    if inner.is_syntax() || inner.is_eof() {
+    // What is JSON has a wrong value somewhere, even where the reader (which looks for a word or
+    // a variant there) reports it as bad syntax.
+    let is_json = serde_json::from_slice::<IgnoredAny>(body).is_ok();
+    if !is_json {
         let message = format!("The body is not valid JSON: {inner}.");
         return GatewayError::InvalidRequest {
             message,
@@ -117,7 +120,10 @@ fn explain(body: &[u8]) -> GatewayError {
         };
     }
     let reason = inner.to_string();
-    let reason = reason.split(" at line ").next().unwrap_or_default();
+    let reason = match reason.split(" at line ").next().unwrap_or_default() {
+        "expected value" => "it has the wrong type",
+        reason => reason,
+    };
     match path.as_str() {
         "." => GatewayError::InvalidRequest {
             message: format!("The body must be a JSON object: {reason}."),
