@@ -73,7 +73,9 @@ impl ChatRequest {
                 param: None,
             });
         }
-        let request: Self = serde_json::from_slice(body).map_err(|_| explain(body))?;
+        // All of it, also what is passed over unread.
+        let body = std::str::from_utf8(body).map_err(not_json)?;
+        let request: Self = serde_json::from_str(body).map_err(|_| explain(body))?;
         if request.model.is_empty() {
             return Err(GatewayError::invalid(
                 "model",
@@ -98,28 +100,18 @@ impl ChatRequest {
 /// Reads the body once more, this time keeping track of where it goes wrong.
 ///
 /// Tracking costs something for every key, so requests that are right do not pay for it.
-fn explain(body: &[u8]) -> GatewayError {
-    let mut json = serde_json::Deserializer::from_slice(body);
+fn explain(body: &str) -> GatewayError {
+    // First whether it is JSON at all: where a word or a variant is expected, the typed reader
+    // takes any other value for bad syntax.
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(body) {
+        return not_json(error);
+    }
+    let mut json = serde_json::Deserializer::from_str(body);
     let Err(error) = serde_path_to_error::deserialize::<_, ChatRequest>(&mut json) else {
-        let message = "The body has something after its JSON object.".to_owned();
-        return GatewayError::InvalidRequest {
-            message,
-            param: None,
-        };
+        return not_json("it cannot be read");
     };
     let path = error.path().to_string();
-    let inner = error.into_inner();
-    // What is JSON has a wrong value somewhere, even where the reader (which looks for a word or
-    // a variant there) reports it as bad syntax.
-    let is_json = serde_json::from_slice::<IgnoredAny>(body).is_ok();
-    if !is_json {
-        let message = format!("The body is not valid JSON: {inner}.");
-        return GatewayError::InvalidRequest {
-            message,
-            param: None,
-        };
-    }
-    let reason = inner.to_string();
+    let reason = error.into_inner().to_string();
     let reason = match reason.split(" at line ").next().unwrap_or_default() {
         "expected value" => "it has the wrong type",
         reason => reason,
@@ -130,6 +122,13 @@ fn explain(body: &[u8]) -> GatewayError {
             param: None,
         },
         path => GatewayError::invalid(path, format!("`{path}` is not right: {reason}.")),
+    }
+}
+
+fn not_json(reason: impl fmt::Display) -> GatewayError {
+    GatewayError::InvalidRequest {
+        message: format!("The body is not valid JSON: {reason}."),
+        param: None,
     }
 }
 
