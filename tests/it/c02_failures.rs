@@ -243,7 +243,7 @@ async fn a_provider_that_is_not_there_is_a_failure_without_a_code() {
 #[tokio::test]
 async fn a_provider_that_says_nothing_is_a_failure_without_a_code() {
     let gateway = TestGateway::start().await;
-    let silence = Step::Pause(Duration::from_secs(60));
+    let silence = Step::Pause(Duration::from_secs(30));
     gateway.upstream.play(vec![silence.clone()]);
     let answer = gateway.chat(&hello(MODEL)).await;
     assert_upstream_failed(&gateway, &answer, None);

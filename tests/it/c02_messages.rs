@@ -12,12 +12,12 @@ use crate::support::{
 const NATIVE: &str = "svc-native-fast";
 
 /// These messages to this model, and nothing that the gateway would add tools to.
-fn talk(model: &str, messages: Value) -> Value {
+fn talk(model: &str, messages: &Value) -> Value {
     json!({ "model": model, "messages": messages, "tool_execution": "passthrough" })
 }
 
 async fn forwarded(gateway: &TestGateway, messages: Value) -> Value {
-    gateway.forwards(&talk(NATIVE, messages)).await["messages"].clone()
+    gateway.forwards(&talk(NATIVE, &messages)).await["messages"].clone()
 }
 
 fn user(content: &str) -> Value {
@@ -83,7 +83,7 @@ async fn a_message_lacks_nothing_that_its_role_needs() {
             "tool_calls",
         ),
     ] {
-        let body = talk(NATIVE, json!([user("Hello"), message]));
+        let body = talk(NATIVE, &json!([user("Hello"), message]));
         gateway
             .refuses(&body, &format!("messages[1].{field}"))
             .await;
@@ -102,10 +102,10 @@ async fn a_role_is_one_of_those_there_are() {
         json!(1),
     ] {
         let message = json!({ "role": role, "content": "x", "name": "f" });
-        let body = talk(NATIVE, json!([user("Hello"), user("again"), message]));
+        let body = talk(NATIVE, &json!([user("Hello"), user("again"), message]));
         gateway.refuses(&body, "messages[2].role").await;
     }
-    let body = talk(NATIVE, json!([{ "content": "no role" }]));
+    let body = talk(NATIVE, &json!([{ "content": "no role" }]));
     gateway.refuses(&body, "messages[0]").await;
 }
 
@@ -161,10 +161,12 @@ async fn several_system_messages_become_one_at_the_top() {
 async fn the_identity_prompt_goes_before_the_callers_where_there_is_one() {
     let gateway = TestGateway::start_without_limits().await;
     for model in MODELS {
-        let plain = gateway.forwards(&talk(model, json!([user("Hello")]))).await;
+        let plain = gateway
+            .forwards(&talk(model, &json!([user("Hello")])))
+            .await;
         let own = talk(
             model,
-            json!([system("Own rules."), user("Hello"), system("More.")]),
+            &json!([system("Own rules."), user("Hello"), system("More.")]),
         );
         let with_own = gateway.forwards(&own).await;
         if !has_identity_prompt(model) {
@@ -265,7 +267,7 @@ async fn content_is_a_string_or_parts_of_text() {
     ] {
         let body = talk(
             NATIVE,
-            json!([user("Hello"), { "role": "user", "content": content }]),
+            &json!([user("Hello"), { "role": "user", "content": content }]),
         );
         gateway.refuses(&body, "messages[1].content").await;
     }
@@ -313,7 +315,7 @@ async fn a_name_is_forwarded_unread() {
     assert_eq!(forwarded(&gateway, named.clone()).await, named);
     let body = talk(
         NATIVE,
-        json!([{ "role": "user", "content": "Hello", "name": 5 }]),
+        &json!([{ "role": "user", "content": "Hello", "name": 5 }]),
     );
     gateway.refuses(&body, "messages[0].name").await;
 }
@@ -321,14 +323,14 @@ async fn a_name_is_forwarded_unread() {
 #[tokio::test]
 async fn there_is_at_least_one_message() {
     let gateway = TestGateway::start().await;
-    gateway.refuses(&talk(NATIVE, json!([])), "messages").await;
+    gateway.refuses(&talk(NATIVE, &json!([])), "messages").await;
     gateway
-        .refuses(&talk(NATIVE, json!(null)), "messages")
+        .refuses(&talk(NATIVE, &json!(null)), "messages")
         .await;
     gateway
         .refuses(&json!({ "model": NATIVE }), "messages")
         .await;
     gateway
-        .refuses(&talk(NATIVE, json!([user("Hello"), "Hi"])), "messages[1]")
+        .refuses(&talk(NATIVE, &json!([user("Hello"), "Hi"])), "messages[1]")
         .await;
 }

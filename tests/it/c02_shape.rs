@@ -2,7 +2,7 @@
 //! first.
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{
     Plan, TestGateway,
@@ -262,7 +262,7 @@ async fn of_several_mistakes_the_first_check_speaks() {
     let wrong_value = hello_with(MODEL, json!({ "n": 0 }));
     let shape = (400, "invalid_request_error", None);
     let plan = (403, "tier_upgrade_required", Some("forbidden"));
-    let cases: [(Option<&str>, &str, &Value, (u16, &str, Option<&str>)); 10] = [
+    let cases = [
         (
             None,
             "/v1/nothing",
