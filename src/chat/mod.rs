@@ -51,7 +51,7 @@ pub fn prepare(
     catalog: &Catalog,
     user: &str,
 ) -> Result<ChatCall, GatewayError> {
-    if let Some(field) = request.refused {
+    if let Some(field) = request.refused.first() {
         return Err(refusal(field));
     }
     settings.check_ranges()?;
@@ -95,7 +95,7 @@ impl ChatCall {
     }
 }
 
-fn refusal(field: &'static str) -> GatewayError {
+fn refusal(field: &str) -> GatewayError {
     let message = match field {
         "web_search_options" => {
             "`web_search_options` is not available: searches are not metered yet. Leave it out."

@@ -26,6 +26,10 @@ pub fn offered(
             Some(ToolChoice::Named(name))
         }
         Some(ToolChoice::Allowed(allowed)) => {
+            if allowed.names.is_empty() {
+                let message = "`tool_choice` allows no tool; name one, or send `none`.";
+                return Err(GatewayError::invalid("tool_choice", message));
+            }
             allowed
                 .names
                 .iter()

@@ -2,6 +2,15 @@
 
 mod support;
 
+mod c02_answers;
+mod c02_failures;
+mod c02_fields;
+mod c02_messages;
+mod c02_parameters;
+mod c02_shape;
+mod c02_tool_order;
+mod c02_tools;
 mod c06_awkward_streams;
 mod c06_backpressure;
 mod c06_events;
+mod c08_budgets;

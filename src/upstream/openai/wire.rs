@@ -144,9 +144,11 @@ pub fn read_answer(body: &[u8]) -> Result<Answer, UpstreamError> {
                     .id
                     .filter(|id| !id.is_empty())
                     .unwrap_or_else(|| random_id("call_"));
+                // JSON in a string, always: a call without arguments is one with none.
                 let arguments = call
                     .function
                     .arguments
+                    .filter(|text| !text.is_empty())
                     .unwrap_or_else(|| JsonText::new("{}"));
                 ToolCall::new(id, call.function.name, arguments)
             });
@@ -187,7 +189,8 @@ pub fn finish_reason(
     word: Option<&str>,
     called_tools: bool,
 ) -> Result<Option<FinishReason>, UpstreamError> {
-    Ok(Some(match word {
+    let word = word.map(str::to_ascii_lowercase); // some vendors shout
+    Ok(Some(match word.as_deref() {
         None | Some("") => return Ok(None),
         Some("length" | "max_tokens" | "model_length" | "max_length") => FinishReason::Length,
         Some("content_filter" | "safety" | "refusal") => FinishReason::ContentFilter,

@@ -60,7 +60,8 @@ impl<'de> Deserialize<'de> for Message {
             role: written.role,
             content: written.content.map(|content| content.0),
             tool_calls: written.tool_calls.unwrap_or_default(),
-            tool_call_id: written.tool_call_id,
+            // Of tool messages only (§2.2); on another one some providers refuse it.
+            tool_call_id: written.tool_call_id.filter(|_| written.role == Role::Tool),
             name: written.name,
         })
     }

@@ -6,7 +6,6 @@ use serde::{
     Deserialize,
     de::{Deserializer, IgnoredAny, MapAccess, Visitor},
 };
-use serde_json::Value;
 
 use super::{Message, ResponseFormat, Sampling, Schema, Tool, ToolChoice};
 use crate::{
@@ -40,7 +39,7 @@ pub struct ChatRequest {
     pub thinking: Option<Schema>,
     pub tool_execution: ToolExecution,
     /// Fields whose meaning would be lost if they were dropped; naming one is refused.
-    pub refused: Option<&'static str>,
+    pub refused: Vec<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -74,7 +73,9 @@ impl ChatRequest {
                 param: None,
             });
         }
-        let request: Self = serde_json::from_slice(body).map_err(|_| explain(body))?;
+        // All of it, also what is passed over unread.
+        let body = std::str::from_utf8(body).map_err(not_json)?;
+        let request: Self = serde_json::from_str(body).map_err(|_| explain(body))?;
         if request.model.is_empty() {
             return Err(GatewayError::invalid(
                 "model",
@@ -99,32 +100,35 @@ impl ChatRequest {
 /// Reads the body once more, this time keeping track of where it goes wrong.
 ///
 /// Tracking costs something for every key, so requests that are right do not pay for it.
-fn explain(body: &[u8]) -> GatewayError {
-    let mut json = serde_json::Deserializer::from_slice(body);
+fn explain(body: &str) -> GatewayError {
+    // First whether it is JSON at all: where a word or a variant is expected, the typed reader
+    // takes any other value for bad syntax.
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(body) {
+        return not_json(error);
+    }
+    let mut json = serde_json::Deserializer::from_str(body);
     let Err(error) = serde_path_to_error::deserialize::<_, ChatRequest>(&mut json) else {
-        let message = "The body has something after its JSON object.".to_owned();
-        return GatewayError::InvalidRequest {
-            message,
-            param: None,
-        };
+        return not_json("it cannot be read");
     };
     let path = error.path().to_string();
-    let inner = error.into_inner();
-    if inner.is_syntax() || inner.is_eof() {
-        let message = format!("The body is not valid JSON: {inner}.");
-        return GatewayError::InvalidRequest {
-            message,
-            param: None,
-        };
-    }
-    let reason = inner.to_string();
-    let reason = reason.split(" at line ").next().unwrap_or_default();
+    let reason = error.into_inner().to_string();
+    let reason = match reason.split(" at line ").next().unwrap_or_default() {
+        "expected value" => "it has the wrong type",
+        reason => reason,
+    };
     match path.as_str() {
         "." => GatewayError::InvalidRequest {
             message: format!("The body must be a JSON object: {reason}."),
             param: None,
         },
         path => GatewayError::invalid(path, format!("`{path}` is not right: {reason}.")),
+    }
+}
+
+fn not_json(reason: impl fmt::Display) -> GatewayError {
+    GatewayError::InvalidRequest {
+        message: format!("The body is not valid JSON: {reason}."),
+        param: None,
     }
 }
 
@@ -199,8 +203,9 @@ fn refuse<'de, M: MapAccess<'de>>(
     map: &mut M,
     name: &'static str,
 ) -> Result<(), M::Error> {
-    if map.next_value::<Option<Value>>()?.is_some() {
-        request.refused = Some(name);
+    request.refused.retain(|earlier| *earlier != name);
+    if map.next_value::<Option<IgnoredAny>>()?.is_some() {
+        request.refused.push(name);
     }
     Ok(())
 }

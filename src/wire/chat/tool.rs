@@ -140,30 +140,30 @@ pub enum ResponseFormat {
     JsonSchema { json_schema: NamedSchema },
 }
 
+/// By hand, because serde reads tagged enums through a buffer in which JSON that is passed on
+/// unread does not survive.
 impl<'de> Deserialize<'de> for ResponseFormat {
-    /// By hand: an enum tagged by serde reads its fields from a buffer, where raw JSON is not found.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Written {
             #[serde(rename = "type")]
-            kind: Kind,
+            kind: FormatKind,
             json_schema: Option<NamedSchema>,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
-        enum Kind {
+        enum FormatKind {
             Text,
             JsonObject,
             JsonSchema,
         }
         let Written { kind, json_schema } = Written::deserialize(deserializer)?;
-        Ok(match kind {
-            Kind::Text => Self::Text,
-            Kind::JsonObject => Self::JsonObject,
-            Kind::JsonSchema => Self::JsonSchema {
-                json_schema: json_schema.ok_or_else(|| D::Error::missing_field("json_schema"))?,
-            },
-        })
+        match (kind, json_schema) {
+            (FormatKind::Text, _) => Ok(Self::Text),
+            (FormatKind::JsonObject, _) => Ok(Self::JsonObject),
+            (FormatKind::JsonSchema, Some(json_schema)) => Ok(Self::JsonSchema { json_schema }),
+            (FormatKind::JsonSchema, None) => Err(D::Error::missing_field("json_schema")),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A gateway on free ports with a provider that does as it is told.
 
+pub mod bodies;
 pub mod gateway;
+pub mod models;
 pub mod sse;
 pub mod upstream;
 

@@ -33,6 +33,8 @@ pub enum Step {
 pub struct Received {
     pub head: String,
     pub body: Value,
+    /// The body as it was written.
+    pub text: String,
 }
 
 impl Received {
@@ -128,6 +130,13 @@ impl FakeUpstream {
             .clone()
     }
 
+    /// The last request as it was written, its head included.
+    pub fn last_text(&self) -> String {
+        let received = self.received();
+        let last = received.last().expect("the upstream was called");
+        format!("{}{}", last.head, last.text)
+    }
+
     pub fn calls(&self) -> usize {
         self.state.received.lock().unwrap().len()
     }
@@ -183,6 +192,7 @@ async fn read_request(socket: &mut TcpStream) -> Option<Received> {
     let mut received = Received {
         head,
         body: Value::Null,
+        text: String::new(),
     };
     let length: usize = received
         .header("content-length")
@@ -195,6 +205,7 @@ async fn read_request(socket: &mut TcpStream) -> Option<Received> {
     let body = &bytes[head_end..];
     if !body.is_empty() {
         received.body = serde_json::from_slice(body).expect("the gateway sends JSON");
+        received.text = String::from_utf8_lossy(body).into_owned();
     }
     Some(received)
 }

@@ -1,0 +1,243 @@
+//! SPEC §2.1: sampling parameters are dropped, forwarded or refused, model by model.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Plan, TestGateway,
+    bodies::{hello_with, tool},
+    gateway::hello,
+    models::{MODELS, drops},
+};
+
+/// A model that drops nothing and has no minimum.
+const KEEPER: &str = "svc-native-fast";
+
+/// Each sampling parameter, a value that is allowed and values that are not.
+fn parameters() -> Vec<(&'static str, Value, Vec<Value>)> {
+    let many = vec!["a", "b", "c", "d", "e"];
+    vec![
+        (
+            "temperature",
+            json!(0.7),
+            vec![json!(-0.001), json!(2.001), json!("hot"), json!([1])],
+        ),
+        (
+            "top_p",
+            json!(0.9),
+            vec![json!(-0.001), json!(1.001), json!("1"), json!(true)],
+        ),
+        ("top_k", json!(40), vec![json!("many"), json!(1.5)]),
+        ("seed", json!(-7), vec![json!("x"), json!(0.5), json!({})]),
+        (
+            "frequency_penalty",
+            json!(0.5),
+            vec![json!(-2.001), json!(2.001), json!("0")],
+        ),
+        (
+            "presence_penalty",
+            json!(-0.5),
+            vec![json!(-2.001), json!(2.001), json!({})],
+        ),
+        (
+            "logit_bias",
+            json!({ "50256": -100, "11": 0.5 }),
+            vec![json!([]), json!({ "11": "much" }), json!(5)],
+        ),
+        ("logprobs", json!(true), vec![json!("yes"), json!(1)]),
+        ("top_logprobs", json!(5), vec![json!("5"), json!(true)]),
+        (
+            "stop",
+            json!(["END", "\n\n"]),
+            vec![json!(5), json!([5]), json!({}), json!(many)],
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn each_model_drops_what_its_provider_rejects_and_nothing_else() {
+    let gateway = TestGateway::start_without_limits().await;
+    let mut more = json!({});
+    for (name, value, _) in parameters() {
+        more[name] = value;
+    }
+    for model in MODELS {
+        let sent = gateway.forwards(&hello_with(model, more.clone())).await;
+        for (name, value, _) in parameters() {
+            let expected = (!drops(model, name)).then_some(&value);
+            assert_eq!(sent.get(name), expected, "{name} on {model}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_parameter_is_dropped_or_kept_whatever_comes_with_it() {
+    let gateway = TestGateway::start_without_limits().await;
+    for model in MODELS {
+        for (name, value, _) in parameters() {
+            let sent = gateway
+                .forwards(&hello_with(model, json!({ name: value })))
+                .await;
+            let expected = (!drops(model, name)).then_some(&value);
+            assert_eq!(sent.get(name), expected, "{name} alone on {model}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_value_is_refused_where_the_parameter_counts_and_unseen_where_it_is_dropped() {
+    let gateway = TestGateway::start_without_limits().await;
+    for model in MODELS {
+        for (name, _, wrong) in parameters() {
+            for value in wrong {
+                let body = hello_with(model, json!({ name: value }));
+                if drops(model, name) {
+                    let sent = gateway.forwards(&body).await;
+                    assert_eq!(sent.get(name), None, "{body}");
+                } else {
+                    gateway.refuses(&body, name).await;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_range_includes_its_bounds() {
+    let gateway = TestGateway::start().await;
+    for (name, low, high) in [
+        ("temperature", 0.0, 2.0),
+        ("top_p", 0.0, 1.0),
+        ("frequency_penalty", -2.0, 2.0),
+        ("presence_penalty", -2.0, 2.0),
+    ] {
+        for bound in [low, high] {
+            let sent = gateway
+                .forwards(&hello_with(KEEPER, json!({ name: bound })))
+                .await;
+            assert_eq!(sent[name].as_f64(), Some(bound), "{name}");
+        }
+        // Nearer than any decimal that a person writes.
+        gateway
+            .refuses(&hello_with(KEEPER, json!({ name: high.next_up() })), name)
+            .await;
+        gateway
+            .refuses(&hello_with(KEEPER, json!({ name: low.next_down() })), name)
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn whole_numbers_serve_as_numbers() {
+    let gateway = TestGateway::start().await;
+    for (name, value) in [
+        ("temperature", 1),
+        ("top_p", 1),
+        ("frequency_penalty", -2),
+        ("presence_penalty", 0),
+    ] {
+        let sent = gateway
+            .forwards(&hello_with(KEEPER, json!({ name: value })))
+            .await;
+        assert_eq!(sent[name].as_f64(), Some(f64::from(value)), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn stop_is_a_string_or_up_to_four() {
+    let gateway = TestGateway::start().await;
+    for (stop, forwarded) in [
+        (json!("END"), json!(["END"])),
+        (json!(["END"]), json!(["END"])),
+        (json!(["a", "b", "c", "d"]), json!(["a", "b", "c", "d"])),
+        (json!("\u{0}😀"), json!(["\u{0}😀"])),
+        (json!([]), Value::Null),
+        (json!(null), Value::Null),
+    ] {
+        let sent = gateway
+            .forwards(&hello_with(KEEPER, json!({ "stop": stop })))
+            .await;
+        assert_eq!(sent["stop"], forwarded, "{stop}");
+    }
+    let five = json!({ "stop": ["a", "b", "c", "d", "e"] });
+    gateway.refuses(&hello_with(KEEPER, five), "stop").await;
+}
+
+#[tokio::test]
+async fn passthrough_fields_arrive_as_they_were_sent() {
+    let gateway = TestGateway::start().await;
+    let more = json!({
+        "n": 3, "logprobs": false, "top_logprobs": 20, "parallel_tool_calls": false,
+        "reasoning_effort": "medium", "tools": [tool("f")],
+        "thinking": { "type": "enabled", "budget_tokens": 2048, "later": [1.50, { "x": null }] },
+    });
+    for model in [KEEPER, "svc-pro", "svc-hybrid-cost", "svc-flex-alpha-5.6"] {
+        let sent = gateway.forwards(&hello_with(model, more.clone())).await;
+        for (name, value) in more.as_object().unwrap() {
+            assert_eq!(sent.get(name), Some(value), "{name} on {model}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_thinking_block_is_not_rewritten() {
+    let gateway = TestGateway::start().await;
+    let block = r#"{"type":"enabled", "budget_tokens":1e3,"note":"\u00fc"}"#;
+    let body = format!(
+        r#"{{"model":"{KEEPER}","messages":[{{"role":"user","content":"Hi"}}],"thinking":{block}}}"#
+    );
+    gateway.chat_text(body).await.assert_ok();
+    let text = gateway.upstream.last_text();
+    assert!(text.contains(&format!(r#""thinking":{block}"#)), "{text}");
+}
+
+#[tokio::test]
+async fn reasoning_effort_has_three_levels_and_knows_its_newer_names() {
+    let gateway = TestGateway::start().await;
+    for (effort, forwarded) in [
+        ("low", Some("low")),
+        ("medium", Some("medium")),
+        ("high", Some("high")),
+        ("minimal", Some("low")),
+        ("xhigh", Some("high")),
+        ("max", Some("high")),
+        ("none", None),
+    ] {
+        let sent = gateway
+            .forwards(&hello_with(KEEPER, json!({ "reasoning_effort": effort })))
+            .await;
+        let found = sent.get("reasoning_effort").and_then(Value::as_str);
+        assert_eq!(found, forwarded, "{effort}");
+    }
+    for wrong in [json!("extreme"), json!(""), json!("LOW"), json!(3)] {
+        let body = hello_with(KEEPER, json!({ "reasoning_effort": wrong }));
+        gateway.refuses(&body, "reasoning_effort").await;
+    }
+}
+
+#[tokio::test]
+async fn at_least_one_completion_is_asked_for() {
+    let gateway = TestGateway::start().await;
+    for wrong in [json!(0), json!(-1), json!(1.5), json!("2"), json!(true)] {
+        gateway
+            .refuses(&hello_with(KEEPER, json!({ "n": wrong })), "n")
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn the_user_is_the_account_of_the_key() {
+    let gateway = TestGateway::start().await;
+    let (other_account, other_key) = gateway.account(Plan::FREE).await;
+    assert_ne!(other_account, gateway.account_id);
+    for body in [
+        hello(KEEPER),
+        hello_with(KEEPER, json!({ "user": "mallory" })),
+        hello_with(KEEPER, json!({ "user": other_account })),
+        hello_with(KEEPER, json!({ "user": null })),
+    ] {
+        let sent = gateway.forwards(&body).await;
+        assert_eq!(sent["user"], gateway.account_id, "{body}");
+        gateway.chat_as(&other_key, &body).await.assert_ok();
+        assert_eq!(gateway.upstream.last_body()["user"], other_account);
+    }
+}
