@@ -29,8 +29,8 @@ pub struct ChatCall {
     pub messages: Vec<Message>,
     pub settings: Settings,
     pub max_tokens: Option<u32>,
-    /// How many completions.
-    pub n: u32,
+    /// How many completions, where the caller said so.
+    pub n: Option<u32>,
     pub tools: Vec<Tool>,
     pub tool_choice: Option<ToolChoice>,
     pub parallel_tool_calls: Option<bool>,
@@ -84,6 +84,11 @@ pub fn prepare(
 }
 
 impl ChatCall {
+    /// How many completions the answer has.
+    pub fn choices(&self) -> u32 {
+        self.n.unwrap_or(1)
+    }
+
     /// The last thing the user said.
     pub fn last_user_text(&self) -> Option<&JsonText> {
         let mut users = self
@@ -109,10 +114,11 @@ fn refusal(field: &str) -> GatewayError {
 }
 
 /// Every completion is billed, so a slip of the pen must not ask for a million of them.
-fn completions(n: Option<u64>) -> Result<u32, GatewayError> {
-    match n.unwrap_or(1) {
-        n @ 1..=128 => Ok(u32::try_from(n).expect("at most 128")),
-        n => Err(GatewayError::invalid(
+fn completions(n: Option<u64>) -> Result<Option<u32>, GatewayError> {
+    match n {
+        None => Ok(None),
+        Some(n @ 1..=128) => Ok(u32::try_from(n).ok()),
+        Some(n) => Err(GatewayError::invalid(
             "n",
             format!("`n` is {n}; it must be from 1 to 128."),
         )),

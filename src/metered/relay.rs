@@ -32,7 +32,7 @@ pub async fn complete(call: &ChatCall, deployment: &Deployment) -> Result<Reply,
 /// Streams the answer. Until the provider has sent something, a failure is still an ordinary
 /// error with a status of its own; after that it is the last event of the stream.
 pub async fn stream(gateway: &Gateway, call: &ChatCall, deployment: &Deployment, begun: Begun) {
-    let mut shape = Shape::new(frames_for(call), call.n);
+    let mut shape = Shape::new(frames_for(call), call.choices());
     let parts = match open(call, deployment, &mut shape).await {
         Ok(parts) => parts,
         Err(error) => {

@@ -48,6 +48,7 @@ struct Call {
     announced: bool,
     /// Arguments that came before the name.
     early: Vec<JsonText>,
+    has_arguments: bool,
 }
 
 impl Shape {
@@ -124,6 +125,14 @@ impl Shape {
         }
         for (index, choice) in (0..).zip(&self.choices) {
             let reason = choice.finish.ok_or_else(cut_off)?;
+            for (number, call) in choice.calls.iter().enumerate() {
+                if !call.has_arguments && reason == FinishReason::ToolCalls {
+                    // A call without arguments is one with none, and still JSON.
+                    let none = JsonText::new("{}");
+                    self.ready
+                        .push(self.frames.tool_arguments(index, number, &none));
+                }
+            }
             self.ready.push(self.frames.terminal(index, reason));
         }
         if let Some(usage) = self.usage.filter(|_| usage_asked) {
@@ -177,6 +186,7 @@ impl Shape {
         } else if call.id.is_none() {
             call.id = id;
         }
+        call.has_arguments |= arguments.is_some();
         match arguments {
             None => {}
             Some(arguments) if call.announced => {
@@ -215,6 +225,7 @@ fn find_or_begin(calls: &mut Vec<Call>, slot: u32, id: Option<&str>, name: Optio
         id,
         announced: false,
         early: Vec::new(),
+        has_arguments: false,
     });
     calls.len() - 1
 }

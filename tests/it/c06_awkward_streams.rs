@@ -243,6 +243,15 @@ async fn tool_calls_are_rebuilt() {
             ],
         ),
         (
+            "arguments as an object, or none at all",
+            vec![
+                tool_chunk(json!([{ "index": 0, "id": "call_a",
+                                    "function": { "name": "f", "arguments": { "a": 1 } } }])),
+                tool_chunk(json!([{ "index": 1, "id": "call_b", "function": { "name": "g" } }])),
+                stop.clone(),
+            ],
+        ),
+        (
             "slots with gaps",
             vec![
                 tool_chunk(call(1, "call_a", "f", "{\"a\":1}")),

@@ -1,9 +1,11 @@
 //! Any server that speaks OpenAI's chat completions.
 
+mod answer;
 mod client;
 mod reason;
+mod request;
 mod stream;
-mod wire;
+mod words;
 
 use std::time::Duration;
 
@@ -35,9 +37,9 @@ impl OpenAi {
 
     pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
         let reply = self.ask(call, model, false).await?;
-        wire::require_json(&reply.content_type)?;
+        answer::require_json(&reply.content_type)?;
         let body = reply.body_up_to(MAX_ANSWER_BYTES).await?;
-        wire::read_answer(&body)
+        answer::read(&body, call.choices())
     }
 
     pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
@@ -46,7 +48,7 @@ impl OpenAi {
             let message = format!("a stream of type {:?}", reply.content_type);
             return Err(UpstreamError::Malformed(message));
         }
-        Ok(stream::parts(reply, call.n).boxed())
+        Ok(stream::parts(reply, call.choices()).boxed())
     }
 
     /// Lists the provider's models, which every such server can do and none charges for.
@@ -72,7 +74,7 @@ impl OpenAi {
         model: &str,
         stream: bool,
     ) -> Result<Reply, UpstreamError> {
-        let body = Bytes::from(wire::request(call, model, stream));
+        let body = Bytes::from(request::write(call, model, stream));
         let reply = self.client.post("/chat/completions", body).await?;
         if reply.status == StatusCode::OK {
             return Ok(reply);

@@ -6,7 +6,10 @@ use futures_util::Stream;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{client::Reply, wire};
+use super::{
+    client::Reply,
+    words::{self, Arguments},
+};
 use crate::{
     error::UpstreamError,
     upstream::{Event, Part, SseReader, sse::MAX_EVENT_BYTES},
@@ -146,7 +149,7 @@ struct ToolDelta {
 #[derive(Deserialize)]
 struct FunctionDelta {
     name: Option<String>,
-    arguments: Option<JsonText>,
+    arguments: Option<Arguments>,
 }
 
 impl Chunks {
@@ -167,7 +170,7 @@ impl Chunks {
             chunk
                 .usage
                 .as_ref()
-                .and_then(wire::read_usage)
+                .and_then(words::read_usage)
                 .map(Part::Usage),
         );
         if parts.is_empty() {
@@ -202,7 +205,7 @@ impl Chunks {
             }
         }
         let called_tools = self.called_tools.contains(&index);
-        let reason = wire::finish_reason(choice.finish_reason.as_deref(), called_tools)?;
+        let reason = words::finish_reason(choice.finish_reason.as_deref(), called_tools)?;
         if let Some(reason) = reason {
             note(&mut self.finished, index);
             parts.push_back(Part::Finish {
@@ -228,9 +231,12 @@ fn note(choices: &mut Vec<u32>, choice: u32) {
 }
 
 fn tool_fragment(choice: u32, call: ToolDelta) -> Part {
-    let (name, arguments) = call
-        .function
-        .map_or((None, None), |function| (function.name, function.arguments));
+    let (name, arguments) = call.function.map_or((None, None), |function| {
+        (
+            function.name,
+            function.arguments.map(|Arguments(text)| text),
+        )
+    });
     Part::ToolCall {
         choice,
         slot: call.index.unwrap_or(0),

@@ -38,11 +38,11 @@ pub fn compose(call: &ChatCall, script: &Directives) -> Answer {
     let usage = Usage {
         prompt,
         cached: script.cached.min(prompt),
-        completion: call.n * (written + script.reasoning),
-        reasoning: call.n * script.reasoning,
+        completion: call.choices() * (written + script.reasoning),
+        reasoning: call.choices() * script.reasoning,
     };
     Answer {
-        choices: (0..call.n).map(choice).collect(),
+        choices: (0..call.choices()).map(choice).collect(),
         usage: (!script.no_usage).then_some(usage),
     }
 }

@@ -1,0 +1,109 @@
+//! A whole answer, as OpenAI-compatible servers give it.
+
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+use super::words::{Arguments, finish_reason, read_usage};
+use crate::{
+    auth::random_id,
+    error::UpstreamError,
+    wire::{
+        chat::{Answer, Choice, FinishReason, ToolCall},
+        json_text::JsonText,
+    },
+};
+
+#[derive(Deserialize)]
+struct Written {
+    choices: Option<Vec<WrittenChoice>>,
+    usage: Option<Value>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct WrittenChoice {
+    index: Option<u32>,
+    message: WrittenMessage,
+    finish_reason: Option<String>,
+    logprobs: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct WrittenMessage {
+    content: Option<JsonText>,
+    tool_calls: Option<Vec<WrittenCall>>,
+    refusal: Option<JsonText>,
+}
+
+#[derive(Deserialize)]
+struct WrittenCall {
+    id: Option<String>,
+    function: WrittenFunction,
+}
+
+#[derive(Deserialize)]
+struct WrittenFunction {
+    name: String,
+    arguments: Option<Arguments>,
+}
+
+/// Some servers label JSON as text; a page of HTML is no answer, whatever its status.
+pub fn require_json(content_type: &str) -> Result<(), UpstreamError> {
+    if content_type.starts_with("text/html") || content_type.starts_with("text/event-stream") {
+        return Err(UpstreamError::Malformed(format!(
+            "an answer of type {content_type:?}"
+        )));
+    }
+    Ok(())
+}
+
+/// The answer, with at most the `n` choices that were asked for.
+pub fn read(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
+    let written: Written = serde_json::from_slice(body)
+        .map_err(|error| UpstreamError::Malformed(error.to_string()))?;
+    if let Some(error) = written.error {
+        return Err(UpstreamError::Reported(error.to_string()));
+    }
+    let choices = (0..n).zip(written.choices.unwrap_or_default());
+    let choices = choices.map(|(at, choice)| read_choice(at, choice));
+    let choices: Vec<_> = choices.collect::<Result<_, _>>()?;
+    if choices.is_empty() {
+        return Err(UpstreamError::Malformed("an answer without choices".into()));
+    }
+    let usage = written.usage.as_ref().and_then(read_usage);
+    Ok(Answer { choices, usage })
+}
+
+fn read_choice(at: u32, choice: WrittenChoice) -> Result<Choice, UpstreamError> {
+    let message = choice.message;
+    let calls = message.tool_calls.unwrap_or_default().into_iter();
+    let tool_calls: Vec<_> = calls.map(read_call).collect();
+    let called = !tool_calls.is_empty();
+    let refusal = message.refusal.is_some_and(|text| !text.is_empty());
+    let finish = match finish_reason(choice.finish_reason.as_deref(), called)? {
+        _ if refusal && message.content.is_none() => FinishReason::ContentFilter,
+        Some(reason) => reason,
+        None if called => FinishReason::ToolCalls,
+        None => FinishReason::Stop,
+    };
+    Ok(Choice {
+        index: choice.index.unwrap_or(at),
+        content: message.content.filter(|text| !called || !text.is_empty()),
+        tool_calls,
+        finish,
+        logprobs: choice.logprobs,
+    })
+}
+
+fn read_call(call: WrittenCall) -> ToolCall {
+    let id = call.id.filter(|id| !id.is_empty());
+    let arguments = call.function.arguments.map(|Arguments(text)| text);
+    ToolCall::new(
+        id.unwrap_or_else(|| random_id("call_")),
+        call.function.name,
+        // JSON in a string, always: a call without arguments is one with none.
+        arguments
+            .filter(|text| !text.is_empty())
+            .unwrap_or_else(|| JsonText::new("{}")),
+    )
+}

@@ -1,0 +1,77 @@
+//! The request, as OpenAI-compatible servers take it.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    chat::ChatCall,
+    wire::chat::{Message, ResponseFormat, Schema, Settings, Tool, ToolChoice},
+};
+
+/// The whole body that goes upstream: these fields and no others, whatever the caller sent.
+#[derive(Serialize)]
+struct Request<'a> {
+    model: &'a str,
+    messages: &'a [Message],
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(flatten)]
+    settings: &'a Settings,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n: Option<u32>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tools: &'a [Tool],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<&'a ResponseFormat>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<&'a Schema>,
+    user: &'a str,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+pub fn write(call: &ChatCall, model: &str, stream: bool) -> Vec<u8> {
+    let request = Request {
+        model,
+        messages: &call.messages,
+        stream,
+        // Always: what is not counted cannot be billed.
+        stream_options: stream.then_some(StreamOptions {
+            include_usage: true,
+        }),
+        max_tokens: call.max_tokens,
+        settings: &call.settings,
+        n: call.n,
+        tools: &call.tools,
+        tool_choice: call.tool_choice.as_ref().map(tool_choice),
+        parallel_tool_calls: call.parallel_tool_calls,
+        response_format: call.response_format.as_ref(),
+        reasoning_effort: call.reasoning_effort,
+        thinking: call.thinking.as_ref(),
+        user: &call.user,
+    };
+    serde_json::to_vec(&request).expect("strings, numbers and JSON serialise")
+}
+
+fn tool_choice(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::None => "none".into(),
+        ToolChoice::Auto | ToolChoice::Allowed(_) => "auto".into(),
+        ToolChoice::Required => "required".into(),
+        ToolChoice::Named(name) => {
+            serde_json::json!({ "type": "function", "function": { "name": name } })
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What whole and streamed answers have in common: finish reasons, counts, arguments.
+//!
+//! Servers disagree about words, nulls and types, so they are read leniently, and strictly where
+//! money or meaning depends on them.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, value::RawValue};
+
+use crate::{
+    error::UpstreamError,
+    wire::{
+        chat::{FinishReason, Usage},
+        json_text::JsonText,
+    },
+};
+
+/// A provider's word for why it ended, in ours; `None` where it said nothing.
+///
+/// Words for failure are failures: an answer that went wrong must not look complete.
+pub fn finish_reason(
+    word: Option<&str>,
+    called_tools: bool,
+) -> Result<Option<FinishReason>, UpstreamError> {
+    let word = word.map(str::to_ascii_lowercase); // some vendors shout
+    Ok(Some(match word.as_deref() {
+        None | Some("") => return Ok(None),
+        Some("length" | "max_tokens" | "model_length" | "max_length") => FinishReason::Length,
+        Some("content_filter" | "safety" | "refusal") => FinishReason::ContentFilter,
+        Some("tool_calls" | "function_call" | "tool_use") if called_tools => {
+            FinishReason::ToolCalls
+        }
+        Some(
+            word @ ("error"
+            | "failed"
+            | "abort"
+            | "aborted"
+            | "cancelled"
+            | "timeout"
+            | "insufficient_system_resource"),
+        ) => return Err(UpstreamError::Reported(format!("finish_reason {word}"))),
+        // `stop` and its many synonyms. Several servers say `stop` after tool calls too.
+        Some(_) if called_tools => FinishReason::ToolCalls,
+        Some(_) => FinishReason::Stop,
+    }))
+}
+
+/// The token counts, if they are ones that can be billed: whole, not negative, not absurd.
+pub fn read_usage(usage: &Value) -> Option<Usage> {
+    let count = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|n| *n < 1 << 31);
+    let optional = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => Some(0),
+        Some(value) => count(value),
+    };
+    let cached = usage
+        .pointer("/prompt_tokens_details/cached_tokens")
+        .or_else(|| usage.get("prompt_cache_hit_tokens"));
+    let usage = Usage {
+        prompt: count(usage.get("prompt_tokens")?)?,
+        completion: count(usage.get("completion_tokens")?)?,
+        cached: optional(cached)?,
+        reasoning: optional(usage.pointer("/completion_tokens_details/reasoning_tokens"))?,
+    };
+    (usage.cached <= usage.prompt).then_some(usage)
+}
+
+/// A tool call's arguments: JSON in a string, and from some servers the object itself.
+#[derive(Clone, Debug)]
+pub struct Arguments(pub JsonText);
+
+impl<'de> Deserialize<'de> for Arguments {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        match raw.get().as_bytes().first() {
+            Some(b'{') => Ok(Self(JsonText::new(raw.get()))),
+            _ => JsonText::from_raw(&raw)
+                .map(Self)
+                .ok_or_else(|| serde::de::Error::custom("arguments that are no JSON text")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn finish_reasons_are_a_closed_set() {
+        use FinishReason::{ContentFilter, Length, Stop, ToolCalls};
+        for (word, called, reason) in [
+            ("stop", false, Stop),
+            ("stop", true, ToolCalls),
+            ("eos", false, Stop),
+            ("end_turn", false, Stop),
+            ("function_call", true, ToolCalls),
+            ("tool_calls", false, Stop),
+            ("length", true, Length),
+            ("content_filter", false, ContentFilter),
+        ] {
+            assert_eq!(
+                finish_reason(Some(word), called).unwrap(),
+                Some(reason),
+                "{word} {called}"
+            );
+        }
+        assert!(finish_reason(Some("error"), false).is_err());
+        assert_eq!(finish_reason(Some(""), false).unwrap(), None);
+    }
+
+    #[test]
+    fn only_counts_that_can_be_billed_are_usage() {
+        let usage = |prompt: Value, cached: Value| {
+            read_usage(&json!({
+                "prompt_tokens": prompt, "completion_tokens": 2,
+                "prompt_tokens_details": { "cached_tokens": cached },
+            }))
+        };
+        let read = usage(json!(9), json!(4)).unwrap();
+        assert_eq!((read.prompt, read.cached, read.completion), (9, 4, 2));
+        assert_eq!(usage(json!(9), json!(null)).unwrap().cached, 0);
+        for (prompt, cached) in [
+            (json!(-1), json!(0)),
+            (json!(1.5), json!(0)),
+            (json!("9"), json!(0)),
+            (json!(1_u64 << 31), json!(0)),
+            (json!(9), json!(10)),
+        ] {
+            assert_eq!(usage(prompt.clone(), cached), None, "{prompt}");
+        }
+    }
+}
