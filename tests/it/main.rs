@@ -2,4 +2,8 @@
 
 mod support;
 
+mod c03_entitlement;
+mod c03_models;
+mod c03_provider;
+mod c05_keys;
 mod c06_events;
