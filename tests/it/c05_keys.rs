@@ -151,6 +151,20 @@ async fn a_deleted_key_is_refused_at_once_and_never_comes_back() {
 }
 
 #[tokio::test]
+async fn a_deleted_key_stays_listed_and_deleting_twice_is_harmless() {
+    let gateway = TestGateway::start().await;
+    let (key_id, _) = gateway.new_key(&gateway.account_id).await;
+    for _ in 0..2 {
+        set_state(&gateway, &key_id, "delete").await;
+    }
+    let path = format!("/operator/accounts/{}/keys", gateway.account_id);
+    let keys = gateway.operate(Method::GET, &path, None).await;
+    let keys = keys.assert_ok()["data"].as_array().unwrap();
+    let key = keys.iter().find(|key| key["id"] == *key_id).unwrap();
+    assert_eq!(key["state"], "deleted", "history is kept");
+}
+
+#[tokio::test]
 async fn the_state_of_a_key_outlives_the_process() {
     let gateway = TestGateway::start().await;
     let mut keys = Vec::new();
