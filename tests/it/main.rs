@@ -9,5 +9,8 @@ mod c04_routes;
 mod c05_keys;
 mod c06_events;
 mod c07_errors;
+mod configuration;
+mod configuration_catalog;
+mod configuration_environment;
 mod operator_api;
 mod operator_credit;
