@@ -14,3 +14,8 @@ mod configuration_catalog;
 mod configuration_environment;
 mod operator_api;
 mod operator_credit;
+mod process;
+mod process_check;
+mod process_logs;
+mod process_stop;
+mod process_tls;

@@ -1,11 +1,14 @@
 //! A gateway on free ports with a provider that does as it is told.
 
 pub mod gateway;
+pub mod process;
 pub mod raw;
 pub mod sse;
+pub mod tls;
 pub mod upstream;
 
 pub use gateway::{Answer, Plan, TestGateway};
+pub use process::Process;
 pub use raw::RawConnection;
 pub use sse::{Chunk, Stream};
 pub use upstream::{FakeUpstream, Step};
