@@ -127,10 +127,10 @@ pub fn read_answer(body: &[u8]) -> Result<Answer, UpstreamError> {
         name: String,
         arguments: Option<JsonText>,
     }
-    let written: Written = serde_json::from_slice(body)
-        .map_err(|error| UpstreamError::Malformed(error.to_string()))?;
+    let written: Written =
+        serde_json::from_slice(body).map_err(|error| UpstreamError::unreadable(&error))?;
     if let Some(error) = written.error {
-        return Err(UpstreamError::Reported(error.to_string()));
+        return Err(UpstreamError::reported(&error));
     }
     let mut choices = Vec::new();
     for (at, choice) in written.choices.unwrap_or_default().into_iter().enumerate() {
