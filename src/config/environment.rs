@@ -59,9 +59,9 @@ fn place(parent: &mut Node, steps: &[&str], node: Node) -> Result<(), String> {
                 value: Value::Table(BTreeMap::new()),
             };
             let entry = entries.entry(key.clone()).or_insert(absent);
-            place(entry, rest, node).map_err(|nowhere| match nowhere.starts_with('[') {
-                true => format!("{key}{nowhere}"),
-                false => format!("{key}.{nowhere}"),
+            place(entry, rest, node).map_err(|nowhere| {
+                let dot = if nowhere.starts_with('[') { "" } else { "." };
+                format!("{key}{dot}{nowhere}")
             })
         }
         // A plain value where the variable expects a table: replaced, so that it is reported.

@@ -152,7 +152,7 @@ async fn every_model_has_the_published_prices_sizes_features_and_parameters() {
         );
         assert_eq!(model["context_length"], 1_050_000, "{id}");
         assert_eq!(model["max_output_length"], expected.max_output, "{id}");
-        let last = if expected.routing {
+        let own = if expected.routing {
             "routing"
         } else {
             "prompt_caching"
@@ -163,7 +163,7 @@ async fn every_model_has_the_published_prices_sizes_features_and_parameters() {
             "structured_outputs",
             "streaming",
             "reasoning",
-            last,
+            own,
         ];
         assert_eq!(
             texts(&model["supported_features"]),

@@ -10,8 +10,9 @@ fn with_catalog(catalog: &str, extends: bool) -> Result<Config, String> {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("catalog.toml");
     std::fs::write(&file, catalog).unwrap();
+    let path = file.display();
     let text = format!(
-        "catalog = {{ file = {file:?}, extends = {extends} }}\n\
+        "catalog = {{ file = \"{path}\", extends = {extends} }}\n\
          deployments = [{{ model = \"*\", provider = \"play\" }}]\n\
          providers.play.kind = \"simulator\"\n"
     );

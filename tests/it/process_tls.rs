@@ -25,11 +25,11 @@ impl Files {
         let files = Self { folder };
         let config = format!(
             "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
-             server.tls = {{ cert = {:?}, key = {:?} }}\nstore.url = \"sqlite:{}\"\n\
+             server.tls = {{ cert = \"{}\", key = \"{}\" }}\nstore.url = \"sqlite:{}\"\n\
              providers.play.kind = \"simulator\"\n\
              deployments = [{{ model = \"*\", provider = \"play\" }}]\n",
-            files.at("cert.pem"),
-            files.at("key.pem"),
+            files.at("cert.pem").display(),
+            files.at("key.pem").display(),
             files.at("tollgate.db").display(),
         );
         std::fs::write(files.at("tollgate.toml"), config).unwrap();

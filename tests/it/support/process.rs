@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 
 /// Longer than anything here takes, even on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The program with these arguments and no more of our environment than it needs.
 pub fn tollgate(arguments: &[&str], environment: &[(&str, &str)]) -> Command {
