@@ -29,11 +29,12 @@ pub fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>
             let id = section
                 .required("id", "the model's ID", as_text)
                 .unwrap_or_default();
+            let written = ["input", "output"].map(|price| section.contains(price));
             let model = Model {
                 id,
                 ..model(&mut section, &default)
             };
-            check(&section, &model);
+            check(&section, &model, written);
             section.finish();
             match models.iter().position(|known| known.id == model.id) {
                 Some(at) if at < before => models[at] = model,
@@ -95,7 +96,10 @@ fn model(section: &mut Section, default: &Model) -> Model {
         let read = |value: &Value| TokenPrice::parse_per_million(&as_text(value)?);
         section.optional(key, expected, read).unwrap_or(default)
     };
-    let tokens = "a number of tokens above zero";
+    let tokens = |section: &mut Section, key: &str| {
+        let above_zero = |value: &Value| checked_toml::as_integer(value).filter(|n| *n > 0);
+        section.optional(key, "a number of tokens above zero", above_zero)
+    };
     Model {
         id: String::new(),
         name: text(section, "name", &default.name),
@@ -108,13 +112,9 @@ fn model(section: &mut Section, default: &Model) -> Model {
             output: price(section, "output", default.prices.output),
             cached_input: price(section, "cached_input", default.prices.cached_input),
         },
-        context_length: section
-            .integer("context_length", tokens)
-            .unwrap_or(default.context_length),
-        max_output: section
-            .integer("max_output", tokens)
-            .unwrap_or(default.max_output),
-        min_output: section.integer("min_output", tokens).or(default.min_output),
+        context_length: tokens(section, "context_length").unwrap_or(default.context_length),
+        max_output: tokens(section, "max_output").unwrap_or(default.max_output),
+        min_output: tokens(section, "min_output").or(default.min_output),
         features: texts(section, "features", &default.features),
         input_modalities: texts(section, "input_modalities", &default.input_modalities),
         output_modalities: texts(section, "output_modalities", &default.output_modalities),
@@ -162,14 +162,20 @@ fn dropped(section: &mut Section) -> Option<Vec<Parameter>> {
     )
 }
 
-/// What must fit together within one model.
-fn check(section: &Section, model: &Model) {
+/// What must fit together within one model. A price that is not written anywhere is a mistake: a
+/// model is given away on purpose or not at all.
+fn check(section: &Section, model: &Model, written: [bool; 2]) {
     if model.min_output.is_some_and(|min| min > model.max_output) {
         section.mistake("min_output", "is above `max_output`");
     }
-    let unpriced = model.prices.output == TokenPrice::default();
-    if unpriced && !model.is_hybrid() {
-        section.mistake("output", "is missing; expected a price, e.g. \"9.00\"");
+    let prices = [
+        ("input", model.prices.input),
+        ("output", model.prices.output),
+    ];
+    for ((key, price), written) in prices.into_iter().zip(written) {
+        if price == TokenPrice::default() && !written && !model.is_hybrid() {
+            section.mistake(key, "is missing; expected a price, e.g. \"9.00\"");
+        }
     }
 }
 
@@ -181,6 +187,7 @@ fn price_hybrids(root: &Section, models: &mut [Model]) {
         .map(|model| (model.id.clone(), model.prices))
         .collect();
     for hybrid in models.iter_mut().filter(|model| model.is_hybrid()) {
+        hybrid.prices = Prices::default(); // a catalog that is extended has priced it before
         for target in &hybrid.targets {
             let Some(prices) = by_id.get(target) else {
                 let message = format!(

@@ -91,6 +91,13 @@ impl Section {
         self.optional(key, expected, read)
     }
 
+    /// A mistake where the key is there; its value is not repeated, for it may be a secret.
+    pub fn refuse(&mut self, key: &str, message: &str) {
+        if let Some(node) = self.entries.remove(key) {
+            self.report(node.origin, key, message);
+        }
+    }
+
     pub fn text(&mut self, key: &str, expected: &str) -> Option<String> {
         self.optional(key, expected, as_text)
     }

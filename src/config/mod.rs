@@ -185,8 +185,12 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         crate::checked_toml::parse(text)
             .and_then(|mut document| {
-                environment::override_values(&mut document, environment);
-                read::config(document, environment)
+                let astray = environment::override_values(&mut document, environment);
+                match read::config(document, environment) {
+                    Ok(config) if astray.is_empty() => Ok(config),
+                    Ok(_) => Err(astray),
+                    Err(mistakes) => Err([mistakes, astray].concat()),
+                }
             })
             .map_err(|mistakes| ConfigError {
                 source: source.to_owned(),

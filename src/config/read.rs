@@ -285,11 +285,8 @@ fn secret(
     environment: &Environment,
 ) -> Option<Secret> {
     let (env_key, file_key) = (format!("{key}_env"), format!("{key}_file"));
-    if section.contains(key) {
-        section.optional::<()>(key, "no secret in this file: use `_env` or `_file`", |_| {
-            None
-        });
-    }
+    let elsewhere = format!("does not belong here: use `{env_key}` or `{file_key}`");
+    section.refuse(key, &elsewhere);
     let file = section.optional(&file_key, "the path of a readable file", readable_file);
     let named = section.text(&env_key, "the name of an environment variable");
     let text = match (file, named.as_deref().or(default_variable)) {

@@ -59,9 +59,13 @@ impl IntoResponse for GatewayError {
             let retry = HeaderValue::from_static(if retry { "true" } else { "false" });
             response.headers_mut().insert("x-should-retry", retry);
         }
-        // The cause stays with us: a provider's words can carry its names and our key.
+        // What we make of it, and no one else's words: they can quote a message or a key.
         let cause = match &self {
-            Self::Upstream(error) => format!("{error:?}"),
+            Self::Upstream(error) => error.to_string(),
+            Self::InvalidRequest { param, .. } => match param {
+                Some(param) => format!("`{param}` was refused"),
+                None => "the body was refused".into(),
+            },
             other => other.to_string(),
         };
         response.extensions_mut().insert(Refusal(cause));

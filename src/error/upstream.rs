@@ -31,6 +31,24 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
+    /// JSON that does not fit: where, and not what is there, for that is a caller's answer.
+    pub fn unreadable(error: &serde_json::Error) -> Self {
+        let (line, column) = (error.line(), error.column());
+        Self::Malformed(format!(
+            "JSON that does not fit at line {line}, column {column}"
+        ))
+    }
+
+    /// A provider's own error by its type and code; its message may quote the request or our key.
+    pub fn reported(error: &serde_json::Value) -> Self {
+        let word = |key: &str| {
+            let word = error.get(key).and_then(|word| word.as_str()).unwrap_or("?");
+            let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+            word.chars().filter(plain).take(48).collect::<String>()
+        };
+        Self::Reported(format!("type {}, code {}", word("type"), word("code")))
+    }
+
     /// The provider's HTTP status, when it was one that tells of a failure.
     pub fn status(&self) -> Option<u16> {
         match self {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{Path, Query, State, rejection::QueryRejection},
+    extract::{
+        Path, Query, State,
+        rejection::{PathRejection, QueryRejection},
+    },
     response::{IntoResponse as _, Response},
 };
 use serde::Deserialize;
@@ -57,8 +60,10 @@ pub async fn list(
 pub async fn one(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, GatewayError> {
+    // An ID that is not even text is one of no model.
+    let id = id.map_or_else(|_| "?".to_owned(), |Path(id)| id);
     let mut visible = gateway.visible_models(plan);
     match visible.find(|model| model.id == id) {
         Some(model) => Ok(Json(ModelObject::new(model)).into_response()),

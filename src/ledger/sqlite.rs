@@ -78,10 +78,11 @@ impl Database {
         Ok(directory)
     }
 
+    /// In the order in which they were given.
     fn grants_of(&self, account_id: &str) -> rusqlite::Result<Vec<Grant>> {
         let mut grants = self.connection.prepare_cached(
             "SELECT id, amount, expires_at, reason, created_at FROM credit_grants
-             WHERE account_id = ?1 ORDER BY created_at, id",
+             WHERE account_id = ?1 ORDER BY rowid",
         )?;
         let read = |row: &Row<'_>| {
             Ok(Grant {

@@ -1,6 +1,6 @@
 //! The one thread that changes anything.
 
-use std::sync::mpsc;
+use std::{sync::mpsc, thread::JoinHandle};
 
 use tokio::sync::oneshot;
 
@@ -9,14 +9,16 @@ use super::{LedgerError, directory::Shared, sqlite::Database};
 type Step = Box<dyn FnOnce(&Database, &Shared) + Send>;
 
 pub struct Writer {
-    steps: mpsc::Sender<Step>,
+    /// Always there until the writer is dropped.
+    steps: Option<mpsc::Sender<Step>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Writer {
     pub fn start(database: Database, directory: Shared) -> Self {
         let (steps, queue) = mpsc::channel::<Step>();
         // It ends when the last sender is dropped, and the database closes with it.
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("ledger".into())
             .spawn(move || {
                 for step in queue {
@@ -24,7 +26,10 @@ impl Writer {
                 }
             })
             .expect("a process that cannot start a thread cannot start at all");
-        Self { steps }
+        Self {
+            steps: Some(steps),
+            thread: Some(thread),
+        }
     }
 
     /// Runs one whole step: the database first, the copy in memory after it was committed.
@@ -39,7 +44,19 @@ impl Writer {
         let step: Step = Box::new(move |database, directory| {
             let _ = done.send(step(database, directory));
         });
-        self.steps.send(step).map_err(|_| LedgerError::Stopped)?;
+        let steps = self.steps.as_ref().ok_or(LedgerError::Stopped)?;
+        steps.send(step).map_err(|_| LedgerError::Stopped)?;
         result.await.map_err(|_| LedgerError::Stopped)?
+    }
+}
+
+impl Drop for Writer {
+    /// Waits for the steps that were queued, so that whoever drops the ledger can open its
+    /// database again.
+    fn drop(&mut self) {
+        drop(self.steps.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }

@@ -23,18 +23,21 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
             &body
         };
         let mut json = serde_json::Deserializer::from_slice(body);
-        serde_path_to_error::deserialize(&mut json)
-            .map(Self)
-            .map_err(|error| {
-                let path = error.path().to_string();
-                let reason = error.inner().to_string();
-                let reason = reason.split(" at line ").next().unwrap_or_default();
-                let param = (path != ".").then_some(path);
-                let message = match &param {
-                    Some(param) => format!("`{param}` is not right: {reason}."),
-                    None => format!("The body is not right: {reason}."),
-                };
-                OperatorError::Invalid { message, param }
-            })
+        let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let path = error.path().to_string();
+            let reason = error.inner().to_string();
+            let reason = reason.split(" at line ").next().unwrap_or_default();
+            let param = (path != ".").then_some(path);
+            let message = match &param {
+                Some(param) => format!("`{param}` is not right: {reason}."),
+                None => format!("The body is not right: {reason}."),
+            };
+            OperatorError::Invalid { message, param }
+        })?;
+        json.end().map_err(|_| OperatorError::Invalid {
+            message: "The body has something after its JSON object.".into(),
+            param: None,
+        })?;
+        Ok(Self(read))
     }
 }

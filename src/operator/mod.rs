@@ -19,6 +19,7 @@ mod body;
 mod error;
 mod keys;
 mod models;
+mod path;
 mod time_text;
 
 use self::error::OperatorError;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse as _, Response},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{accounts::List, body::JsonBody, error::OperatorError};
+use super::{accounts::List, body::JsonBody, error::OperatorError, path::Path};
 use crate::{
     catalog::{Model, Tier},
     gateway::Gateway,

@@ -92,13 +92,14 @@ async fn converse(
 ) {
     let service =
         router.map_request(|request: hyper::Request<Incoming>| request.map(axum::body::Body::new));
+    let came_late = shutdown.is_requested();
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
         .max_buf_size(READ_BUFFER)
-        .keep_alive(!shutdown.is_requested());
+        .keep_alive(!came_late);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -110,7 +111,8 @@ async fn converse(
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = shutdown.requested() => {
+        // A late connection is there to be told so: hyper would close it before its first request.
+        () = shutdown.requested(), if !came_late => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

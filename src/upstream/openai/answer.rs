@@ -59,10 +59,10 @@ pub fn require_json(content_type: &str) -> Result<(), UpstreamError> {
 
 /// The answer, with at most the `n` choices that were asked for.
 pub fn read(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
-    let written: Written = serde_json::from_slice(body)
-        .map_err(|error| UpstreamError::Malformed(error.to_string()))?;
+    let written: Written =
+        serde_json::from_slice(body).map_err(|error| UpstreamError::unreadable(&error))?;
     if let Some(error) = written.error {
-        return Err(UpstreamError::Reported(error.to_string()));
+        return Err(UpstreamError::reported(&error));
     }
     let choices = (0..n).zip(written.choices.unwrap_or_default());
     let choices = choices.map(|(at, choice)| read_choice(at, choice));

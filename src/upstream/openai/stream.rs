@@ -158,10 +158,11 @@ impl Chunks {
     }
 
     fn read(&mut self, data: &[u8], parts: &mut VecDeque<Part>) -> Result<(), UpstreamError> {
-        let chunk: Chunk = serde_json::from_slice(data)
-            .map_err(|error| UpstreamError::Malformed(error.to_string()))?;
+        let chunk: Chunk =
+            serde_json::from_slice(data).map_err(|error| UpstreamError::unreadable(&error))?;
         if let Some(error) = chunk.error {
-            return Err(UpstreamError::Reported(error.get().to_owned()));
+            let error = serde_json::from_str(error.get()).unwrap_or_default();
+            return Err(UpstreamError::reported(&error));
         }
         for choice in chunk.choices.unwrap_or_default() {
             self.on_choice(choice, parts)?;

@@ -86,8 +86,17 @@ impl TestGateway {
         Self::start_in(data, more).await
     }
 
+    /// With single settings replaced, e.g. `("SERVER__MAX_BODY_BYTES", "2048")`.
+    pub async fn start_set(settings: &[(&str, &str)]) -> Self {
+        Self::start_with_all(TempDir::new().unwrap(), "", settings).await
+    }
+
     /// On the data of an earlier gateway.
     pub async fn start_in(data: TempDir, more: &str) -> Self {
+        Self::start_with_all(data, more, &[]).await
+    }
+
+    async fn start_with_all(data: TempDir, more: &str, settings: &[(&str, &str)]) -> Self {
         let upstream = FakeUpstream::start().await;
         let text = format!(
             r#"
@@ -109,13 +118,17 @@ impl TestGateway {
             database = data.path().join("tollgate.db").display(),
             address = upstream.address,
         );
-        let environment = BTreeMap::from([
+        let mut environment = BTreeMap::from([
             (
                 "TOLLGATE_OPERATOR_TOKEN".to_owned(),
                 OPERATOR_TOKEN.to_owned(),
             ),
             ("PROVIDER_KEY".to_owned(), PROVIDER_KEY.to_owned()),
         ]);
+        let settings = settings.iter();
+        environment.extend(
+            settings.map(|(name, value)| (format!("TOLLGATE__{name}"), (*value).to_owned())),
+        );
         let config = Config::parse("test.toml", &text, &environment).unwrap();
         let running = server::start(config).await.unwrap();
         let mut gateway = Self {

@@ -3,9 +3,14 @@
 pub mod bodies;
 pub mod gateway;
 pub mod models;
+pub mod process;
+pub mod raw;
 pub mod sse;
+pub mod tls;
 pub mod upstream;
 
 pub use gateway::{Answer, Plan, TestGateway};
+pub use process::Process;
+pub use raw::RawConnection;
 pub use sse::{Chunk, Stream};
 pub use upstream::{FakeUpstream, Step};

@@ -1,0 +1,25 @@
+//! The ID in an operator's path.
+
+use axum::{
+    extract::{FromRequestParts, Path as AnyPath},
+    http::request::Parts,
+};
+
+use super::error::OperatorError;
+
+/// Like axum's own, but what cannot be read is answered in our envelope.
+pub struct Path<T>(pub T);
+
+impl<S: Send + Sync> FromRequestParts<S> for Path<String> {
+    type Rejection = OperatorError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        match AnyPath::from_request_parts(parts, state).await {
+            Ok(AnyPath(id)) => Ok(Self(id)),
+            Err(_) => Err(OperatorError::RouteNotFound {
+                method: parts.method.to_string(),
+                path: parts.uri.path().to_owned(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What a person writes for the gateway, and what they are told when it is wrong.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tollgate::config::{Config, Durability, LogFormat, OpenAiProvider, Provider};
+
+/// The configuration of the documentation.
+pub const FULL: &str = r#"[server]
+listen = "127.0.0.1:8080"
+public_url = "https://llm.example.com/"
+max_body_bytes = 16_777_216
+shutdown_grace_seconds = 20
+[operator]
+listen = "127.0.0.1:9090"
+token_env = "OPERATOR_TOKEN"
+[store]
+url = "sqlite:data/tollgate.db"
+durability = "power"
+[limits]
+url = "memory:"
+rpm = 60
+tpm = 100000
+[log]
+format = "pretty"
+level = "tollgate=debug,hyper=warn"
+[providers.local]
+kind = "openai"
+base_url = "http://127.0.0.1:9000/v1"
+api_key_env = "LOCAL_API_KEY"
+timeouts = { connect_seconds = 1, first_byte_seconds = 2, idle_seconds = 3 }
+[providers.play]
+kind = "simulator"
+[[deployments]]
+model = "*"
+provider = "local"
+upstream_model = "smollm2"
+[[deployments]]
+model = "svc-pro"
+provider = "play"
+weight = 3
+priority = 1
+[catalog]
+"#;
+
+/// The least there is: everything else has a default.
+pub const SMALL: &str = r#"[providers.play]
+kind = "simulator"
+[[deployments]]
+model = "*"
+provider = "play"
+"#;
+
+fn environment(more: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let always = [
+        ("OPERATOR_TOKEN", "0123456789abcdef"),
+        ("TOLLGATE_OPERATOR_TOKEN", "fedcba9876543210"),
+        ("LOCAL_API_KEY", "sk-local"),
+    ];
+    let all = always.iter().chain(more);
+    all.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+#[track_caller]
+pub fn parse(text: &str, variables: &[(&str, &str)]) -> Config {
+    Config::parse("tollgate.toml", text, &environment(variables))
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[track_caller]
+pub fn refused(text: &str, variables: &[(&str, &str)]) -> String {
+    let error = Config::parse("tollgate.toml", text, &environment(variables));
+    error.expect_err("a mistake to be found").to_string()
+}
+
+pub fn openai<'a>(config: &'a Config, name: &str) -> &'a OpenAiProvider {
+    match &config.providers[name] {
+        Provider::OpenAi(provider) => provider,
+        Provider::Simulator => panic!("`{name}` is a simulator"),
+    }
+}
+
+#[test]
+fn a_full_file_says_it_all() {
+    let config = parse(FULL, &[]);
+    assert_eq!(config.server.listen, "127.0.0.1:8080".parse().unwrap());
+    let public_url = config.server.public_url.as_deref();
+    assert_eq!(public_url, Some("https://llm.example.com"));
+    assert_eq!(config.server.max_body_bytes, 16 << 20);
+    assert_eq!(config.server.shutdown_grace, Duration::from_secs(20));
+    assert!(config.server.tls.is_none());
+    assert_eq!(config.operator.listen, "127.0.0.1:9090".parse().unwrap());
+    assert!(config.operator.token.matches("0123456789abcdef"));
+    assert_eq!(config.store.path.to_str(), Some("data/tollgate.db"));
+    assert_eq!(config.store.durability, Durability::Power);
+    assert_eq!(config.limits.requests_per_minute, 60);
+    assert_eq!(config.limits.tokens_per_minute, 100_000);
+    assert_eq!(config.log.format, LogFormat::Pretty);
+    assert_eq!(config.log.level, "tollgate=debug,hyper=warn");
+    let local = openai(&config, "local");
+    assert_eq!(local.base_url, "http://127.0.0.1:9000/v1");
+    assert!(local.api_key.as_ref().unwrap().matches("sk-local"));
+    let timeouts = [
+        local.timeouts.connect,
+        local.timeouts.first_byte,
+        local.timeouts.idle,
+    ];
+    assert_eq!(timeouts, [1, 2, 3].map(Duration::from_secs));
+    let [all, pro] = config.deployments.as_slice() else {
+        panic!("two deployments")
+    };
+    assert_eq!(
+        (all.model.as_str(), all.upstream_model.as_deref()),
+        ("*", Some("smollm2"))
+    );
+    assert_eq!((all.weight, all.priority), (1, 0));
+    assert_eq!(
+        (pro.model.as_str(), pro.provider.as_str()),
+        ("svc-pro", "play")
+    );
+    assert_eq!((pro.weight, pro.priority), (3, 1));
+    assert_eq!(config.catalog.models().count(), 17);
+}
+
+#[test]
+fn a_small_file_leaves_the_rest_to_the_documented_defaults() {
+    let config = parse(SMALL, &[]);
+    assert_eq!(config.server.listen, "127.0.0.1:8080".parse().unwrap());
+    assert_eq!(config.operator.listen, "127.0.0.1:9090".parse().unwrap());
+    assert!(
+        config.operator.token.matches("fedcba9876543210"),
+        "TOLLGATE_OPERATOR_TOKEN"
+    );
+    assert_eq!(config.store.durability, Durability::Power);
+    assert_eq!(config.limits.requests_per_minute, 60);
+    assert_eq!(config.limits.tokens_per_minute, 100_000);
+    assert_eq!(config.log.format, LogFormat::Json);
+}
+
+/// Each with its line, its key, what it is and what is expected: all in one go.
+#[test]
+fn five_mistakes_are_reported_as_five() {
+    let text = FULL
+        .replace("listen = \"127.0.0.1:8080\"", "listen = \"localhost\"")
+        .replace("durability = \"power\"", "durability = \"eternal\"")
+        .replace("rpm = 60", "rpm = 0")
+        .replace(
+            "kind = \"simulator\"",
+            "kind = \"telepathy\"\nbase_url = \"http://x/v1\"",
+        )
+        .replace("provider = \"play\"", "provider = \"plya\"");
+    insta::assert_snapshot!(refused(&text, &[]), @r#"
+    tollgate.toml cannot be used: 5 mistakes
+    - line 2: `server.listen` is "localhost"; expected an IP address and a port, e.g. `127.0.0.1:8080`
+    - line 11: `store.durability` is "eternal"; expected `power` or `process`
+    - line 14: `limits.rpm` is 0; expected a number of at least 1; 0 would refuse every request
+    - line 25: `providers.play.kind` is "telepathy"; expected `openai` or `simulator`
+    - line 33: `deployments[1].provider` is "plya"; expected the name of a provider above (`local`, `play`)
+    "#);
+}
+
+#[test]
+fn mistakes_of_every_kind_name_the_line_and_what_is_expected() {
+    for (written, instead, expected) in [
+        (
+            "max_body_bytes = 16_777_216",
+            "max_body_bytes = 5",
+            "line 4: `server.max_body_bytes` is 5; expected a number of bytes from 1024 to 1073741824",
+        ),
+        (
+            "max_body_bytes = 16_777_216",
+            "max_body_bytes = 1.5",
+            "line 4: `server.max_body_bytes` is 1.5; expected",
+        ),
+        (
+            "public_url = \"https://llm.example.com/\"",
+            "public_url = \"llm.example.com\"",
+            "line 3: `server.public_url` is \"llm.example.com\"; expected a URL",
+        ),
+        (
+            "shutdown_grace_seconds = 20",
+            "shutdown_grace_seconds = -1",
+            "line 5: `server.shutdown_grace_seconds` is -1; expected a number of seconds",
+        ),
+        (
+            "tpm = 100000",
+            "tpm = \"many\"",
+            "line 15: `limits.tpm` is \"many\"; expected a number of at least 1",
+        ),
+        (
+            "url = \"sqlite:data/tollgate.db\"",
+            "url = \"mysql://x\"",
+            "line 10: `store.url` is \"mysql://x\"; expected `sqlite:`",
+        ),
+        (
+            "level = \"tollgate=debug,hyper=warn\"",
+            "level = \"tollgate=loud\"",
+            "line 18: `log.level` is",
+        ),
+        (
+            "model = \"svc-pro\"",
+            "model = \"svc-prof\"",
+            "line 31: `deployments[1].model` is \"svc-prof\"; expected a model ID",
+        ),
+        (
+            "weight = 3",
+            "weight = 0",
+            "line 33: `deployments[1].weight` is 0; expected a number from 1 to 1000",
+        ),
+        (
+            "base_url = \"http://127.0.0.1:9000/v1\"",
+            "",
+            "line 19: `providers.local.base_url` is missing; expected a URL",
+        ),
+        (
+            "[[deployments]]\nmodel = \"*\"",
+            "[deployments]\nmodel = \"*\"",
+            "not TOML",
+        ),
+    ] {
+        assert!(FULL.contains(written), "{written}");
+        let message = refused(&FULL.replacen(written, instead, 1), &[]);
+        assert!(message.contains(expected), "{instead}: {message}");
+        assert!(
+            message.starts_with("tollgate.toml cannot be used: "),
+            "{message}"
+        );
+    }
+    let message = refused(&format!("limits = 5\n{SMALL}"), &[]);
+    assert!(
+        message.contains("line 1: `limits` is 5; expected a table"),
+        "{message}"
+    );
+}
+
+#[test]
+fn an_unknown_key_is_a_mistake_with_a_suggestion() {
+    for (instead, expected) in [
+        (
+            "rmp = 60",
+            "line 14: `limits.rmp` is not a setting; did you mean `rpm`?",
+        ),
+        (
+            "burst = 60",
+            "line 14: `limits.burst` is not a setting; expected one of `rpm`, `tpm`, `url`",
+        ),
+    ] {
+        let message = refused(&FULL.replace("rpm = 60", instead), &[]);
+        assert!(message.contains(expected), "{message}");
+        assert!(message.contains(": 1 mistake\n"), "{message}");
+    }
+    let message = refused(&FULL.replace("[log]", "[logs]"), &[]);
+    assert!(
+        message.contains("`logs` is not a setting; did you mean `log`?"),
+        "{message}"
+    );
+}
+
+#[test]
+fn what_is_not_toml_is_told_with_its_line() {
+    for (text, line) in [
+        ("[server\nlisten = 1", "line 1: this is not TOML"),
+        ("[server]\nlisten = ", "line 2: this is not TOML"),
+        ("[limits]\nrpm = 60\nrpm = 70\n", "line 3: this is not TOML"),
+    ] {
+        let message = refused(text, &[]);
+        assert!(message.contains(line), "{message}");
+    }
+}
+
+#[test]
+fn an_empty_file_lacks_providers_and_deployments() {
+    insta::assert_snapshot!(refused("", &[]), @r"
+    tollgate.toml cannot be used: 2 mistakes
+    - `providers` is missing; expected at least one `[providers.NAME]`
+    - `deployments` is missing; expected at least one `[[deployments]]`
+    ");
+}

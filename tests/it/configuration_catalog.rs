@@ -1,0 +1,153 @@
+//! A catalog file of the operator's own: on top of the built-in one, or instead of it.
+
+use std::collections::BTreeMap;
+
+use tempfile::TempDir;
+use tollgate::config::Config;
+
+/// Reads a configuration whose catalog file holds `catalog`.
+fn with_catalog(catalog: &str, extends: bool) -> Result<Config, String> {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("catalog.toml");
+    std::fs::write(&file, catalog).unwrap();
+    let path = file.display();
+    let text = format!(
+        "catalog = {{ file = \"{path}\", extends = {extends} }}\n\
+         deployments = [{{ model = \"*\", provider = \"play\" }}]\n\
+         providers.play.kind = \"simulator\"\n"
+    );
+    let token = (
+        "TOLLGATE_OPERATOR_TOKEN".to_owned(),
+        "0123456789abcdef".to_owned(),
+    );
+    let config = Config::parse("tollgate.toml", &text, &BTreeMap::from([token]));
+    config.map_err(|error| {
+        error
+            .to_string()
+            .replace(file.to_str().unwrap(), "catalog.toml")
+    })
+}
+
+const OWN: &str = r#"
+[[models]]
+id = "own-model"
+name = "Own"
+input = "1.00"
+output = "2.00"
+min_tier = "pro"
+max_output = 1000
+drops = ["seed"]
+"#;
+
+#[test]
+fn a_file_extends_the_built_in_models() {
+    let config = with_catalog(OWN, true).unwrap();
+    assert_eq!(config.catalog.models().count(), 18);
+    let own = config.catalog.find("own-model").unwrap();
+    assert_eq!(own.prices.output.to_string(), "0.000002");
+    assert_eq!((own.max_output, own.context_length), (1_000, 1_050_000));
+    assert!(config.catalog.find("svc-pro").is_some());
+    let basic = config.catalog.find("svc-basic").unwrap();
+    let identity = config.catalog.identity_prompt(basic);
+    assert!(
+        identity.unwrap().contains("Basic"),
+        "the identity prompt is taken over"
+    );
+}
+
+#[test]
+fn a_model_with_a_known_id_replaces_it() {
+    let config = with_catalog(&OWN.replace("own-model", "svc-pro"), true).unwrap();
+    assert_eq!(config.catalog.models().count(), 17);
+    let pro = config.catalog.find("svc-pro").unwrap();
+    assert_eq!(pro.prices.input.to_string(), "0.000001");
+    assert_eq!(pro.max_output, 1_000);
+}
+
+/// A hybrid shows the dearest target as it is now, not as the built-in catalog had it.
+#[test]
+fn a_hybrid_follows_its_targets_new_price() {
+    for (input, shown) in [("1.00", "0.000002"), ("7.00", "0.000007")] {
+        let cheaper = format!(
+            "[[models]]\nid = \"svc-basic\"\ninput = \"{input}\"\noutput = \"40.00\"\ncached_input = \"0.10\"\n"
+        );
+        let config = with_catalog(&cheaper, true).unwrap();
+        let tiered = config.catalog.find("svc-hybrid-tiered").unwrap();
+        assert_eq!(
+            tiered.prices.input.to_string(),
+            shown,
+            "svc-standard or svc-basic"
+        );
+        assert_eq!(tiered.prices.output.to_string(), "0.00004");
+    }
+}
+
+#[test]
+fn a_file_that_does_not_extend_stands_alone() {
+    let config = with_catalog(OWN, false).unwrap();
+    let ids: Vec<_> = config
+        .catalog
+        .models()
+        .map(|model| model.id.clone())
+        .collect();
+    assert_eq!(ids, ["own-model"]);
+    let error = with_catalog("", false).unwrap_err();
+    assert!(error.contains("`models` is missing"), "{error}");
+    assert_eq!(with_catalog("", true).unwrap().catalog.models().count(), 17);
+}
+
+#[test]
+fn every_mistake_in_a_catalog_is_reported() {
+    let catalog = r#"
+        [[models]]
+        id = "a"
+        output = "free"
+        min_tier = "gold"
+        drops = ["temperature", "hope"]
+        [[models]]
+        name = "Nameless"
+        input = "1"
+        output = "1"
+        max_outputs = 2
+        [[models]]
+        id = "b"
+        input = "0"
+        output = "1"
+        min_output = 70_000
+        context_length = 0
+        [[models]]
+        id = "h"
+        targets = ["b", "nope"]
+        [[models]]
+        id = "b"
+        input = "0"
+        output = "1"
+    "#;
+    insta::assert_snapshot!(with_catalog(catalog, false).err().unwrap(), @r#"
+    tollgate.toml cannot be used: 10 mistakes
+    - line 1: `catalog.file` (catalog.toml) line 4: `models[0].output` is "free"; expected US dollars per million tokens as a text, e.g. "2.00"
+    - line 1: `catalog.file` (catalog.toml) line 5: `models[0].min_tier` is "gold"; expected free, basic, standard, pro, max or flex
+    - line 1: `catalog.file` (catalog.toml) line 6: `models[0].drops` is a list; expected a list of temperature, top_p, top_k, stop, seed, frequency_penalty, presence_penalty, logit_bias, logprobs, top_logprobs, max_tokens
+    - line 1: `catalog.file` (catalog.toml) line 2: `models[0].input` is missing; expected a price, e.g. "9.00"
+    - line 1: `catalog.file` (catalog.toml) line 7: `models[1].id` is missing; expected the model's ID
+    - line 1: `catalog.file` (catalog.toml) line 11: `models[1].max_outputs` is not a setting; did you mean `max_output`?
+    - line 1: `catalog.file` (catalog.toml) line 17: `models[2].context_length` is 0; expected a number of tokens above zero
+    - line 1: `catalog.file` (catalog.toml) line 12: `models[2].min_output` is above `max_output`
+    - line 1: `catalog.file` (catalog.toml) `models` has two models `b`
+    - line 1: `catalog.file` (catalog.toml) `models` `h` has the target `nope`, which is no plain model of this catalog
+    "#);
+}
+
+#[test]
+fn a_price_must_be_written_though_it_may_be_zero() {
+    let model = |prices: &str| format!("[[models]]\nid = \"own\"\n{prices}");
+    for (prices, missing) in [("output = \"1\"", "input"), ("input = \"1\"", "output")] {
+        let error = with_catalog(&model(prices), true).unwrap_err();
+        let expected = format!("`models[0].{missing}` is missing; expected a price");
+        assert!(error.contains(&expected), "{error}");
+        assert!(error.contains(": 1 mistake\n"), "{error}");
+    }
+    let free = with_catalog(&model("input = \"0\"\noutput = \"0\""), true).unwrap();
+    let own = free.catalog.find("own").unwrap();
+    assert_eq!(own.prices.output.to_string(), "0");
+}

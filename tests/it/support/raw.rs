@@ -1,0 +1,82 @@
+//! Requests byte by byte, for what no well-behaved client sends.
+
+use std::{net::SocketAddr, time::Duration};
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use super::Answer;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connection on which answers are read one after the other.
+pub struct RawConnection {
+    socket: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl RawConnection {
+    pub async fn open(address: SocketAddr) -> Self {
+        Self {
+            socket: TcpStream::connect(address).await.unwrap(),
+            unread: Vec::new(),
+        }
+    }
+
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        let sent = self.socket.write_all(bytes.as_ref());
+        let sent = tokio::time::timeout(PATIENCE, sent).await;
+        sent.expect("the gateway reads on").unwrap();
+    }
+
+    /// The next answer; it must have a length and a JSON body.
+    pub async fn answer(&mut self) -> Answer {
+        let head_end = loop {
+            let found = self.unread.windows(4).position(|at| at == b"\r\n\r\n");
+            match found {
+                Some(at) => break at + 4,
+                None => self.more().await,
+            }
+        };
+        let head: Vec<u8> = self.unread.drain(..head_end).collect();
+        let (status, headers) = parse_head(&head);
+        let length = headers["content-length"].to_str().unwrap();
+        let length: usize = length.parse().unwrap();
+        while self.unread.len() < length {
+            self.more().await;
+        }
+        let body: Vec<u8> = self.unread.drain(..length).collect();
+        let body = serde_json::from_slice(&body).expect("an answer is JSON");
+        Answer {
+            status,
+            headers,
+            body,
+        }
+    }
+
+    async fn more(&mut self) {
+        let read = self.socket.read_buf(&mut self.unread);
+        let read = tokio::time::timeout(PATIENCE, read).await;
+        let read = read.expect("an answer in time").unwrap();
+        assert_ne!(read, 0, "an answer, not a closed connection");
+    }
+}
+
+fn parse_head(head: &[u8]) -> (u16, HeaderMap) {
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let status = String::from_utf8_lossy(lines.next().unwrap());
+    let status = status.split(' ').nth(1).unwrap().parse().unwrap();
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            continue;
+        };
+        let name = HeaderName::from_bytes(&line[..colon]).unwrap();
+        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).unwrap();
+        headers.append(name, value);
+    }
+    (status, headers)
+}

@@ -1,0 +1,92 @@
+//! A TLS client that trusts exactly one certificate.
+
+use std::{net::SocketAddr, path::Path, sync::Arc};
+
+use http_body_util::Empty;
+use hyper::{Request, body::Bytes};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// A certificate for `localhost` that signs itself, and its key.
+pub struct Certificate {
+    made: rcgen::CertifiedKey<rcgen::KeyPair>,
+}
+
+impl Certificate {
+    pub fn generate() -> Self {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        Self { made }
+    }
+
+    pub fn write(&self, cert: &Path, key: &Path) {
+        std::fs::write(cert, self.made.cert.pem()).unwrap();
+        std::fs::write(key, self.made.signing_key.serialize_pem()).unwrap();
+    }
+
+    pub fn der(&self) -> CertificateDer<'static> {
+        self.made.cert.der().clone()
+    }
+}
+
+/// What was agreed on and answered.
+#[derive(Debug, PartialEq)]
+pub struct Met {
+    pub protocol: String,
+    pub version: hyper::Version,
+    pub status: u16,
+}
+
+/// `GET path` from a client that trusts `certificate` alone and speaks `protocols`.
+pub async fn get(
+    address: SocketAddr,
+    certificate: &Certificate,
+    protocols: &[&str],
+    path: &str,
+) -> Result<Met, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.der()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect();
+    let socket = TcpStream::connect(address)
+        .await
+        .map_err(|error| error.to_string())?;
+    let name = ServerName::try_from("localhost").unwrap();
+    let connecting = TlsConnector::from(Arc::new(config)).connect(name, socket);
+    let socket = connecting.await.map_err(|error| error.to_string())?;
+    let agreed = socket.get_ref().1.alpn_protocol().unwrap_or_default();
+    let protocol = String::from_utf8(agreed.to_vec()).unwrap();
+    let request = |uri: String| {
+        let request = Request::builder().uri(uri).header("host", "localhost");
+        request.body(Empty::<Bytes>::new()).unwrap()
+    };
+    let socket = TokioIo::new(socket);
+    let answered = if protocol == "h2" {
+        let opened = hyper::client::conn::http2::handshake(TokioExecutor::new(), socket).await;
+        let (mut sender, connection) = opened.map_err(|error| error.to_string())?;
+        tokio::spawn(connection);
+        sender
+            .send_request(request(format!("https://localhost{path}")))
+            .await
+    } else {
+        let opened = hyper::client::conn::http1::handshake(socket).await;
+        let (mut sender, connection) = opened.map_err(|error| error.to_string())?;
+        tokio::spawn(connection);
+        sender.send_request(request(path.to_owned())).await
+    };
+    let response = answered.map_err(|error| error.to_string())?;
+    Ok(Met {
+        protocol,
+        version: response.version(),
+        status: response.status().as_u16(),
+    })
+}
