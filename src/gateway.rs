@@ -7,6 +7,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     auth::Secret,
     catalog::{Catalog, Model, Plan},
+    chat::Route,
     config::Config,
     ledger::Ledger,
     routing::{self, Deployments},
@@ -81,10 +82,25 @@ impl Gateway {
     }
 
     /// The model, unless an administrator has disabled it (SPEC §3.3).
-    pub fn callable_model(&self, id: &str) -> Option<&Arc<Model>> {
+    fn callable_model(&self, id: &str) -> Option<&Arc<Model>> {
         self.catalog
             .find(id)
             .filter(|model| self.ledger.model_settings(&model.id).enabled)
+    }
+
+    /// Who answers for a model ID: the model itself, or a hybrid's first target in service.
+    pub fn route(&self, id: &str) -> Option<Route> {
+        let requested = self.callable_model(id)?;
+        let mut targets = requested.targets.iter();
+        let target = if requested.is_hybrid() {
+            targets.find_map(|id| self.callable_model(id))?
+        } else {
+            requested
+        };
+        Some(Route {
+            requested: requested.clone(),
+            target: target.clone(),
+        })
     }
 
     /// The models a plan can see: callable, included, and not superseded (SPEC §4.4, §9).

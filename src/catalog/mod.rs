@@ -22,6 +22,8 @@ pub struct Catalog {
     models: Vec<Arc<Model>>,
     by_id: HashMap<String, Arc<Model>>,
     identity_prompt: String,
+    /// What a model that does not say is taken to be.
+    defaults: Model,
 }
 
 impl Catalog {
@@ -40,7 +42,7 @@ impl Catalog {
         read::parse(text, Some(self))
     }
 
-    fn new(models: Vec<Model>, identity_prompt: String) -> Self {
+    fn new(models: Vec<Model>, identity_prompt: String, defaults: Model) -> Self {
         let models: Vec<_> = models.into_iter().map(Arc::new).collect();
         let by_id = models
             .iter()
@@ -50,6 +52,7 @@ impl Catalog {
             models,
             by_id,
             identity_prompt,
+            defaults,
         }
     }
 
@@ -59,12 +62,6 @@ impl Catalog {
 
     pub fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.models.iter()
-    }
-
-    /// The model that answers for `requested`: for a hybrid its first target, else itself.
-    pub fn target_of<'a>(&'a self, requested: &'a Arc<Model>) -> &'a Arc<Model> {
-        let target = requested.targets.first().and_then(|id| self.find(id));
-        target.unwrap_or(requested)
     }
 
     /// What the gateway tells `model` about itself, where the model is to be told.

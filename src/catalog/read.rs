@@ -18,7 +18,10 @@ pub fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>
             .or_else(|| base.map(|base| base.identity_prompt.clone()))
             .unwrap_or_default();
         let mut defaults = root.section("defaults");
-        let default = model(&mut defaults, &blank());
+        let default = model(
+            &mut defaults,
+            &base.map_or_else(blank, |base| base.defaults.clone()),
+        );
         defaults.finish();
 
         let mut models: Vec<Model> = base
@@ -46,7 +49,7 @@ pub fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>
             root.mistake("models", "is missing; expected at least one `[[models]]`");
         }
         price_hybrids(root, &mut models);
-        Catalog::new(models, identity_prompt)
+        Catalog::new(models, identity_prompt, default)
     })
 }
 
@@ -107,10 +110,14 @@ fn model(section: &mut Section, default: &Model) -> Model {
         created: section
             .integer("created", "a Unix time in seconds")
             .unwrap_or(default.created),
-        prices: Prices {
-            input: price(section, "input", default.prices.input),
-            output: price(section, "output", default.prices.output),
-            cached_input: price(section, "cached_input", default.prices.cached_input),
+        prices: {
+            let input = price(section, "input", default.prices.input);
+            Prices {
+                input,
+                output: price(section, "output", default.prices.output),
+                // No price for what is cached means no discount for it.
+                cached_input: price(section, "cached_input", input),
+            }
         },
         context_length: tokens(section, "context_length").unwrap_or(default.context_length),
         max_output: tokens(section, "max_output").unwrap_or(default.max_output),

@@ -10,7 +10,7 @@ mod conversation;
 mod tools;
 
 use crate::{
-    catalog::{Catalog, Model},
+    catalog::{Model, Parameter},
     error::GatewayError,
     wire::{
         chat::{ChatRequest, Message, ResponseFormat, Role, Schema, Settings, Tool, ToolChoice},
@@ -18,13 +18,26 @@ use crate::{
     },
 };
 
+/// Which model was asked for and which one answers.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Its ID is what the answer shows, its rules are those the caller reads.
+    pub requested: Arc<Model>,
+    /// The same model, but for hybrids.
+    pub target: Arc<Model>,
+}
+
+impl Route {
+    /// Whether a parameter is dropped on this way.
+    pub fn drops(&self, parameter: Parameter) -> bool {
+        self.requested.drops(parameter) || self.target.drops(parameter)
+    }
+}
+
 /// A chat completion as providers are asked for it, whatever their own format.
 #[derive(Debug)]
 pub struct ChatCall {
-    /// The model the caller asked for: its ID is what the answer shows.
-    pub requested: Arc<Model>,
-    /// The model that answers: another one for hybrids.
-    pub target: Arc<Model>,
+    pub route: Route,
     /// The system message, if any, is the first and only one; every content is one string.
     pub messages: Vec<Message>,
     pub settings: Settings,
@@ -47,13 +60,14 @@ pub struct ChatCall {
 pub fn prepare(
     request: ChatRequest,
     settings: Settings,
-    requested: &Arc<Model>,
-    catalog: &Catalog,
+    route: Route,
+    identity_prompt: Option<&str>,
     user: &str,
 ) -> Result<ChatCall, GatewayError> {
     if let Some(field) = request.refused.first() {
         return Err(refusal(field));
     }
+    let requested = &route.requested;
     settings.check_ranges()?;
     let max_tokens = budget::output_budget(&request, requested)?;
     let n = completions(request.n)?;
@@ -61,11 +75,9 @@ pub fn prepare(
     let (tools, tool_choice) =
         tools::offered(request.tools, request.tool_choice, requested.max_tools)?;
     conversation::check_order(&request.messages)?;
-    let identity = catalog.identity_prompt(requested);
     Ok(ChatCall {
-        messages: conversation::with_one_system_prompt(request.messages, identity.as_deref()),
-        target: catalog.target_of(requested).clone(),
-        requested: requested.clone(),
+        messages: conversation::with_one_system_prompt(request.messages, identity_prompt),
+        route,
         settings,
         max_tokens,
         n,

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use crate::{auth::random_id, error::Refusal, metered::Ending, wire::chat::Usage};
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const LOGGED_ID_CHARS: usize = 128;
+const LOGGED_CHARS: usize = 128;
 
 /// What becomes known about a request on its way, for its line in the log.
 ///
@@ -42,7 +42,7 @@ impl RequestLog {
     }
 
     pub fn model(&self, id: &str) {
-        self.fields().model = Some(id.to_owned());
+        self.fields().model = Some(loggable(id));
     }
 
     pub fn usage(&self, usage: Usage) {
@@ -70,7 +70,7 @@ pub async fn log_requests(mut request: Request, next: Next) -> Response {
     let mut line = Line {
         id: id.clone(),
         method: request.method().to_string(),
-        path: request.uri().path().to_owned(),
+        path: loggable(request.uri().path()),
         status: None,
         complete: false,
         log,
@@ -96,6 +96,12 @@ fn request_id(request: &Request) -> HeaderValue {
     }
 }
 
+/// A caller's word as it may stand in the log: not endless, and no key that got into it.
+fn loggable(text: &str) -> String {
+    let end = text.find("sk-").unwrap_or(text.len());
+    text[..end].chars().take(LOGGED_CHARS).collect()
+}
+
 /// Logged when it is dropped: with the last byte of the answer, or with the client.
 struct Line {
     id: HeaderValue,
@@ -110,8 +116,7 @@ struct Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let id = String::from_utf8_lossy(self.id.as_bytes());
-        let id: String = id.chars().take(LOGGED_ID_CHARS).collect();
+        let id = loggable(&String::from_utf8_lossy(self.id.as_bytes()));
         let fields = self.log.fields();
         let left = (!self.complete).then_some("the client left before the end");
         tracing::info!(

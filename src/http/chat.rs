@@ -35,17 +35,14 @@ pub async fn chat_completions(
     let body = read_body(body, gateway.max_body_bytes).await?;
     let mut request = ChatRequest::parse(&body)?;
     log.model(&request.model);
-    let model = gateway.callable_model(&request.model);
-    let target = model.map(|model| gateway.catalog.target_of(model));
-    let dropped = |parameter| {
-        let mut models = model.into_iter().chain(target);
-        models.any(|model| model.drops(parameter))
-    };
+    let route = gateway.route(&request.model);
+    let dropped = |parameter| route.as_ref().is_some_and(|route| route.drops(parameter));
     let settings = std::mem::take(&mut request.sampling).checked(dropped)?;
     // §3.3 The model is one this account may use.
-    let model = model.ok_or_else(|| GatewayError::ModelNotFound {
+    let route = route.ok_or_else(|| GatewayError::ModelNotFound {
         model: request.model.clone(),
     })?;
+    let model = route.requested.clone();
     if !caller.plan.includes(model.min_tier) {
         return Err(GatewayError::TierUpgradeRequired {
             model: model.id.clone(),
@@ -55,11 +52,12 @@ pub async fn chat_completions(
         });
     }
     // §2.2–2.4, §8.3 The values are allowed, and the request is put in our own form.
+    let identity = gateway.catalog.identity_prompt(&model);
     let call = chat::prepare(
         request,
         settings,
-        model,
-        &gateway.catalog,
+        route,
+        identity.as_deref(),
         &caller.account_id,
     )?;
     if caller.account_closed {
@@ -74,7 +72,7 @@ pub async fn chat_completions(
         });
     }
     // §8 The part that costs money.
-    let routed = model.is_hybrid().then(|| call.target.id.clone());
+    let routed = model.is_hybrid().then(|| call.route.target.id.clone());
     let reply = metered::start(&gateway, call).await?;
     // §2.5, §2.6 The answer, in the form that was asked for.
     let mut response = match reply {

@@ -100,3 +100,29 @@ fn caller(gateway: &Gateway, headers: &HeaderMap) -> Result<Caller, GatewayError
         .caller(key.digest())
         .ok_or(GatewayError::InvalidKey)
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, body::Body, middleware, routing::get};
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_a_500_in_the_envelope() {
+        async fn panicking() -> Response {
+            panic!("on purpose");
+        }
+        let router = Router::new()
+            .route("/", get(panicking))
+            .layer(middleware::from_fn(catch_panics));
+        let request = Request::new(Body::empty());
+        let response = router.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 500);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["error"]["type"], "server_error");
+        assert_eq!(body["error"]["code"], "internal_error");
+    }
+}

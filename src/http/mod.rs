@@ -11,7 +11,8 @@ mod router;
 mod sse;
 
 pub use access_log::log_requests;
-pub use extract::read_body;
+pub use extract::{drain_unread, read_body};
+pub use layers::{catch_panics, limit_headers};
 pub use router::router;
 
 use axum::{

@@ -75,3 +75,31 @@ impl HttpBody for FrameBody {
         Poll::Ready(Some(Ok(hyper::body::Frame::data(data))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    async fn text_of(frames: Vec<Frame>) -> String {
+        let (sender, receiver) = mpsc::channel(8);
+        for frame in frames {
+            sender.try_send(frame).ok().unwrap();
+        }
+        drop(sender);
+        let body = response(receiver, RequestLog::default()).into_body();
+        String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_stream_whose_task_died_says_so() {
+        let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
+        let end = Frame::End(Ending::Finished { usage: None });
+        assert_eq!(text_of(vec![data(), end]).await, "data: 1\n\n");
+        let cut = text_of(vec![data()]).await;
+        let error = cut.strip_prefix("data: 1\n\ndata: ").unwrap();
+        let error: serde_json::Value = serde_json::from_str(error).unwrap();
+        assert_eq!(error["error"]["code"], "internal_error");
+    }
+}

@@ -52,14 +52,17 @@ pub async fn start(gateway: &Arc<Gateway>, call: ChatCall) -> Result<Reply, Gate
     gateway
         .tasks
         .spawn(async move { run(&task_gateway, call, begun).await });
-    // A task that panicked dropped its end of the channel.
-    answer.await.unwrap_or(Err(GatewayError::Internal))
+    tokio::select! {
+        // A task that panicked dropped its end of the channel.
+        answer = answer => answer.unwrap_or(Err(GatewayError::Internal)),
+        () = gateway.shutdown.deadline() => Err(GatewayError::ShuttingDown),
+    }
 }
 
 type Begun = oneshot::Sender<Result<Reply, GatewayError>>;
 
 async fn run(gateway: &Gateway, call: ChatCall, begun: Begun) {
-    let Some(deployment) = gateway.deployments.pick(&call.target.id) else {
+    let Some(deployment) = gateway.deployments.pick(&call.route.target.id) else {
         let reason = "no provider is configured for this model";
         let _ = begun.send(Err(GatewayError::Gateway { reason }));
         return;
@@ -82,5 +85,5 @@ fn stamp() -> (String, u64) {
 
 fn frames_for(call: &ChatCall) -> Frames {
     let (id, created) = stamp();
-    Frames::new(&id, created, &call.requested.id)
+    Frames::new(&id, created, &call.route.requested.id)
 }

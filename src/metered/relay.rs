@@ -24,8 +24,8 @@ pub async fn complete(call: &ChatCall, deployment: &Deployment) -> Result<Reply,
         return Err(UpstreamError::Malformed("an answer without usage".into()).into());
     };
     let (id, created) = stamp();
-    let show_cached = call.requested.has_feature("prompt_caching");
-    let body = answer.to_json(&id, created, &call.requested.id, usage, show_cached);
+    let show_cached = call.route.requested.has_feature("prompt_caching");
+    let body = answer.to_json(&id, created, &call.route.requested.id, usage, show_cached);
     Ok(Reply::Whole { body, usage })
 }
 
@@ -103,7 +103,7 @@ async fn pump(
             .map_err(Stopped::Upstream)?;
         send_ready(shape, frames).await?;
     }
-    let show_cached = call.requested.has_feature("prompt_caching");
+    let show_cached = call.route.requested.has_feature("prompt_caching");
     shape
         .on_end(call.include_usage, show_cached)
         .map_err(Stopped::Upstream)?;

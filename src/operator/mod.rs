@@ -23,7 +23,10 @@ mod path;
 mod time_text;
 
 use self::error::OperatorError;
-use crate::{gateway::Gateway, http::log_requests};
+use crate::{
+    gateway::Gateway,
+    http::{catch_panics, drain_unread, limit_headers, log_requests},
+};
 
 pub fn router(gateway: &Arc<Gateway>) -> Router {
     Router::new()
@@ -58,6 +61,8 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
             gateway.clone(),
             authenticate,
         ))
+        .layer(middleware::from_fn(limit_headers))
+        .layer(middleware::from_fn(catch_panics))
         .layer(middleware::from_fn(log_requests))
 }
 
@@ -75,6 +80,7 @@ async fn authenticate(
         .unwrap_or_default();
     let bearer = scheme.eq_ignore_ascii_case("bearer");
     if !bearer || !gateway.operator_token.matches(token.trim()) {
+        drain_unread(request.into_body());
         return OperatorError::Unauthorized.into_response();
     }
     next.run(request).await

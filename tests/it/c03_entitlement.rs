@@ -288,3 +288,32 @@ async fn a_hybrid_says_which_model_answered_and_never_costs_more_than_it_shows()
     let plain = gateway.chat(&hello("svc-native-fast")).await;
     assert_eq!(plain.headers.get("x-routed-model"), None);
 }
+
+/// SPEC §3.3 holds for those who answer, too.
+#[tokio::test]
+async fn a_hybrid_passes_over_targets_that_are_disabled() {
+    let gateway = TestGateway::start().await;
+    let off = || json!({ "enabled": false });
+    let routed = async || {
+        let answer = gateway.chat(&hello("svc-hybrid-turn")).await;
+        answer.assert_ok();
+        answer.headers["x-routed-model"]
+            .to_str()
+            .unwrap()
+            .to_owned()
+    };
+    let first = routed().await;
+    set_model(&gateway, &first, off()).await.assert_ok();
+    let second = routed().await;
+    assert_ne!(first, second);
+    for model in ["svc-native-fast", "svc-native-light", "svc-basic"] {
+        set_model(&gateway, model, off()).await.assert_ok();
+    }
+    let answer = gateway.chat(&hello("svc-hybrid-turn")).await;
+    answer.assert_error(
+        404,
+        "invalid_request_error",
+        Some("model_not_found"),
+        Some("model"),
+    );
+}

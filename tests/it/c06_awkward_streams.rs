@@ -365,7 +365,11 @@ async fn the_last_usage_before_the_end_counts() {
     let mut request = hello(MODEL);
     request["stream_options"] = json!({ "include_usage": true });
     let text = chunk(json!({ "content": "Hello" }), Some("stop"));
-    let after = format!("{}data: {}\n\n", events(&[text.clone()]), usage_chunk(9, 9));
+    let after = format!(
+        "{}data: {}\n\n",
+        events(std::slice::from_ref(&text)),
+        usage_chunk(9, 9)
+    );
     for (what, body, total) in [
         (
             "twice",

@@ -1,5 +1,11 @@
 //! The gateway as its callers and its operator meet it: a file per chapter of the contract.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::too_many_lines,
+    reason = "a table is as long as it is, and json!(…) reads best where it is used"
+)]
+
 mod support;
 
 mod c02_answers;
@@ -28,5 +34,6 @@ mod operator_credit;
 mod process;
 mod process_check;
 mod process_logs;
+mod process_memory;
 mod process_stop;
 mod process_tls;

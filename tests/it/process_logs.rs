@@ -310,7 +310,9 @@ async fn dev_shows_its_key_in_the_welcome_and_nowhere_else() {
         "as it is, and in the curl"
     );
     assert!(
-        ended.stderr.contains("POST /v1/chat/completions 200"),
+        ended
+            .stderr
+            .contains("path=\"/v1/chat/completions\" status=200"),
         "{}",
         ended.stderr
     );

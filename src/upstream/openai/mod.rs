@@ -86,7 +86,7 @@ impl OpenAi {
         let body = body.ok().and_then(Result::ok).unwrap_or_default();
         let reason = self
             .reasons
-            .for_caller(status, &body, model, &call.requested.id);
+            .for_caller(status, &body, model, &call.route.requested.id);
         Err(UpstreamError::Status { status, reason })
     }
 }

@@ -161,6 +161,17 @@ impl Process {
         self.until(|process| process.stdout().contains(words)).await;
     }
 
+    /// The memory the program occupies now, in bytes.
+    pub fn memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmRSS:"))
+            .unwrap();
+        let kilobytes = line.split_whitespace().nth(1).unwrap();
+        kilobytes.parse::<usize>().unwrap() * 1_024
+    }
+
     /// Sends a signal by its name, e.g. `TERM`.
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();

@@ -2,9 +2,6 @@
 
 use serde_json::Value;
 
-/// One parsed event.
-pub type Chunk = Value;
-
 /// The whole text of a stream.
 #[derive(Clone, Debug)]
 pub struct Stream {
@@ -35,7 +32,7 @@ impl Stream {
     }
 
     /// Every event but `[DONE]`.
-    pub fn chunks(&self) -> Vec<Chunk> {
+    pub fn chunks(&self) -> Vec<Value> {
         let events = self.events().into_iter().filter(|event| *event != "[DONE]");
         events
             .map(|event| serde_json::from_str(event).expect("an event is JSON"))

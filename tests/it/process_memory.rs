@@ -1,0 +1,85 @@
+//! What a stream costs in memory: a few buffers, however long it is and however slowly it is read.
+
+use std::time::Duration;
+
+use reqwest::Response;
+use serde_json::{Value, json};
+
+use crate::support::{
+    FakeUpstream, Serving, Step,
+    gateway::hello,
+    upstream::{chunk, events, stream_head},
+};
+
+const MEGABYTE: usize = 1 << 20;
+/// Buffers of sockets and of the allocator; a stream that was kept would be many times as much.
+const ALLOWED_GROWTH: usize = 12 * MEGABYTE;
+
+async fn open_stream(serving: &Serving) -> Response {
+    let mut body = hello("svc-native-fast");
+    body["stream"] = true.into();
+    let response = serving.chat(&body).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    response
+}
+
+/// Reads a stream to its end; says how many bytes it had and the most memory it took.
+async fn read_to_end(serving: &Serving) -> (usize, usize) {
+    let mut response = open_stream(serving).await;
+    let (mut read, mut most, mut pieces) = (0, 0, 0_u32);
+    while let Some(bytes) = response.chunk().await.unwrap() {
+        read += bytes.len();
+        pieces += 1;
+        if pieces.is_multiple_of(500) {
+            most = most.max(serving.process.memory());
+        }
+    }
+    (read, most.max(serving.process.memory()))
+}
+
+fn kilobyte_chunk() -> Value {
+    chunk(json!({ "content": "x".repeat(1_000) }), None)
+}
+
+#[tokio::test]
+async fn ten_thousand_chunks_leave_no_trace() {
+    let upstream = FakeUpstream::start().await;
+    let serving = Serving::start_on(&upstream, 1).await;
+    let answer = |length: usize| {
+        let mut chunks = vec![kilobyte_chunk(); length];
+        chunks.push(chunk(json!({}), Some("stop")));
+        events(&chunks)
+    };
+    // The first answers warm up what is warmed up once.
+    upstream.answer_stream(&answer(100));
+    let (_, before) = read_to_end(&serving).await;
+    // As much again three times over: what is kept would add up.
+    upstream.answer_stream(&answer(10_000));
+    for _ in 0..4 {
+        let (read, most) = read_to_end(&serving).await;
+        assert!(read > 10 * MEGABYTE, "{read}");
+        let growth = most.saturating_sub(before);
+        assert!(growth < ALLOWED_GROWTH, "{growth} bytes for {read}");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_does_not_read_costs_no_memory() {
+    let upstream = FakeUpstream::start().await;
+    let serving = Serving::start_on(&upstream, 1).await;
+    let endless = format!("data: {}\n\n", kilobyte_chunk()).repeat(8);
+    upstream.play(vec![
+        Step::Send(stream_head()),
+        Step::Flood(endless.into_bytes()),
+    ]);
+    let before = serving.process.memory();
+    let unread = open_stream(&serving).await;
+    let mut sent = usize::MAX;
+    while upstream.bytes_sent() != sent {
+        sent = upstream.bytes_sent();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let growth = serving.process.memory().saturating_sub(before);
+    assert!(growth < ALLOWED_GROWTH, "{growth} bytes for {sent} sent");
+    drop(unread);
+}
