@@ -40,6 +40,16 @@ struct Choice {
     finish: Option<FinishReason>,
 }
 
+impl Choice {
+    /// Frames for the calls that got no arguments: such a call is one with none, and still JSON.
+    fn missing_arguments(&self, index: u32, frames: &Frames) -> impl Iterator<Item = Bytes> {
+        let without = self.calls.iter().enumerate();
+        let without = without.filter(|(_, call)| !call.has_arguments);
+        let none = JsonText::new("{}");
+        without.map(move |(number, _)| frames.tool_arguments(index, number, &none))
+    }
+}
+
 /// A tool call as far as it has been seen.
 struct Call {
     slot: u32,
@@ -109,29 +119,21 @@ impl Shape {
     ///
     /// Terminal frames wait until here, so that nothing can follow them.
     pub fn on_end(&mut self, usage_asked: bool, show_cached: bool) -> Result<(), UpstreamError> {
-        let cut_off = || UpstreamError::Broken("the answer ended without a finish reason".into());
-        if self.choices.is_empty() || self.choices.iter().any(|choice| choice.finish.is_none()) {
-            return Err(cut_off());
-        }
-        if self
-            .choices
-            .iter()
-            .flat_map(|choice| &choice.calls)
-            .any(|call| !call.announced)
-        {
+        let reasons: Option<Vec<_>> = self.choices.iter().map(|choice| choice.finish).collect();
+        let reasons = reasons.filter(|reasons| !reasons.is_empty());
+        let reasons = reasons.ok_or_else(|| {
+            UpstreamError::Broken("the answer ended without a finish reason".into())
+        })?;
+        let mut calls = self.choices.iter().flat_map(|choice| &choice.calls);
+        if calls.any(|call| !call.announced) {
             return Err(UpstreamError::Malformed(
                 "a tool call without a name".into(),
             ));
         }
-        for (index, choice) in (0..).zip(&self.choices) {
-            let reason = choice.finish.ok_or_else(cut_off)?;
-            for (number, call) in choice.calls.iter().enumerate() {
-                if !call.has_arguments && reason == FinishReason::ToolCalls {
-                    // A call without arguments is one with none, and still JSON.
-                    let none = JsonText::new("{}");
-                    self.ready
-                        .push(self.frames.tool_arguments(index, number, &none));
-                }
+        for ((index, choice), reason) in (0..).zip(&self.choices).zip(reasons) {
+            if reason == FinishReason::ToolCalls {
+                self.ready
+                    .extend(choice.missing_arguments(index, &self.frames));
             }
             self.ready.push(self.frames.terminal(index, reason));
         }

@@ -395,3 +395,18 @@ async fn the_last_usage_before_the_end_counts() {
         assert_eq!(usage, total, "{what}");
     }
 }
+
+/// A refusal is told by its finish reason, whatever the provider calls its end; its words stay
+/// behind.
+#[tokio::test]
+async fn a_refusal_ends_as_filtered_content() {
+    let gateway = TestGateway::start().await;
+    let chunks = [
+        chunk(json!({ "role": "assistant", "refusal": "" }), None),
+        chunk(json!({ "refusal": "I cannot help with that." }), None),
+        chunk(json!({}), Some("stop")),
+    ];
+    let stream = stream_of(&gateway, &chunks).await;
+    assert_eq!(stream.finish_reason(0).as_deref(), Some("content_filter"));
+    assert!(!stream.text.contains("cannot help"));
+}
