@@ -28,6 +28,11 @@ pub struct Route {
 }
 
 impl Route {
+    /// The most tools that both take.
+    fn max_tools(&self) -> usize {
+        self.requested.max_tools.min(self.target.max_tools)
+    }
+
     /// Whether a parameter is dropped on this way.
     pub fn drops(&self, parameter: Parameter) -> bool {
         self.requested.drops(parameter) || self.target.drops(parameter)
@@ -67,13 +72,12 @@ pub fn prepare(
     if let Some(field) = request.refused.first() {
         return Err(refusal(field));
     }
-    let requested = &route.requested;
     settings.check_ranges()?;
-    let max_tokens = budget::output_budget(&request, requested)?;
+    let max_tokens = budget::output_budget(&request, &route)?;
     let n = completions(request.n)?;
     let reasoning_effort = reasoning_effort(request.reasoning_effort.as_deref())?;
     let (tools, tool_choice) =
-        tools::offered(request.tools, request.tool_choice, requested.max_tools)?;
+        tools::offered(request.tools, request.tool_choice, route.max_tools())?;
     conversation::check_order(&request.messages)?;
     Ok(ChatCall {
         messages: conversation::with_one_system_prompt(request.messages, identity_prompt),

@@ -104,7 +104,11 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
 
 /// The key of an earlier start if it still works, else a new one for the demo account.
 async fn demo_key(ledger: &Ledger, known: Option<ApiKey>) -> Result<ApiKey, LedgerError> {
-    if let Some(key) = known.filter(|key| ledger.caller(key.digest()).is_some()) {
+    let works = |key: &ApiKey| {
+        let caller = ledger.caller(key.digest());
+        caller.is_some_and(|caller| !caller.account_closed)
+    };
+    if let Some(key) = known.filter(works) {
         return Ok(key);
     }
     let demo = |account: &crate::ledger::Account| account.email == DEMO_EMAIL && !account.closed;

@@ -36,8 +36,12 @@ pub async fn until_stopped(running: Running) -> Result<(), String> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::info!("stopping: no new work; running answers may finish");
-    running.stop().await;
+    tracing::info!("stopping: no new work; running answers may finish (a second signal cuts them)");
+    tokio::select! {
+        () = running.stop() => {}
+        _ = terminate.recv() => return Err("stopped at once; running answers were cut".into()),
+        _ = interrupt.recv() => return Err("stopped at once; running answers were cut".into()),
+    }
     tracing::info!("stopped");
     Ok(())
 }

@@ -66,6 +66,8 @@ impl IntoResponse for GatewayError {
                 Some(param) => format!("`{param}` was refused"),
                 None => "the body was refused".into(),
             },
+            Self::ModelNotFound { .. } => "there is no such model".into(),
+            Self::RouteNotFound { .. } => "there is no such route".into(),
             other => other.to_string(),
         };
         response.extensions_mut().insert(Refusal(cause));

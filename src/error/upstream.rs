@@ -26,6 +26,8 @@ pub enum UpstreamError {
     Malformed(String),
     #[error("sent more than {0} bytes in one piece")]
     TooLarge(usize),
+    #[error("was cut short, because the gateway is stopping")]
+    GatewayStopping,
     #[error("reported a failure in its answer: {0}")]
     Reported(String),
 }
@@ -88,6 +90,7 @@ impl UpstreamError {
             Self::Malformed(_) | Self::TooLarge(_) => {
                 "The model's provider gave an answer that cannot be used.".into()
             }
+            Self::GatewayStopping => "The gateway is stopping.".into(),
             Self::Reported(_) => "The model's provider reported a failure.".into(),
         }
     }

@@ -98,7 +98,7 @@ fn request_id(request: &Request) -> HeaderValue {
 
 /// A caller's word as it may stand in the log: not endless, and no key that got into it.
 fn loggable(text: &str) -> String {
-    let end = text.find("sk-").unwrap_or(text.len());
+    let end = text.find("sk-svc-").unwrap_or(text.len());
     text[..end].chars().take(LOGGED_CHARS).collect()
 }
 

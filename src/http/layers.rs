@@ -4,7 +4,6 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
     extract::{Request, State},
-    http::HeaderMap,
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
@@ -60,11 +59,8 @@ pub async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match caller(&gateway, request.headers()) {
+    match caller(&gateway, &request) {
         Ok(caller) => {
-            if let Some(log) = request.extensions().get::<RequestLog>() {
-                log.account(&caller.account_id);
-            }
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
@@ -81,7 +77,7 @@ pub async fn authenticate(
 pub async fn route_not_found(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
     let path = request.uri().path();
     let asked = if path == "/v1" || path.starts_with("/v1/") {
-        caller(&gateway, request.headers()).map(|_| ())
+        caller(&gateway, &request).map(|_| ())
     } else {
         Ok(())
     };
@@ -93,12 +89,15 @@ pub async fn route_not_found(State(gateway): State<Arc<Gateway>>, request: Reque
     error.into_response()
 }
 
-fn caller(gateway: &Gateway, headers: &HeaderMap) -> Result<Caller, GatewayError> {
-    let key = key_presented(headers)?;
-    gateway
-        .ledger
-        .caller(key.digest())
-        .ok_or(GatewayError::InvalidKey)
+/// Whose key it is; the request's log line will name the account.
+fn caller(gateway: &Gateway, request: &Request) -> Result<Caller, GatewayError> {
+    let key = key_presented(request.headers())?;
+    let caller = gateway.ledger.caller(key.digest());
+    let caller = caller.ok_or(GatewayError::InvalidKey)?;
+    if let Some(log) = request.extensions().get::<RequestLog>() {
+        log.account(&caller.account_id);
+    }
+    Ok(caller)
 }
 
 #[cfg(test)]

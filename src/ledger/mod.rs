@@ -64,8 +64,8 @@ pub enum OpenError {
     #[error("{path} was written by a newer tollgate (version {found}, this one knows {known})")]
     TooNew {
         path: String,
-        found: i64,
-        known: i64,
+        found: usize,
+        known: usize,
     },
 }
 

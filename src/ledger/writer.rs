@@ -1,6 +1,6 @@
 //! The one thread that changes anything.
 
-use std::{sync::mpsc, thread::JoinHandle};
+use std::{panic::AssertUnwindSafe, sync::mpsc, thread::JoinHandle};
 
 use tokio::sync::oneshot;
 
@@ -42,7 +42,11 @@ impl Writer {
     ) -> Result<T, LedgerError> {
         let (done, result) = oneshot::channel();
         let step: Step = Box::new(move |database, directory| {
-            let _ = done.send(step(database, directory));
+            // A step that panics takes its own caller down, not the thread and every later one.
+            let step = AssertUnwindSafe(|| step(database, directory));
+            if let Ok(result) = std::panic::catch_unwind(step) {
+                let _ = done.send(result);
+            }
         });
         let steps = self.steps.as_ref().ok_or(LedgerError::Stopped)?;
         steps.send(step).map_err(|_| LedgerError::Stopped)?;

@@ -52,11 +52,8 @@ pub async fn start(gateway: &Arc<Gateway>, call: ChatCall) -> Result<Reply, Gate
     gateway
         .tasks
         .spawn(async move { run(&task_gateway, call, begun).await });
-    tokio::select! {
-        // A task that panicked dropped its end of the channel.
-        answer = answer => answer.unwrap_or(Err(GatewayError::Internal)),
-        () = gateway.shutdown.deadline() => Err(GatewayError::ShuttingDown),
-    }
+    // A task that panicked dropped its end of the channel.
+    answer.await.unwrap_or(Err(GatewayError::Internal))
 }
 
 type Begun = oneshot::Sender<Result<Reply, GatewayError>>;
@@ -70,7 +67,10 @@ async fn run(gateway: &Gateway, call: ChatCall, begun: Begun) {
     if call.stream {
         relay::stream(gateway, &call, &deployment, begun).await;
     } else {
-        let reply = relay::complete(&call, &deployment).await;
+        let reply = tokio::select! {
+            reply = relay::complete(&call, &deployment) => reply,
+            () = gateway.shutdown.deadline() => Err(GatewayError::ShuttingDown),
+        };
         let _ = begun.send(reply); // nobody listens when the client has gone
     }
 }

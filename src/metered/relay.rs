@@ -33,10 +33,14 @@ pub async fn complete(call: &ChatCall, deployment: &Deployment) -> Result<Reply,
 /// error with a status of its own; after that it is the last event of the stream.
 pub async fn stream(gateway: &Gateway, call: &ChatCall, deployment: &Deployment, begun: Begun) {
     let mut shape = Shape::new(frames_for(call), call.choices());
-    let parts = match open(call, deployment, &mut shape).await {
+    let opened = tokio::select! {
+        opened = open(call, deployment, &mut shape) => opened.map_err(GatewayError::from),
+        () = gateway.shutdown.deadline() => Err(GatewayError::ShuttingDown),
+    };
+    let parts = match opened {
         Ok(parts) => parts,
         Err(error) => {
-            let _ = begun.send(Err(error.into()));
+            let _ = begun.send(Err(error));
             return;
         }
     };
@@ -47,7 +51,7 @@ pub async fn stream(gateway: &Gateway, call: &ChatCall, deployment: &Deployment,
     let relayed = tokio::select! {
         relayed = pump(call, parts, &mut shape, &frames) => relayed,
         () = gateway.shutdown.deadline() => {
-            Err(Stopped::Upstream(UpstreamError::Broken("the gateway is stopping".into())))
+            Err(Stopped::Upstream(UpstreamError::GatewayStopping))
         }
     };
     let ending = match relayed {
@@ -77,9 +81,11 @@ async fn open(
         .provider
         .stream(call, &deployment.upstream_model)
         .await?;
-    match parts.next().await {
-        Some(part) => shape.on_part(part?)?,
-        None => return Err(UpstreamError::Broken("an empty stream".into())),
+    while !shape.has_ready() {
+        match parts.next().await {
+            Some(part) => shape.on_part(part?)?,
+            None => return Err(UpstreamError::Broken("an empty stream".into())),
+        }
     }
     Ok(parts)
 }

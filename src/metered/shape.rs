@@ -77,6 +77,10 @@ impl Shape {
         self.ready.drain(..)
     }
 
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     pub fn usage(&self) -> Option<Usage> {
         self.usage
     }

@@ -87,8 +87,15 @@ impl OperatorError {
 
 impl IntoResponse for OperatorError {
     fn into_response(self) -> Response {
+        // An operator's own words stay out of the log; a database's reason belongs there.
+        let cause = match &self {
+            Self::Ledger(error @ (LedgerError::Database(_) | LedgerError::Stopped)) => {
+                error.to_string()
+            }
+            _ => "the call was refused".into(),
+        };
         let mut response = self.envelope().into_response();
-        response.extensions_mut().insert(Refusal(self.to_string()));
+        response.extensions_mut().insert(Refusal(cause));
         response
     }
 }

@@ -74,7 +74,9 @@ async fn a_reset_at_any_byte_is_told() {
     let body = events(&plain());
     let terminal = r#""finish_reason":"stop"}]}"#;
     let finished_at = body.find(terminal).unwrap() + terminal.len();
-    let first_event = body.find("\n\n").unwrap();
+    // The role alone makes no frame: until the first word came, a failure has a status of its own.
+    let first_word = body.find("Grüß").unwrap();
+    let opened_at = first_word + body[first_word..].find("\n\n").unwrap() + 2;
     let served = body.clone();
     gateway.upstream.play_for_each(move |request| {
         let cut = request.body["messages"][0]["content"].as_str().unwrap();
@@ -91,10 +93,7 @@ async fn a_reset_at_any_byte_is_told() {
         });
         let response = gateway.open_stream(&request).await;
         if response.status() == 502 {
-            assert!(
-                cut < first_event + 2,
-                "a stream that began was opened: {cut}"
-            );
+            assert!(cut < opened_at, "a stream that began was opened: {cut}");
             return;
         }
         let text = response.text().await.unwrap();
@@ -179,6 +178,10 @@ async fn a_stream_that_never_begins_is_an_ordinary_error() {
         (": ping\n\n", "only a comment"),
         ("data: {\"choices\":[\n\n", "broken JSON"),
         (&format!("{error_event}\n\n"), "an error object"),
+        (
+            &format!("data: {}\n\n{error_event}\n\n", plain()[0]),
+            "a role and an error object",
+        ),
     ] {
         gateway.upstream.answer_stream(body);
         let response = gateway.open_stream(&hello(MODEL)).await;

@@ -1,5 +1,6 @@
 //! SPEC §8.3 and §2.8: the least and the most output that a model may be asked for.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -109,5 +110,26 @@ async fn a_budget_is_a_whole_number() {
             "0".repeat(30)
         );
         gateway.refuses_text(huge, Some(name)).await;
+    }
+}
+
+/// A hybrid takes what it advertises; what its target wants beyond that is the gateway's business.
+#[tokio::test]
+async fn a_hybrids_target_gets_a_budget_it_takes() {
+    let gateway = TestGateway::start().await;
+    let off = json!({ "enabled": false });
+    let first = "/operator/models/svc-native-fast";
+    gateway
+        .operate(Method::PUT, first, Some(off))
+        .await
+        .assert_ok();
+    for (sent, forwarded) in [
+        (json!(10), 4_096),
+        (json!(null), 4_096),
+        (json!(5_000), 5_000),
+    ] {
+        let body = hello_with("svc-hybrid-cost", json!({ "max_tokens": sent }));
+        let sent = gateway.forwards(&body).await;
+        assert_eq!(sent["max_tokens"], forwarded);
     }
 }

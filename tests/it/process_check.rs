@@ -2,9 +2,13 @@
 
 use std::path::Path;
 
+use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::process::{run, text};
+use crate::support::{
+    FakeUpstream,
+    process::{run, text},
+};
 
 fn check(config: &Path) -> (i32, String, String) {
     let arguments = ["check", "--config", config.to_str().unwrap()];
@@ -14,6 +18,64 @@ fn check(config: &Path) -> (i32, String, String) {
     );
     let code = output.status.code().unwrap();
     (code, text(&output.stdout), text(&output.stderr))
+}
+
+/// What a start would stumble over, a check says.
+#[test]
+fn check_looks_into_the_store() {
+    let folder = TempDir::new().unwrap();
+    let store = folder.path().join("tollgate.db");
+    let config = folder.path().join("tollgate.toml");
+    let text = format!(
+        "store.url = \"sqlite:{}\"\nproviders.play.kind = \"simulator\"\n\
+         deployments = [{{ model = \"*\", provider = \"play\" }}]\n",
+        store.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let database = rusqlite::Connection::open(&store).unwrap();
+    database.pragma_update(None, "user_version", 99).unwrap();
+    drop(database);
+    let (code, stdout, _) = check(&config);
+    assert_eq!(code, 1, "{stdout}");
+    assert!(stdout.contains("written by a newer tollgate"), "{stdout}");
+
+    std::fs::write(
+        &store,
+        b"this is no database, whatever its name says".repeat(100),
+    )
+    .unwrap();
+    let (code, stdout, _) = check(&config);
+    assert_eq!(code, 1, "{stdout}");
+    assert!(stdout.contains("cannot be used"), "{stdout}");
+}
+
+/// The most common mistake in a `base_url` is a part that is missing.
+#[tokio::test]
+async fn check_asks_the_provider_for_its_models() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("tollgate.toml");
+    let upstream = FakeUpstream::start().await;
+    let text = format!(
+        "store.url = \"sqlite:{}\"\n\
+         deployments = [{{ model = \"*\", provider = \"far\" }}]\n\
+         [providers.far]\nkind = \"openai\"\nbase_url = \"http://{}\"\n",
+        folder.path().join("tollgate.db").display(),
+        upstream.address
+    );
+    std::fs::write(&config, text).unwrap();
+    for (status, code, words) in [
+        (200, 0, "ok    provider `far`: answers"),
+        (401, 1, "wrong provider `far`: refuses our key"),
+        (404, 1, "is `base_url` right?"),
+        (503, 1, "fails with status 503"),
+    ] {
+        upstream.answer_json(status, &json!({ "data": [] }));
+        let config = config.clone();
+        let checked = tokio::task::spawn_blocking(move || check(&config)).await;
+        let (found, stdout, _) = checked.unwrap();
+        assert_eq!(found, code, "{status}: {stdout}");
+        assert!(stdout.contains(words), "{status}: {stdout}");
+    }
 }
 
 #[test]

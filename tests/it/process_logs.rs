@@ -43,7 +43,7 @@ impl Session {
         account: bool,
         model: Option<&'static str>,
     ) -> String {
-        let id = format!("session-{}", self.made.len());
+        let id = format!("task-{}", self.made.len());
         let response = request.header("x-request-id", &id).send().await.unwrap();
         assert_eq!(response.status(), status, "{id}");
         self.made.push(Made {
@@ -240,6 +240,10 @@ async fn script(session: &mut Session) -> (String, Vec<String>) {
     let malformed = format!("{{\"model\": \"{MODEL}\", \"messages\": \"{QUESTION}\"}}");
     let no_model =
         json!({ "model": "nope", "messages": [{ "role": "user", "content": QUESTION }] });
+    let mut key_as_model = no_model.clone();
+    key_as_model["model"] = keys[0].as_str().into();
+    let in_path = format!("/v1/{}", keys[0]);
+    let as_model_id = format!("/v1/models/{}", keys[0]);
     let requests = [
         (
             session.client.post(url(&in_query)).body(QUESTION),
@@ -265,7 +269,15 @@ async fn script(session: &mut Session) -> (String, Vec<String>) {
             true,
             Some("nope"),
         ),
-        (posted("/v1/embeddings").body(QUESTION), 404, false, None),
+        (
+            posted("/v1/chat/completions").json(&key_as_model),
+            404,
+            true,
+            Some(""),
+        ),
+        (posted(&in_path).body(QUESTION), 404, true, None),
+        (session.client.get(url(&as_model_id)), 404, false, None),
+        (posted("/v1/embeddings").body(QUESTION), 404, true, None),
         (
             session.client.get(url("/v1/models")).bearer_auth(&keys[0]),
             200,

@@ -58,13 +58,16 @@ impl OpenAi {
             .get("/models")
             .await
             .map_err(|error| error.to_string())?;
+        let status = reply.status.as_u16();
         match reply.status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(format!(
-                "refuses our key (status {})",
-                reply.status.as_u16()
-            )),
-            status if status.is_server_error() => Err(format!("fails with status {status}")),
-            status => Ok(format!("answers (status {})", status.as_u16())),
+            status if status.is_success() => Ok("answers".into()),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Err(format!("refuses our key (status {status})"))
+            }
+            StatusCode::NOT_FOUND => {
+                Err("has no /models (status 404): is `base_url` right?".into())
+            }
+            _ => Err(format!("fails with status {status}")),
         }
     }
 

@@ -51,22 +51,16 @@ impl Cleaner {
             .get("message")
             .or(Some(error))
             .and_then(Value::as_str)?;
-        let upstream_model = upstream_model.to_lowercase();
+        let model = upstream_model.to_lowercase();
         let clean = |word: &str| {
             let lower = word.to_lowercase();
-            let names_us = self
-                .forbidden
-                .iter()
-                .any(|forbidden| lower.contains(forbidden));
-            let is_model = !upstream_model.is_empty() && lower.contains(&upstream_model);
+            let names_us = self.forbidden.iter().any(|name| lower.contains(name));
             if names_us || lower.contains("://") || looks_secret(word) {
                 HIDDEN.to_owned()
-            } else if is_model {
+            } else if names_model(&lower, &model) {
                 format!("`{requested_model}`")
             } else {
-                word.chars()
-                    .filter(|character| !character.is_control())
-                    .collect()
+                word.chars().filter(|c| !c.is_control()).collect()
             }
         };
         let words: Vec<_> = message
@@ -76,6 +70,17 @@ impl Cleaner {
             .collect();
         (!words.is_empty()).then(|| words.join(" "))
     }
+}
+
+/// Whether a word is about this model: it has the name or a part of it (`vendor/name:size`), or it
+/// is itself a part that says something, as a name without its date does. A bare number is not.
+fn names_model(word: &str, model: &str) -> bool {
+    let mut parts = model.split(['/', ':', '@']).filter(|part| part.len() >= 3);
+    let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    let telling = bare.len() >= 4
+        && bare.contains(|c: char| c.is_ascii_digit())
+        && bare.contains(|c: char| c.is_ascii_alphabetic());
+    parts.any(|part| word.contains(part)) || telling && model.contains(bare)
 }
 
 /// Long runs of letters and digits are keys and identifiers, not prose.
@@ -109,6 +114,13 @@ mod tests {
             reason("GPT-9o-2026-01-01 at https://api.vendor.com says no to sk-live-0123456789")
                 .unwrap(),
             "`svc-pro` at [...] says no to [...]",
+        );
+        let body = br#"{"error":{"message":"GPT-9o (gpt-9o-large) of 'acme' takes 8192 tokens"}}"#;
+        assert_eq!(
+            cleaner
+                .for_caller(400, body, "acme/gpt-9o-large:2026", "svc-pro")
+                .unwrap(),
+            "`svc-pro` `svc-pro` of `svc-pro` takes 8192 tokens",
         );
         assert_eq!(
             reason("Vendor req_0123456789abcdef0123").unwrap(),

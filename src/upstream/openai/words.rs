@@ -54,13 +54,32 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
     let cached = usage
         .pointer("/prompt_tokens_details/cached_tokens")
         .or_else(|| usage.get("prompt_cache_hit_tokens"));
+    let total = usage.get("total_tokens").and_then(Value::as_u64);
     let usage = Usage {
         prompt: count(usage.get("prompt_tokens")?)?,
         completion: count(usage.get("completion_tokens")?)?,
         cached: optional(cached)?,
         reasoning: optional(usage.pointer("/completion_tokens_details/reasoning_tokens"))?,
     };
-    (usage.cached <= usage.prompt).then_some(usage)
+    (usage.cached <= usage.prompt).then_some(usage)?;
+    Some(with_reasoning_inside(usage, total))
+}
+
+/// Reasoning is part of the completion. Some servers count it beside, which their total gives away.
+fn with_reasoning_inside(usage: Usage, total: Option<u64>) -> Usage {
+    let (prompt, completion, reasoning) = (
+        u64::from(usage.prompt),
+        u64::from(usage.completion),
+        u64::from(usage.reasoning),
+    );
+    let beside = reasoning > 0 && total == Some(prompt + completion + reasoning);
+    if !beside && reasoning <= completion {
+        return usage;
+    }
+    Usage {
+        completion: usage.completion.saturating_add(usage.reasoning),
+        ..usage
+    }
 }
 
 /// A tool call's arguments: JSON in a string, and from some servers the object itself.
@@ -106,6 +125,20 @@ mod tests {
         }
         assert!(finish_reason(Some("error"), false).is_err());
         assert_eq!(finish_reason(Some(""), false).unwrap(), None);
+    }
+
+    #[test]
+    fn reasoning_counted_beside_the_completion_is_added_to_it() {
+        let completion = |completion: u32, total: u32| {
+            let usage = json!({
+                "prompt_tokens": 3, "completion_tokens": completion, "total_tokens": total,
+                "completion_tokens_details": { "reasoning_tokens": 50 },
+            });
+            read_usage(&usage).unwrap().completion
+        };
+        assert_eq!(completion(60, 63), 60, "inside");
+        assert_eq!(completion(60, 113), 110, "beside, as the total says");
+        assert_eq!(completion(4, 7), 54, "more than the whole cannot be inside");
     }
 
     #[test]

@@ -36,8 +36,9 @@ pub fn compose(call: &ChatCall, script: &Directives) -> Answer {
     };
     let prompt = call.messages.iter().map(message_tokens).sum::<u32>();
     let usage = Usage {
-        prompt,
-        cached: script.cached.min(prompt),
+        // What came from a cache is part of what was read.
+        prompt: prompt.max(script.cached),
+        cached: script.cached,
         completion: call.choices() * (written + script.reasoning),
         reasoning: call.choices() * script.reasoning,
     };

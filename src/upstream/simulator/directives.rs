@@ -7,6 +7,8 @@ use serde_json::Value;
 use crate::wire::chat::FinishReason;
 
 const OPENING: &str = "[[sim ";
+/// How many words that are no directives the answer names.
+const MAX_UNKNOWN: usize = 8;
 
 #[derive(Debug, Default, PartialEq)]
 pub struct Directives {
@@ -42,7 +44,7 @@ impl Directives {
                 return after;
             }
             let end = rest.find(|c: char| c.is_whitespace()).unwrap_or(rest.len());
-            let end = rest.find("]]").map_or(end, |closing| closing.min(end));
+            let end = rest[..end].find("]]").unwrap_or(end);
             if end == 0 {
                 return rest; // the end of the text: the brackets were never closed
             }
@@ -52,7 +54,7 @@ impl Directives {
                 let (arguments, after) = leading_json(rest);
                 self.tools.push((name.to_owned(), arguments));
                 rest = after;
-            } else if self.set(word).is_none() {
+            } else if self.set(word).is_none() && self.unknown.len() < MAX_UNKNOWN {
                 self.unknown.push(word.to_owned());
             }
         }
@@ -61,7 +63,7 @@ impl Directives {
     fn set(&mut self, word: &str) -> Option<()> {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         match name {
-            "tokens" => self.tokens = Some(value.parse().ok().filter(|n| *n <= 1_000_000)?),
+            "tokens" => self.tokens = Some(count(value)?),
             "delay_ms" => self.delay = milliseconds(value)?,
             "first_ms" => self.first = milliseconds(value)?,
             "status" => {
@@ -77,21 +79,23 @@ impl Directives {
                 });
             }
             "no_usage" if value.is_empty() => self.no_usage = true,
-            "cached" => self.cached = value.parse().ok()?,
-            "reasoning" => self.reasoning = value.parse().ok()?,
+            "cached" => self.cached = count(value)?,
+            "reasoning" => self.reasoning = count(value)?,
             _ => return None,
         }
         Some(())
     }
 }
 
-/// No more than ten minutes: a slip in a test must not hold a connection for days.
+/// A number of tokens: no more than a million, so that a slip of the pen adds up to no overflow.
+fn count(value: &str) -> Option<u32> {
+    value.parse().ok().filter(|count| *count <= 1_000_000)
+}
+
+/// A pause of no more than ten minutes.
 fn milliseconds(value: &str) -> Option<Duration> {
-    value
-        .parse()
-        .ok()
-        .filter(|ms| *ms <= 600_000)
-        .map(Duration::from_millis)
+    let milliseconds = value.parse().ok().filter(|ms| *ms <= 600_000)?;
+    Some(Duration::from_millis(milliseconds))
 }
 
 /// The JSON object the text begins with (an empty one where there is none) and what follows it.
@@ -146,5 +150,7 @@ mod tests {
         );
         assert_eq!(Directives::read("[[sim tokens=5").tokens, Some(5));
         assert_eq!(Directives::read("nothing here ]]"), Directives::default());
+        let endless = format!("[[sim {}", "a ".repeat(200_000));
+        assert_eq!(Directives::read(&endless).unknown.len(), MAX_UNKNOWN);
     }
 }

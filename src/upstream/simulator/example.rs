@@ -1,14 +1,27 @@
 //! A value that satisfies a JSON Schema: small, plain, always the same.
+//!
+//! It covers what tools and structured outputs are described with: types, `enum`, `const`,
+//! references, combinations, bounds and formats. It does not invent texts for a `pattern`.
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
+
+mod scalar;
 
 /// Past this depth only what a schema insists on is filled in, so that recursive schemas end.
 const GENEROUS_DEPTH: usize = 4;
 const MAX_DEPTH: usize = 24;
+/// The most values in one example: a schema can ask for more than a machine can hold.
+const MAX_VALUES: usize = 10_000;
 
 pub fn value_for(schema: &str) -> Value {
     let root: Value = serde_json::from_str(schema).unwrap_or_default();
-    example(&root, &root, 0)
+    let mut builder = Builder {
+        root: &root,
+        left: MAX_VALUES,
+    };
+    builder.example(&root, 0)
 }
 
 /// Like [`value_for`], for a place where only an object will do.
@@ -19,147 +32,164 @@ pub fn object_for(schema: &str) -> Value {
     }
 }
 
-fn example(schema: &Value, root: &Value, depth: usize) -> Value {
-    if depth > MAX_DEPTH {
-        return Value::Null;
-    }
-    if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
-        let resolved = target
-            .strip_prefix('#')
-            .and_then(|pointer| root.pointer(pointer));
-        return resolved.map_or(Value::Null, |target| example(target, root, depth + 1));
-    }
-    if let Some(value) = schema.get("const") {
-        return value.clone();
-    }
-    if let Some(value) = first(schema, "enum") {
-        return value.clone();
-    }
-    for either in ["anyOf", "oneOf"] {
-        if let Some(options) = schema.get(either).and_then(Value::as_array) {
-            // The option that ends soonest: recursive schemas offer `null` for that.
-            let null = options
-                .iter()
-                .find(|option| option.get("type") == Some(&json!("null")));
-            let chosen = null.filter(|_| depth > GENEROUS_DEPTH).or(options.first());
-            return chosen.map_or(Value::Null, |option| example(option, root, depth + 1));
+struct Builder<'a> {
+    root: &'a Value,
+    /// How many more values may be made.
+    left: usize,
+}
+
+impl Builder<'_> {
+    fn example(&mut self, schema: &Value, depth: usize) -> Value {
+        if depth > MAX_DEPTH || self.left == 0 {
+            return Value::Null;
+        }
+        self.left -= 1;
+        let schema = &*self.combined(schema, depth);
+        if let Some(value) = schema.get("const") {
+            return value.clone();
+        }
+        if let Some(value) = list(schema, "enum").and_then(<[_]>::first) {
+            return value.clone();
+        }
+        match kind(schema) {
+            "object" => self.object(schema, depth),
+            "array" => self.array(schema, depth),
+            "integer" => scalar::integer(schema),
+            "number" => scalar::number(schema),
+            "boolean" => json!(true),
+            "null" => Value::Null,
+            _ => scalar::text(schema),
         }
     }
-    if let Some(all) = schema.get("allOf").and_then(Value::as_array) {
-        let mut merged = Map::new();
-        for part in all {
-            if let Value::Object(fields) = example(part, root, depth + 1) {
-                merged.extend(fields);
+
+    /// The schema with its reference, every part of `allOf` and one option of `anyOf` or `oneOf`
+    /// put into it.
+    fn combined<'s>(&mut self, schema: &'s Value, depth: usize) -> Cow<'s, Value> {
+        let mut parts: Vec<Value> = Vec::new();
+        if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
+            let pointer = target.strip_prefix('#');
+            parts.extend(
+                pointer
+                    .and_then(|pointer| self.root.pointer(pointer))
+                    .cloned(),
+            );
+        }
+        parts.extend(list(schema, "allOf").into_iter().flatten().cloned());
+        for either in ["anyOf", "oneOf"] {
+            let options = list(schema, either).unwrap_or_default();
+            // The option that ends soonest: recursive schemas offer `null` for that.
+            let null = options.iter().find(|option| kind(option) == "null");
+            let chosen = null.filter(|_| depth > GENEROUS_DEPTH);
+            parts.extend(chosen.or(options.first()).cloned());
+        }
+        if parts.is_empty() {
+            return Cow::Borrowed(schema);
+        }
+        let mut merged = schema.as_object().cloned().unwrap_or_default();
+        for key in ["$ref", "allOf", "anyOf", "oneOf"] {
+            merged.remove(key);
+        }
+        for part in parts {
+            // A part may be a combination in turn, without end if it contains itself.
+            if depth < MAX_DEPTH && self.left > 0 {
+                self.left -= 1;
+                merge(&mut merged, &self.combined(&part, depth + 1));
             }
         }
-        return Value::Object(merged);
+        Cow::Owned(Value::Object(merged))
     }
-    match kind(schema) {
-        "object" => object(schema, root, depth),
-        "array" => array(schema, root, depth),
-        "integer" | "number" => number(schema),
-        "boolean" => json!(true),
-        "null" => Value::Null,
-        _ => text(schema),
+
+    fn object(&mut self, schema: &Value, depth: usize) -> Value {
+        let required: Vec<_> = list(schema, "required").unwrap_or_default().to_vec();
+        let required: Vec<_> = required.iter().filter_map(Value::as_str).collect();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let mut fields = Map::new();
+        for (name, schema) in properties.into_iter().flatten() {
+            if depth <= GENEROUS_DEPTH || required.contains(&name.as_str()) {
+                fields.insert(name.clone(), self.example(schema, depth + 1));
+            }
+        }
+        let text = json!({ "type": "string" });
+        let others = schema.get("additionalProperties");
+        let others = others.filter(|others| others.is_object()).unwrap_or(&text);
+        for name in required {
+            if !fields.contains_key(name) {
+                fields.insert(name.to_owned(), self.example(others, depth + 1));
+            }
+        }
+        Value::Object(fields)
+    }
+
+    fn array(&mut self, schema: &Value, depth: usize) -> Value {
+        let size = |key: &str| schema.get(key).and_then(Value::as_u64);
+        let least = size("minItems").unwrap_or(0);
+        let wanted = if depth <= GENEROUS_DEPTH {
+            least.max(1)
+        } else {
+            least
+        };
+        let wanted = wanted.min(size("maxItems").unwrap_or(u64::MAX));
+        let text = json!({ "type": "string" });
+        let items = schema
+            .get("items")
+            .filter(|items| items.is_object())
+            .unwrap_or(&text);
+        let first = list(schema, "prefixItems").unwrap_or_default();
+        let unique = schema.get("uniqueItems") == Some(&json!(true));
+        let mut values = Vec::new();
+        for at in 0..usize::try_from(wanted).unwrap_or(usize::MAX) {
+            if self.left == 0 {
+                break;
+            }
+            let value = self.example(first.get(at).unwrap_or(items), depth + 1);
+            values.push(if unique {
+                scalar::nth_variant(items, value, at)
+            } else {
+                value
+            });
+        }
+        Value::Array(values)
     }
 }
 
 fn kind(schema: &Value) -> &str {
+    let known = ["properties", "required", "additionalProperties"];
     match schema.get("type") {
         Some(Value::String(kind)) => kind,
         Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str).unwrap_or("string"),
-        _ if schema.get("items").is_some() => "array",
-        _ if schema.get("properties").is_some() => "object",
+        _ if schema.get("items").is_some() || schema.get("prefixItems").is_some() => "array",
+        _ if known.iter().any(|key| schema.get(key).is_some()) => "object",
         _ if schema.as_object().is_some_and(Map::is_empty) => "object",
+        _ if ["minimum", "maximum", "multipleOf"]
+            .iter()
+            .any(|key| schema.get(key).is_some()) =>
+        {
+            "number"
+        }
         _ => "string",
     }
 }
 
-fn object(schema: &Value, root: &Value, depth: usize) -> Value {
-    let required = schema.get("required").and_then(Value::as_array);
-    let required: Vec<_> = required
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let filled = properties
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| depth <= GENEROUS_DEPTH || required.contains(&name.as_str()));
-    let mut fields: Map<_, _> = filled
-        .map(|(name, schema)| (name.clone(), example(schema, root, depth + 1)))
-        .collect();
-    for name in required {
-        fields.entry(name).or_insert_with(|| json!("example"));
-    }
-    Value::Object(fields)
-}
-
-fn array(schema: &Value, root: &Value, depth: usize) -> Value {
-    let least = schema
-        .get("minItems")
-        .and_then(Value::as_u64)
-        .unwrap_or(0)
-        .min(64);
-    let wanted = if depth <= GENEROUS_DEPTH {
-        least.max(1)
-    } else {
-        least
-    };
-    let most = schema
-        .get("maxItems")
-        .and_then(Value::as_u64)
-        .unwrap_or(u64::MAX);
-    let any = json!({ "type": "string" });
-    let items = schema.get("items").unwrap_or(&any);
-    (0..wanted.min(most))
-        .map(|_| example(items, root, depth + 1))
-        .collect()
-}
-
-fn number(schema: &Value) -> Value {
-    let bound = |key: &str| schema.get(key).cloned();
-    if let Some(least) = bound("minimum") {
-        return least;
-    }
-    if let Some(above) = bound("exclusiveMinimum").as_ref().and_then(Value::as_i64) {
-        return json!(above + 1);
-    }
-    if let Some(step) = bound("multipleOf") {
-        return step;
-    }
-    match bound("maximum").as_ref().and_then(Value::as_i64) {
-        Some(most) if most < 1 => json!(most),
-        _ => json!(1),
+/// Adds what `part` says to `schema`: properties and requirements join, the rest is kept or taken.
+fn merge(schema: &mut Map<String, Value>, part: &Value) {
+    for (key, value) in part.as_object().into_iter().flatten() {
+        match (schema.get_mut(key), value) {
+            (Some(Value::Object(known)), Value::Object(more)) if key == "properties" => {
+                known.extend(more.clone());
+            }
+            (Some(Value::Array(known)), Value::Array(more)) if key == "required" => {
+                known.extend(more.iter().cloned());
+            }
+            (Some(_), _) => {}
+            (None, value) => {
+                schema.insert(key.clone(), value.clone());
+            }
+        }
     }
 }
 
-fn text(schema: &Value) -> Value {
-    let known = match schema.get("format").and_then(Value::as_str) {
-        Some("date-time") => "2026-01-01T00:00:00Z",
-        Some("date") => "2026-01-01",
-        Some("time") => "00:00:00Z",
-        Some("email") => "user@example.com",
-        Some("uri" | "url") => "https://example.com",
-        Some("uuid") => "00000000-0000-4000-8000-000000000000",
-        Some("ipv4") => "127.0.0.1",
-        _ => "example",
-    };
-    let length = |key: &str| {
-        schema
-            .get(key)
-            .and_then(Value::as_u64)
-            .and_then(|n| usize::try_from(n).ok())
-    };
-    let least = length("minLength").unwrap_or(0).min(4_096);
-    let most = length("maxLength").unwrap_or(usize::MAX);
-    let padded = format!("{known:x<least$}");
-    json!(padded.chars().take(most).collect::<String>())
-}
-
-fn first<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
-    schema.get(key)?.as_array()?.first()
+fn list<'a>(schema: &'a Value, key: &str) -> Option<&'a [Value]> {
+    schema.get(key)?.as_array().map(Vec::as_slice)
 }
 
 #[cfg(test)]
@@ -187,6 +217,31 @@ mod tests {
             ),
             (json!({"type":"string","minLength":9}), json!("examplexx")),
             (json!({}), json!({})),
+            (
+                json!({"allOf":[{"properties":{"a":{"const":1}}}],"properties":{"b":{"const":2}}}),
+                json!({"b":2,"a":1}),
+            ),
+            (json!({"allOf":[{"type":"string"}]}), json!("example")),
+            (
+                json!({"properties":{"a":{"const":1}},"anyOf":[{"required":["b"]},{"required":["c"]}]}),
+                json!({"a":1,"b":"example"}),
+            ),
+            (
+                json!({"required":["k"],"additionalProperties":{"type":"integer"}}),
+                json!({"k":1}),
+            ),
+            (
+                json!({"prefixItems":[{"type":"integer"},{"type":"string"}],"minItems":2}),
+                json!([1, "example"]),
+            ),
+            (
+                json!({"items":{"type":"integer"},"minItems":3,"uniqueItems":true}),
+                json!([1, 2, 3]),
+            ),
+            (
+                json!({"items":{"enum":["x","y"]},"minItems":2,"uniqueItems":true}),
+                json!(["x", "y"]),
+            ),
         ] {
             assert_eq!(value_for(&schema.to_string()), value, "{schema}");
         }
@@ -202,5 +257,18 @@ mod tests {
             },
         });
         assert!(value_for(&tree.to_string()).is_object());
+        assert!(value_for(r##"{"$ref":"#"}"##).is_object());
+        let twice = r##"{"allOf":[{"$ref":"#"},{"$ref":"#"}],"type":"object"}"##;
+        assert!(value_for(twice).is_object());
+    }
+
+    #[test]
+    fn a_schema_that_asks_for_more_than_a_machine_can_hold_ends() {
+        let huge = (0..8).fold(
+            json!({"type":"string"}),
+            |items, _| json!({"type":"array","items":items,"minItems":1_000_000}),
+        );
+        let example = value_for(&huge.to_string()).to_string();
+        assert!(example.len() < 1 << 20);
     }
 }

@@ -8,6 +8,8 @@ mod directives;
 mod example;
 mod pace;
 
+use std::time::Duration;
+
 use futures_util::{StreamExt as _, stream};
 
 use self::directives::Directives;
@@ -17,6 +19,9 @@ use crate::{
     error::UpstreamError,
     wire::{chat::Answer, json_text::JsonText},
 };
+
+/// The longest that an answer in one piece is held back.
+const MAX_PAUSE: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Default)]
 pub struct Simulator;
@@ -28,20 +33,21 @@ impl Simulator {
         if let Some(after) = script.drop_after {
             return Err(broken(after));
         }
-        tokio::time::sleep(script.delay * pace::pieces(&answer)).await;
+        let pause = script.delay.saturating_mul(pace::pieces(&answer));
+        tokio::time::sleep(pause.min(MAX_PAUSE)).await;
         Ok(answer)
     }
 
     pub async fn stream(&self, call: &ChatCall) -> Result<Parts, UpstreamError> {
         let script = begin(call).await?;
         let answer = answer::compose(call, &script);
-        let parts = pace::parts(answer).into_iter().map(Ok);
-        let cut = script.drop_after.map_or(usize::MAX, |after| after);
+        let parts = pace::parts(answer).map(Ok);
+        let cut = script.drop_after.unwrap_or(usize::MAX);
         let parts = parts
             .take(cut)
             .chain(script.drop_after.map(|after| Err(broken(after))));
         let delay = script.delay;
-        let paced = stream::iter(parts.collect::<Vec<_>>()).then(move |part| async move {
+        let paced = stream::iter(parts).then(move |part| async move {
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
             }

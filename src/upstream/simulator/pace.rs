@@ -2,7 +2,10 @@
 
 use crate::{
     upstream::Part,
-    wire::{chat::Answer, json_text::JsonText},
+    wire::{
+        chat::{Answer, Choice},
+        json_text::JsonText,
+    },
 };
 
 const VOCABULARY: [&str; 8] = [
@@ -46,40 +49,42 @@ pub fn pieces(answer: &Answer) -> u32 {
     content.map_or(1, |content| count_tokens(&content.decode()))
 }
 
-/// The answer, a token at a time: what a stream of it is made of.
-pub fn parts(answer: Answer) -> Vec<Part> {
+/// The answer, a token at a time: what a stream of it is made of. A choice is cut up when its
+/// turn comes, so that many long ones do not stand side by side.
+pub fn parts(answer: Answer) -> impl Iterator<Item = Part> + Send {
+    let usage = answer.usage.map(Part::Usage);
+    answer.choices.into_iter().flat_map(parts_of).chain(usage)
+}
+
+fn parts_of(choice: Choice) -> Vec<Part> {
+    let index = choice.index;
     let mut parts = Vec::new();
-    for choice in answer.choices {
-        let index = choice.index;
-        if let Some(content) = choice.content {
-            let text = content.decode();
-            parts.extend(tokens(&text).map(|token| Part::Content {
-                choice: index,
-                text: JsonText::new(token),
-                logprobs: None,
-            }));
-        }
-        for (slot, call) in choice.tool_calls.into_iter().enumerate() {
-            let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-            let fragment = |id, name, arguments| Part::ToolCall {
-                choice: index,
-                slot,
-                id,
-                name,
-                arguments,
-            };
-            parts.push(fragment(Some(call.id), Some(call.function.name), None));
-            let arguments = call.function.arguments.decode();
-            parts.extend(
-                tokens(&arguments).map(|piece| fragment(None, None, Some(JsonText::new(piece)))),
-            );
-        }
-        parts.push(Part::Finish {
+    if let Some(content) = choice.content {
+        let text = content.decode();
+        parts.extend(tokens(&text).map(|token| Part::Content {
             choice: index,
-            reason: choice.finish,
-        });
+            text: JsonText::new(token),
+            logprobs: None,
+        }));
     }
-    parts.extend(answer.usage.map(Part::Usage));
+    for (slot, call) in (0..).zip(choice.tool_calls) {
+        let fragment = |id, name, arguments| Part::ToolCall {
+            choice: index,
+            slot,
+            id,
+            name,
+            arguments,
+        };
+        parts.push(fragment(Some(call.id), Some(call.function.name), None));
+        let arguments = call.function.arguments.decode();
+        parts.extend(
+            tokens(&arguments).map(|piece| fragment(None, None, Some(JsonText::new(piece)))),
+        );
+    }
+    parts.push(Part::Finish {
+        choice: index,
+        reason: choice.finish,
+    });
     parts
 }
 

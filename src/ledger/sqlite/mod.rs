@@ -1,11 +1,12 @@
-//! The database file: tables, migrations, statements.
+//! The database file and its statements.
 
-use std::{
-    fs::{File, TryLockError},
-    path::Path,
-};
+use std::{fs::File, path::Path};
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
+
+mod open;
+
+pub use open::probe;
 
 use super::{Account, Grant, Key, KeyState, ModelSettings, OpenError, directory::Directory};
 use crate::{
@@ -15,9 +16,6 @@ use crate::{
     money::NanoUsd,
 };
 
-/// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/1_accounts.sql")];
-
 pub struct Database {
     connection: Connection,
     /// Held for as long as the database is open; the system lets go of it when a process dies.
@@ -25,18 +23,10 @@ pub struct Database {
 }
 
 impl Database {
+    /// Opens a database, bringing its tables up to date, and takes it for this process alone.
     pub fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
-        let shown = || path.display().to_string();
-        let lock = lock_beside(path)?;
-        let mut connection = Connection::open(path).map_err(|source| OpenError::Database {
-            path: shown(),
-            source,
-        })?;
-        prepare(&connection, durability).map_err(|source| OpenError::Database {
-            path: shown(),
-            source,
-        })?;
-        migrate(&mut connection, path)?;
+        let lock = open::lock_beside(path)?;
+        let connection = open::connect(path, durability)?;
         Ok(Self {
             connection,
             _lock: lock,
@@ -175,111 +165,6 @@ impl Database {
         )?;
         Ok(())
     }
-}
-
-/// Looks at a database without changing it, or at the place where it would be made.
-pub fn probe(path: &Path) -> Result<String, String> {
-    let shown = path.display();
-    if path.exists() {
-        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
-        let version = Connection::open_with_flags(path, flags).and_then(|connection| {
-            connection.query_row("PRAGMA user_version", [], |row| row.get(0))
-        });
-        let version: i64 = version.map_err(|error| format!("{shown} cannot be read: {error}"))?;
-        return Ok(format!("{shown} exists (version {version})"));
-    }
-    let mut folders = path.ancestors().skip(1).map(|folder| {
-        if folder.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            folder
-        }
-    });
-    let folder = folders
-        .find(|folder| folder.exists())
-        .unwrap_or(Path::new("."));
-    match folder.metadata() {
-        Ok(metadata) if metadata.is_dir() && !metadata.permissions().readonly() => {
-            Ok(format!("{shown} will be created"))
-        }
-        Ok(_) => Err(format!(
-            "{shown} cannot be created: {} is no folder to write in",
-            folder.display()
-        )),
-        Err(error) => Err(format!("{shown} cannot be created: {error}")),
-    }
-}
-
-/// Keeps a second process out. The lock is on a file of its own, because SQLite's locks on the
-/// database would shut out our own readers as well.
-fn lock_beside(path: &Path) -> Result<File, OpenError> {
-    let failed = |source| OpenError::Files {
-        path: path.display().to_string(),
-        source,
-    };
-    if let Some(folder) = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".lock");
-    let file = File::create(beside).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
-            path: path.display().to_string(),
-        }),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
-    }
-}
-
-fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    let synchronous = match durability {
-        Durability::Power => "FULL",
-        Durability::Process => "NORMAL",
-    };
-    connection.pragma_update(None, "synchronous", synchronous)?;
-    connection.pragma_update(None, "foreign_keys", true)?;
-    // A damaged file is better found now than in the middle of a charge.
-    let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    if verdict == "ok" {
-        return Ok(());
-    }
-    let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-    Err(rusqlite::Error::SqliteFailure(corrupt, Some(verdict)))
-}
-
-fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
-    let failed = |source| OpenError::Database {
-        path: path.display().to_string(),
-        source,
-    };
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    let done: i64 = connection
-        .query_row("PRAGMA user_version", [], |row| row.get(0))
-        .optional()
-        .map_err(failed)?
-        .unwrap_or(0);
-    if done > known {
-        return Err(OpenError::TooNew {
-            path: path.display().to_string(),
-            found: done,
-            known,
-        });
-    }
-    let first = usize::try_from(done).unwrap_or(0);
-    for (version, migration) in (1_i64..).zip(MIGRATIONS).skip(first) {
-        let transaction = connection.transaction().map_err(failed)?;
-        transaction.execute_batch(migration).map_err(failed)?;
-        transaction
-            .pragma_update(None, "user_version", version)
-            .map_err(failed)?;
-        transaction.commit().map_err(failed)?;
-    }
-    Ok(())
 }
 
 fn read_account(row: &Row<'_>) -> rusqlite::Result<Account> {

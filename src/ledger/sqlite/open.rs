@@ -1,0 +1,140 @@
+//! Opening the database file: one process, a sound file, tables of today.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::{config::Durability, ledger::OpenError};
+
+/// One after the other, each once: the database remembers how many it has seen.
+const MIGRATIONS: [&str; 1] = [include_str!("../migrations/1_accounts.sql")];
+
+/// A connection to a file that is sound and up to date.
+pub fn connect(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
+    let failed = |source| OpenError::Database {
+        path: path.display().to_string(),
+        source,
+    };
+    let mut connection = Connection::open(path).map_err(failed)?;
+    prepare(&connection, durability).map_err(failed)?;
+    check_version(path, version(&connection).map_err(failed)?)?;
+    migrate(&mut connection).map_err(failed)?;
+    Ok(connection)
+}
+
+/// Keeps a second process out. The lock is on a file of its own, because SQLite's locks on the
+/// database would shut out our own readers as well.
+pub fn lock_beside(path: &Path) -> Result<File, OpenError> {
+    let failed = |source| OpenError::Files {
+        path: path.display().to_string(),
+        source,
+    };
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    // Made for this user alone; the files that SQLite puts beside it take over its mode.
+    let mut create = OpenOptions::new();
+    let create = create.write(true).create(true).mode(0o600);
+    create.open(path).map_err(failed)?;
+    let lock = create.open(lock_file(path)).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
+            path: path.display().to_string(),
+        }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+fn lock_file(path: &Path) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".lock");
+    beside.into()
+}
+
+fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    let synchronous = match durability {
+        Durability::Power => "FULL",
+        Durability::Process => "NORMAL",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    check_soundness(connection)
+}
+
+/// A damaged file is better found now than in the middle of a charge.
+fn check_soundness(connection: &Connection) -> rusqlite::Result<()> {
+    let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict == "ok" {
+        return Ok(());
+    }
+    let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+    Err(rusqlite::Error::SqliteFailure(corrupt, Some(verdict)))
+}
+
+/// How many migrations the database has seen.
+fn version(connection: &Connection) -> rusqlite::Result<usize> {
+    let seen: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    Ok(usize::try_from(seen).unwrap_or(usize::MAX))
+}
+
+fn check_version(path: &Path, found: usize) -> Result<(), OpenError> {
+    let known = MIGRATIONS.len();
+    if found <= known {
+        return Ok(());
+    }
+    let path = path.display().to_string();
+    Err(OpenError::TooNew { path, found, known })
+}
+
+fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    let done = version(connection)?;
+    for (version, migration) in (1_i64..).zip(MIGRATIONS).skip(done) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(migration)?;
+        transaction.pragma_update(None, "user_version", version)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// Looks at a database without changing it, or at the place where it would be made.
+pub fn probe(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    if !path.exists() {
+        return probe_folder(path).map(|()| format!("{shown} will be created"));
+    }
+    let lock = File::open(lock_file(path));
+    if lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))) {
+        return Ok(format!("{shown} is in use by a running gateway"));
+    }
+    let looked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .and_then(|connection| check_soundness(&connection).and_then(|()| version(&connection)));
+    let version = looked.map_err(|error| format!("{shown} cannot be used: {error}"))?;
+    check_version(path, version).map_err(|error| error.to_string())?;
+    Ok(format!("{shown} exists (version {version})"))
+}
+
+fn probe_folder(path: &Path) -> Result<(), String> {
+    let here = Path::new(".");
+    let mut folders = path.ancestors().skip(1);
+    let folder = folders.find(|folder| folder.exists()).unwrap_or(here);
+    let writable = folder
+        .metadata()
+        .is_ok_and(|metadata| metadata.is_dir() && !metadata.permissions().readonly());
+    if writable {
+        return Ok(());
+    }
+    let (path, folder) = (path.display(), folder.display());
+    Err(format!(
+        "{path} cannot be created: {folder} is no folder to write in"
+    ))
+}
