@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -10,8 +11,11 @@ use crate::{
     chat::Route,
     config::Config,
     ledger::Ledger,
+    limits::{Ceilings, Limiter},
     routing::{self, Deployments},
 };
+
+const MAX_DRAINS: usize = 1_000;
 
 pub struct Gateway {
     pub catalog: Catalog,
@@ -20,6 +24,11 @@ pub struct Gateway {
     pub operator_token: Secret,
     pub links: Links,
     pub max_body_bytes: usize,
+    pub limiter: Arc<Limiter>,
+    /// The ceilings of whatever has none of its own.
+    pub ceilings: Ceilings,
+    /// How many answers may be read on after their clients have left.
+    pub drains: Semaphore,
     /// Work that must end before the process does.
     pub tasks: TaskTracker,
     pub shutdown: Shutdown,
@@ -76,6 +85,9 @@ impl Gateway {
             },
             max_body_bytes: config.server.max_body_bytes,
             catalog: config.catalog,
+            limiter: Arc::default(),
+            ceilings: config.limits,
+            drains: Semaphore::new(MAX_DRAINS),
             tasks: TaskTracker::new(),
             shutdown: Shutdown::default(),
         })

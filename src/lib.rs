@@ -14,6 +14,8 @@ pub mod metered;
 pub mod routing;
 pub mod upstream;
 
+pub mod limits;
+
 pub mod chat;
 pub mod ledger;
 pub mod wire;

@@ -3,27 +3,43 @@
 use super::Route;
 use crate::{catalog::Model, error::GatewayError, wire::chat::ChatRequest};
 
-/// What `max_tokens` goes upstream as: the caller's, else the model's minimum, else nothing.
-///
+/// What is set aside for the answer where the caller named no budget (SPEC §8.2).
+const DEFAULT_RESERVATION: u32 = 4_096;
+
+/// How many tokens an answer may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// What goes upstream as `max_tokens`: the caller's, else the model's minimum, else nothing.
+    pub max_tokens: Option<u32>,
+    /// What is reserved for one completion.
+    pub reserved: u32,
+}
+
 /// Clients have three names for it. Each that is sent must be allowed by the model that was asked
-/// for; the newest one counts. A hybrid's target may want more or less than that: its limits are
-/// the gateway's business, so they are applied and not complained of.
-pub fn output_budget(request: &ChatRequest, route: &Route) -> Result<Option<u32>, GatewayError> {
+/// for; the newest one counts, and the largest is reserved. A hybrid's target may want more or less
+/// than that: its limits are the gateway's business, so they are applied and not complained of.
+pub fn output_budget(request: &ChatRequest, route: &Route) -> Result<Budget, GatewayError> {
     let (requested, target) = (&*route.requested, &*route.target);
     let sent = [
         ("max_completion_tokens", request.max_completion_tokens),
         ("max_tokens", request.max_tokens),
         ("max_output_tokens", request.max_output_tokens),
     ];
-    let mut budget = None;
+    let (mut newest, mut largest) = (None, None);
     for (name, tokens) in sent {
         let Some(tokens) = tokens else { continue };
         let allowed = within_model(name, tokens, requested)?;
-        budget = budget.or(Some(allowed));
+        newest = newest.or(Some(allowed));
+        largest = largest.max(Some(allowed));
     }
-    let budget = budget.or(requested.min_output).or(target.min_output);
     let least = target.min_output.unwrap_or(1);
-    Ok(budget.map(|budget| budget.max(least).min(target.max_output)))
+    let budget = newest.or(requested.min_output).or(target.min_output);
+    let max_tokens = budget.map(|budget| budget.max(least).min(target.max_output));
+    let reserved = largest.unwrap_or(DEFAULT_RESERVATION);
+    Ok(Budget {
+        max_tokens,
+        reserved: reserved.max(max_tokens.unwrap_or(0)),
+    })
 }
 
 fn within_model(name: &str, tokens: u64, model: &Model) -> Result<u32, GatewayError> {

@@ -9,6 +9,8 @@ mod budget;
 mod conversation;
 mod tools;
 
+pub use budget::Budget;
+
 use crate::{
     catalog::{Model, Parameter},
     error::GatewayError,
@@ -46,7 +48,7 @@ pub struct ChatCall {
     /// The system message, if any, is the first and only one; every content is one string.
     pub messages: Vec<Message>,
     pub settings: Settings,
-    pub max_tokens: Option<u32>,
+    pub budget: Budget,
     /// How many completions, where the caller said so.
     pub n: Option<u32>,
     pub tools: Vec<Tool>,
@@ -73,7 +75,7 @@ pub fn prepare(
         return Err(refusal(field));
     }
     settings.check_ranges()?;
-    let max_tokens = budget::output_budget(&request, &route)?;
+    let budget = budget::output_budget(&request, &route)?;
     let n = completions(request.n)?;
     let reasoning_effort = reasoning_effort(request.reasoning_effort.as_deref())?;
     let (tools, tool_choice) =
@@ -83,7 +85,7 @@ pub fn prepare(
         messages: conversation::with_one_system_prompt(request.messages, identity_prompt),
         route,
         settings,
-        max_tokens,
+        budget,
         n,
         parallel_tool_calls: request.parallel_tool_calls.filter(|_| !tools.is_empty()),
         tools,

@@ -14,10 +14,9 @@ use super::serve::until_stopped;
 use crate::{
     auth::{ApiKey, Secret},
     catalog::{Catalog, Tier, Track},
-    config::{
-        Config, Deployment, Durability, Limits, Log, LogFormat, Operator, Provider, Server, Store,
-    },
+    config::{Config, Deployment, Durability, Log, LogFormat, Operator, Provider, Server, Store},
     ledger::{Ledger, LedgerError, NewAccount, NewGrant},
+    limits::Ceilings,
     money::NanoUsd,
     server::{self, Running, StartError},
     telemetry,
@@ -85,9 +84,9 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             path: options.data.join("tollgate.db"),
             durability: Durability::Process,
         },
-        limits: Limits {
-            requests_per_minute: 60,
-            tokens_per_minute: 100_000,
+        limits: Ceilings {
+            requests: 60,
+            tokens: 100_000,
         },
         providers: BTreeMap::from([("simulator".into(), Provider::Simulator)]),
         deployments: vec![Deployment {

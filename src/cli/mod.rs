@@ -11,7 +11,9 @@ mod operator_commands;
 mod serve;
 mod table;
 
-use operator_commands::{AccountCommand, CreditCommand, KeyCommand, ModelCommand, Target};
+use operator_commands::{
+    AccountCommand, CreditCommand, KeyCommand, LimitCommand, ModelCommand, Target,
+};
 
 /// A metered, OpenAI-compatible inference gateway.
 #[derive(Parser)]
@@ -58,6 +60,13 @@ enum Command {
         #[command(subcommand)]
         command: CreditCommand,
     },
+    /// Set and list requests and tokens a minute
+    Limit {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        command: LimitCommand,
+    },
     /// List models; disable, enable, hide and show them
     Model {
         #[command(flatten)]
@@ -94,6 +103,7 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Account { target, command } => operator_commands::account(&target, command).await,
         Command::Key { target, command } => operator_commands::key(&target, command).await,
         Command::Credit { target, command } => operator_commands::credit(&target, command).await,
+        Command::Limit { target, command } => operator_commands::limit(&target, command).await,
         Command::Model { target, command } => operator_commands::model(&target, command).await,
     }
 }

@@ -1,4 +1,4 @@
-//! `tollgate account|key|credit|model`: the operator API from a shell.
+//! `tollgate account|key|credit|model|limit`: the operator API from a shell.
 
 use axum::http::Method;
 use clap::{Args, Subcommand};
@@ -104,6 +104,32 @@ pub enum ModelCommand {
     Relist { model: String },
 }
 
+#[derive(Subcommand)]
+pub enum LimitCommand {
+    /// Set ceilings; without --account or --model they hold for all
+    Set {
+        #[arg(long)]
+        account: Option<String>,
+        #[arg(long)]
+        model: Option<String>,
+        /// Requests a minute
+        #[arg(long)]
+        rpm: Option<u32>,
+        /// Tokens a minute
+        #[arg(long)]
+        tpm: Option<u32>,
+    },
+    /// Take the ceilings for this account and model away
+    Clear {
+        #[arg(long)]
+        account: Option<String>,
+        #[arg(long)]
+        model: Option<String>,
+    },
+    /// List the ceilings that were set
+    List,
+}
+
 pub async fn account(target: &Target, command: AccountCommand) -> Result<(), String> {
     let one = |id: &str| format!("/operator/accounts/{}", segment(id));
     let (method, path, body) = match command {
@@ -196,6 +222,31 @@ pub async fn model(target: &Target, command: ModelCommand) -> Result<(), String>
         ModelCommand::Relist { model } => set(&model, json!({ "unlisted": false })),
     };
     send(target, method, &path, body).await
+}
+
+pub async fn limit(target: &Target, command: LimitCommand) -> Result<(), String> {
+    let (method, body) = match command {
+        LimitCommand::Set {
+            account,
+            model,
+            rpm,
+            tpm,
+        } => {
+            let mut body = json!({ "account": account, "model": model });
+            for (name, value) in [("rpm", rpm), ("tpm", tpm)] {
+                if let Some(value) = value {
+                    body[name] = value.into();
+                }
+            }
+            (Method::PUT, Some(body))
+        }
+        LimitCommand::Clear { account, model } => {
+            let body = json!({ "account": account, "model": model, "rpm": null, "tpm": null });
+            (Method::PUT, Some(body))
+        }
+        LimitCommand::List => (Method::GET, None),
+    };
+    send(target, method, "/operator/limits", body).await
 }
 
 async fn send(

@@ -14,14 +14,15 @@ use std::{
 mod environment;
 mod read;
 
-use crate::{auth::Secret, catalog::Catalog, checked_toml::Mistake};
+use crate::{auth::Secret, catalog::Catalog, checked_toml::Mistake, limits::Ceilings};
 
 #[derive(Debug)]
 pub struct Config {
     pub server: Server,
     pub operator: Operator,
     pub store: Store,
-    pub limits: Limits,
+    /// The ceilings of whatever has none of its own.
+    pub limits: Ceilings,
     pub providers: BTreeMap<String, Provider>,
     pub deployments: Vec<Deployment>,
     pub catalog: Catalog,
@@ -64,13 +65,6 @@ pub enum Durability {
     Power,
     /// The death of this process, but not a power cut.
     Process,
-}
-
-/// The ceilings of a model that has none of its own.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub requests_per_minute: u32,
-    pub tokens_per_minute: u32,
 }
 
 #[derive(Debug)]

@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    Config, Deployment, Durability, Limits, Log, LogFormat, OpenAiProvider, Operator, Provider,
-    Server, Store, Timeouts, TlsFiles,
+    Config, Deployment, Durability, Log, LogFormat, OpenAiProvider, Operator, Provider, Server,
+    Store, Timeouts, TlsFiles,
 };
 use crate::{
     auth::Secret,
     catalog::Catalog,
     checked_toml::{self, Mistake, Node, Section, Value, as_text},
+    limits::Ceilings,
 };
 
 type Environment = BTreeMap<String, String>;
@@ -143,7 +144,7 @@ fn store(mut section: Section) -> Store {
     }
 }
 
-fn limits(mut section: Section) -> Limits {
+fn limits(mut section: Section) -> Ceilings {
     section.optional("url", "`memory:`", |value| {
         (as_text(value)? == "memory:").then_some(())
     });
@@ -152,9 +153,9 @@ fn limits(mut section: Section) -> Limits {
         let read = |value: &Value| checked_toml::as_integer(value).filter(|ceiling| *ceiling > 0);
         section.optional(key, expected, read).unwrap_or(default)
     };
-    let limits = Limits {
-        requests_per_minute: ceiling("rpm", 60),
-        tokens_per_minute: ceiling("tpm", 100_000),
+    let limits = Ceilings {
+        requests: ceiling("rpm", 60),
+        tokens: ceiling("tpm", 100_000),
     };
     section.finish();
     limits

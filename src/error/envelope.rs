@@ -1,14 +1,17 @@
 //! The error envelope: the one body every failure has, here and in the operator API.
 
+use std::time::{Duration, SystemTime};
+
 use axum::{
     body::Body,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::GatewayError;
+use crate::limits::{Refusal, WINDOW_MS};
 
 /// `{error: {message, type, code, param, …}}` with its status.
 ///
@@ -50,7 +53,7 @@ impl IntoResponse for Envelope {
 
 /// Why a request was refused, for its log line.
 #[derive(Clone, Debug)]
-pub struct Refusal(pub String);
+pub struct Cause(pub String);
 
 impl IntoResponse for GatewayError {
     fn into_response(self) -> Response {
@@ -58,6 +61,9 @@ impl IntoResponse for GatewayError {
         if let Some(retry) = self.should_retry() {
             let retry = HeaderValue::from_static(if retry { "true" } else { "false" });
             response.headers_mut().insert("x-should-retry", retry);
+        }
+        if let Self::RateLimited(refusal) = &self {
+            rate_limit_headers(response.headers_mut(), refusal);
         }
         // What we make of it, and no one else's words: they can quote a message or a key.
         let cause = match &self {
@@ -70,7 +76,34 @@ impl IntoResponse for GatewayError {
             Self::RouteNotFound { .. } => "there is no such route".into(),
             other => other.to_string(),
         };
-        response.extensions_mut().insert(Refusal(cause));
+        response.extensions_mut().insert(Cause(cause));
         response
+    }
+}
+
+/// SPEC §8.5. Both times are rounded up: whoever waits until either of them fits.
+fn rate_limit_headers(headers: &mut HeaderMap, refusal: &Refusal) {
+    let wait = Duration::from_millis(refusal.wait_ms.unwrap_or(WINDOW_MS));
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let whole_seconds = |time: Duration| u64::try_from(time.as_millis().div_ceil(1_000));
+    let retry_after = whole_seconds(wait).unwrap_or(60).clamp(1, 60);
+    let reset = whole_seconds(now + wait).unwrap_or(u64::MAX);
+    for (name, value) in [
+        ("x-ratelimit-limit", u64::from(refusal.ceilings.requests)),
+        ("x-ratelimit-remaining", u64::from(refusal.requests_left)),
+        ("x-ratelimit-reset", reset),
+        (
+            "x-ratelimit-limit-tokens",
+            u64::from(refusal.ceilings.tokens),
+        ),
+        (
+            "x-ratelimit-remaining-tokens",
+            u64::from(refusal.tokens_left),
+        ),
+        ("retry-after", retry_after),
+    ] {
+        headers.insert(name, HeaderValue::from(value));
     }
 }

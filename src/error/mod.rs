@@ -3,12 +3,16 @@
 use axum::http::StatusCode as Status;
 use serde_json::{Map, Value, json};
 
-use crate::{catalog::Tier, money::NanoUsd};
+use crate::{
+    catalog::Tier,
+    limits::{Limit, Refusal},
+    money::NanoUsd,
+};
 
 mod envelope;
 mod upstream;
 
-pub use envelope::{Envelope, Refusal};
+pub use envelope::{Cause, Envelope};
 pub use upstream::UpstreamError;
 
 /// A failure, in the words the caller reads.
@@ -47,6 +51,8 @@ pub enum GatewayError {
     RouteNotFound { method: String, path: String },
     #[error("The model `{model}` does not exist. GET /v1/models lists the models you can use.")]
     ModelNotFound { model: String },
+    #[error("{}", rate_limit_message(.0))]
+    RateLimited(Refusal),
     #[error("{}", .0.public_message())]
     Upstream(#[from] UpstreamError),
     #[error("The gateway is shutting down. Retry in a moment.")]
@@ -104,6 +110,14 @@ impl GatewayError {
                 Status::NOT_FOUND,
                 "invalid_request_error",
                 code("model_not_found"),
+            ),
+            Self::RateLimited(refusal) => (
+                Status::TOO_MANY_REQUESTS,
+                "rate_limit_exceeded",
+                code(match refusal.limit {
+                    Limit::Requests => "rpm_exceeded",
+                    Limit::Tokens => "tpm_exceeded",
+                }),
             ),
             Self::Upstream(error) => (
                 Status::BAD_GATEWAY,
@@ -169,5 +183,25 @@ impl GatewayError {
             Self::Upstream(error) if error.is_callers_fault() => Some(false),
             _ => None,
         }
+    }
+}
+
+fn rate_limit_message(refusal: &Refusal) -> String {
+    let Refusal {
+        ceilings, wait_ms, ..
+    } = refusal;
+    let (requests, tokens) = (ceilings.requests, ceilings.tokens);
+    match (refusal.limit, wait_ms) {
+        (Limit::Requests, _) => format!(
+            "More than {requests} requests to this model in 60 seconds. Retry after the time in Retry-After."
+        ),
+        (Limit::Tokens, Some(_)) => format!(
+            "More than {tokens} tokens with this model in 60 seconds, counting what this request may use. \
+             Retry after the time in Retry-After, or lower max_tokens."
+        ),
+        (Limit::Tokens, None) => format!(
+            "This request may use more than {tokens} tokens, which is the most this account may use with \
+             this model in 60 seconds: it can never fit. Lower max_tokens or shorten the messages."
+        ),
     }
 }

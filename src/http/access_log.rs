@@ -16,7 +16,7 @@ use axum::{
 };
 use bytes::Bytes;
 
-use crate::{auth::random_id, error::Refusal, metered::Ending, wire::chat::Usage};
+use crate::{auth::random_id, error::Cause, metered::Ending, wire::chat::Usage};
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LOGGED_CHARS: usize = 128;
@@ -81,7 +81,7 @@ pub async fn log_requests(mut request: Request, next: Next) -> Response {
     line.status = Some(response.status().as_u16());
     // A body without bytes, and the answer to HEAD, is never polled.
     line.complete = response.body().is_end_stream() || line.method == "HEAD";
-    if let Some(Refusal(cause)) = response.extensions_mut().remove() {
+    if let Some(Cause(cause)) = response.extensions_mut().remove() {
         line.log.fields().problem = Some(cause);
     }
     response.map(|body| Body::new(LoggedBody { body, line }))

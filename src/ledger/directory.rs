@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Account, Caller, Key, KeyState, LedgerError, ModelSettings};
+use super::{
+    Account, Caller, Key, KeyState, LedgerError, LimitRule, ModelSettings, limits::LimitRules,
+};
 use crate::auth::KeyDigest;
 
 #[derive(Default)]
@@ -14,6 +16,7 @@ pub struct Directory {
     keys: BTreeMap<String, Key>,
     by_digest: HashMap<KeyDigest, String>,
     models: HashMap<String, ModelSettings>,
+    limits: LimitRules,
 }
 
 /// The directory as all share it. It is locked for a look or a put, never for the disk.
@@ -86,6 +89,14 @@ impl Directory {
 
     pub fn model_settings(&self, id: &str) -> ModelSettings {
         self.models.get(id).copied().unwrap_or_default()
+    }
+
+    pub fn limits(&self) -> &LimitRules {
+        &self.limits
+    }
+
+    pub fn put_limit(&mut self, rule: &LimitRule) {
+        self.limits.put(rule);
     }
 
     pub fn put_account(&mut self, account: Account) -> Account {

@@ -8,10 +8,12 @@
 use std::{path::Path, sync::RwLockReadGuard, time::SystemTime};
 
 mod directory;
+mod limits;
 mod records;
 mod sqlite;
 mod writer;
 
+pub use limits::{CeilingChange, LimitRule};
 pub use records::{
     Account, AccountChange, Grant, Key, KeyState, ModelSettings, NewAccount, NewGrant,
 };
@@ -24,6 +26,7 @@ use crate::{
     auth::{ApiKey, KeyDigest, random_id},
     catalog::Plan,
     config::Durability,
+    limits::Ceilings,
     money::NanoUsd,
 };
 
@@ -123,6 +126,42 @@ impl Ledger {
 
     pub fn model_settings(&self, model_id: &str) -> ModelSettings {
         self.read().model_settings(model_id)
+    }
+
+    /// The ceilings of an account with a model.
+    pub fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
+        self.read().limits().ceilings(account, model, default)
+    }
+
+    pub fn limits(&self) -> Vec<LimitRule> {
+        self.read().limits().all()
+    }
+
+    /// Changes the ceilings for this account and model; lasts across restarts.
+    pub async fn set_limit(
+        &self,
+        account: Option<String>,
+        model: Option<String>,
+        requests: CeilingChange,
+        tokens: CeilingChange,
+    ) -> Result<LimitRule, LedgerError> {
+        self.writer
+            .run(move |database, directory| {
+                let before = directory
+                    .read()
+                    .limits()
+                    .get(account.as_deref(), model.as_deref());
+                let rule = LimitRule {
+                    account,
+                    model,
+                    requests: requests.applied_to(before.requests),
+                    tokens: tokens.applied_to(before.tokens),
+                };
+                database.put_limit(&rule)?;
+                directory.write().put_limit(&rule);
+                Ok(rule)
+            })
+            .await
     }
 
     pub async fn create_account(&self, new: NewAccount) -> Result<Account, LedgerError> {

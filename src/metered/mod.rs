@@ -9,6 +9,7 @@ use std::{sync::Arc, time::SystemTime};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
+mod admit;
 mod relay;
 mod shape;
 
@@ -59,20 +60,31 @@ pub async fn start(gateway: &Arc<Gateway>, call: ChatCall) -> Result<Reply, Gate
 type Begun = oneshot::Sender<Result<Reply, GatewayError>>;
 
 async fn run(gateway: &Gateway, call: ChatCall, begun: Begun) {
+    let admission = match admit::admit(gateway, &call) {
+        Ok(admission) => admission,
+        Err(refused) => {
+            let _ = begun.send(Err(refused));
+            return;
+        }
+    };
     let Some(deployment) = gateway.deployments.pick(&call.route.target.id) else {
+        admission.cancel();
         let reason = "no provider is configured for this model";
         let _ = begun.send(Err(GatewayError::Gateway { reason }));
         return;
     };
     if call.stream {
-        relay::stream(gateway, &call, &deployment, begun).await;
-    } else {
-        let reply = tokio::select! {
-            reply = relay::complete(&call, &deployment) => reply,
-            () = gateway.shutdown.deadline() => Err(GatewayError::ShuttingDown),
-        };
-        let _ = begun.send(reply); // nobody listens when the client has gone
+        relay::stream(gateway, &call, &deployment, admission, begun).await;
+        return;
     }
+    let reply = tokio::select! {
+        reply = relay::complete(&call, &deployment) => reply,
+        () = gateway.shutdown.deadline() => Err(GatewayError::ShuttingDown),
+    };
+    if let Ok(Reply::Whole { usage, .. }) = &reply {
+        admission.settle(usage.total());
+    }
+    let _ = begun.send(reply); // nobody listens when the client has gone
 }
 
 /// The ID and the time of an answer of ours.

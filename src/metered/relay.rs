@@ -1,5 +1,7 @@
 //! From the provider to the client.
 
+use std::time::Duration;
+
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 
@@ -8,10 +10,14 @@ use crate::{
     chat::ChatCall,
     error::{Envelope, GatewayError, UpstreamError},
     gateway::Gateway,
+    limits::Admission,
     routing::Deployment,
     upstream::Parts,
     wire::chat::Frames,
 };
+
+/// How long an answer whose client has left is read on.
+const DRAIN_PATIENCE: Duration = Duration::from_mins(10);
 
 pub async fn complete(call: &ChatCall, deployment: &Deployment) -> Result<Reply, GatewayError> {
     let answer = deployment
@@ -31,13 +37,22 @@ pub async fn complete(call: &ChatCall, deployment: &Deployment) -> Result<Reply,
 
 /// Streams the answer. Until the provider has sent something, a failure is still an ordinary
 /// error with a status of its own; after that it is the last event of the stream.
-pub async fn stream(gateway: &Gateway, call: &ChatCall, deployment: &Deployment, begun: Begun) {
+///
+/// A client that leaves does not end the call: the provider is read to its usage, because what
+/// was used is owed.
+pub async fn stream(
+    gateway: &Gateway,
+    call: &ChatCall,
+    deployment: &Deployment,
+    admission: Admission,
+    begun: Begun,
+) {
     let mut shape = Shape::new(frames_for(call), call.choices());
     let opened = tokio::select! {
         opened = open(call, deployment, &mut shape) => opened.map_err(GatewayError::from),
         () = gateway.shutdown.deadline() => Err(GatewayError::ShuttingDown),
     };
-    let parts = match opened {
+    let mut parts = match opened {
         Ok(parts) => parts,
         Err(error) => {
             let _ = begun.send(Err(error));
@@ -45,27 +60,33 @@ pub async fn stream(gateway: &Gateway, call: &ChatCall, deployment: &Deployment,
         }
     };
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
-    if begun.send(Ok(Reply::Stream(receiver))).is_err() {
-        return; // the client left before the first byte
-    }
+    let _ = begun.send(Ok(Reply::Stream(receiver))); // a client that has left is noticed below
     let relayed = tokio::select! {
-        relayed = pump(call, parts, &mut shape, &frames) => relayed,
-        () = gateway.shutdown.deadline() => {
-            Err(Stopped::Upstream(UpstreamError::GatewayStopping))
-        }
+        relayed = pump(&mut parts, &mut shape, &frames) => relayed,
+        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping),
     };
-    let ending = match relayed {
-        Ok(()) => Ending::Finished {
-            usage: shape.usage(),
-        },
-        Err(Stopped::ClientGone) => return,
-        Err(Stopped::Upstream(error)) => {
-            let _ = frames
-                .send(Frame::Data(Frames::error(&interrupted(&error))))
-                .await;
-            Ending::Interrupted {
-                cause: error.to_string(),
-            }
+    let relayed = match relayed {
+        Ok(Client::Listening) => Ok(()),
+        Ok(Client::Gone) => drain(gateway, &mut parts, &mut shape).await,
+        Err(error) => Err(error),
+    };
+    let show_cached = call.route.requested.has_feature("prompt_caching");
+    let finished = relayed.and_then(|()| shape.on_end(call.include_usage, show_cached));
+    // Before the last byte leaves: who has the whole answer can rely on the count.
+    if let Some(usage) = shape.usage().filter(|_| finished.is_ok()) {
+        admission.settle(usage.total());
+    }
+    let ending = match finished {
+        Ok(()) => {
+            send_ready(&mut shape, &frames).await;
+            let usage = shape.usage();
+            Ending::Finished { usage }
+        }
+        Err(error) => {
+            let event = Frames::error(&interrupted(&error));
+            let _ = frames.send(Frame::Data(event)).await;
+            let cause = error.to_string();
+            Ending::Interrupted { cause }
         }
     };
     let _ = frames.send(Frame::End(ending)).await;
@@ -90,40 +111,58 @@ async fn open(
     Ok(parts)
 }
 
-enum Stopped {
-    ClientGone,
-    Upstream(UpstreamError),
+enum Client {
+    Listening,
+    Gone,
 }
 
-/// Hands on frames as parts come in. The channel is bounded: where the client reads slowly, the
-/// provider is read slowly.
+/// Hands on frames as parts come in, until there are no more or no one takes them. The channel is
+/// bounded: where the client reads slowly, the provider is read slowly.
 async fn pump(
-    call: &ChatCall,
-    mut parts: Parts,
+    parts: &mut Parts,
     shape: &mut Shape,
     frames: &mpsc::Sender<Frame>,
-) -> Result<(), Stopped> {
-    send_ready(shape, frames).await?;
-    while let Some(part) = parts.next().await {
-        part.and_then(|part| shape.on_part(part))
-            .map_err(Stopped::Upstream)?;
-        send_ready(shape, frames).await?;
+) -> Result<Client, UpstreamError> {
+    loop {
+        if let Client::Gone = send_ready(shape, frames).await {
+            return Ok(Client::Gone);
+        }
+        match parts.next().await {
+            Some(part) => shape.on_part(part?)?,
+            None => return Ok(Client::Listening),
+        }
     }
-    let show_cached = call.route.requested.has_feature("prompt_caching");
-    shape
-        .on_end(call.include_usage, show_cached)
-        .map_err(Stopped::Upstream)?;
-    send_ready(shape, frames).await
 }
 
-async fn send_ready(shape: &mut Shape, frames: &mpsc::Sender<Frame>) -> Result<(), Stopped> {
+async fn send_ready(shape: &mut Shape, frames: &mpsc::Sender<Frame>) -> Client {
     for frame in shape.take_ready() {
-        frames
-            .send(Frame::Data(frame))
-            .await
-            .map_err(|_| Stopped::ClientGone)?;
+        if frames.send(Frame::Data(frame)).await.is_err() {
+            return Client::Gone;
+        }
     }
-    Ok(())
+    Client::Listening
+}
+
+/// Reads an answer that nobody waits for to its end, within bounds of time and number.
+async fn drain(
+    gateway: &Gateway,
+    parts: &mut Parts,
+    shape: &mut Shape,
+) -> Result<(), UpstreamError> {
+    let given_up =
+        || UpstreamError::Broken("the client left, and it was not read to its end".into());
+    let _permit = gateway.drains.try_acquire().map_err(|_| given_up())?;
+    let reading = async {
+        while let Some(part) = parts.next().await {
+            shape.on_part(part?)?;
+            shape.take_ready();
+        }
+        Ok(())
+    };
+    tokio::select! {
+        read = tokio::time::timeout(DRAIN_PATIENCE, reading) => read.map_err(|_| given_up())?,
+        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping),
+    }
 }
 
 /// The last event of a stream that the provider did not finish (SPEC §6.2).

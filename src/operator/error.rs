@@ -6,7 +6,7 @@ use axum::{
 };
 
 use crate::{
-    error::{Envelope, GatewayError, Refusal},
+    error::{Cause, Envelope, GatewayError},
     ledger::LedgerError,
 };
 
@@ -95,7 +95,7 @@ impl IntoResponse for OperatorError {
             _ => "the call was refused".into(),
         };
         let mut response = self.envelope().into_response();
-        response.extensions_mut().insert(Refusal(cause));
+        response.extensions_mut().insert(Cause(cause));
         response
     }
 }

@@ -18,6 +18,7 @@ mod accounts;
 mod body;
 mod error;
 mod keys;
+mod limits;
 mod models;
 mod path;
 mod time_text;
@@ -49,6 +50,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/operator/keys/{id}", delete(keys::delete))
         .route("/operator/keys/{id}/disable", post(keys::disable))
         .route("/operator/keys/{id}/enable", post(keys::enable))
+        .route("/operator/limits", put(limits::change).get(limits::list))
         .route("/operator/models", get(models::list))
         .route(
             "/operator/models/{id}",

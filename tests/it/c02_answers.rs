@@ -277,7 +277,7 @@ async fn a_call_without_an_id_gets_one() {
 
 #[tokio::test]
 async fn the_model_shown_is_the_one_asked_for() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for model in MODELS {
         let body = hello_with(model, json!({ "tools": [tool("f")] }));
         let answer = gateway.chat(&body).await;
@@ -294,7 +294,7 @@ async fn the_model_shown_is_the_one_asked_for() {
 
 #[tokio::test]
 async fn cached_tokens_are_shown_where_the_model_caches() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for (details, cached) in [
         (
             json!({ "prompt_tokens_details": { "cached_tokens": 8 } }),

@@ -69,7 +69,7 @@ fn foreign() -> Vec<(&'static str, Value)> {
 
 #[tokio::test]
 async fn a_provider_sees_only_what_the_contract_names() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     let mut all = hello(MODEL);
     for (name, value) in foreign() {
         all[name] = value.clone();
@@ -154,7 +154,7 @@ async fn no_header_of_the_caller_reaches_a_provider() {
 
 #[tokio::test]
 async fn what_cannot_be_served_and_must_not_be_ignored_is_refused() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for model in MODELS {
         for (name, value) in [
             (
@@ -175,7 +175,7 @@ async fn what_cannot_be_served_and_must_not_be_ignored_is_refused() {
 
 #[tokio::test]
 async fn null_is_the_same_as_absent() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     let plain = gateway.forwards(&hello(MODEL)).await;
     let mut all = hello(MODEL);
     for name in [
@@ -305,7 +305,7 @@ async fn the_model_that_is_checked_is_the_one_that_answers() {
 /// SPEC §2.1: one body works across the catalog.
 #[tokio::test]
 async fn one_body_with_everything_in_it_works_on_every_model() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     let mut body = json!({
         "messages": [
             { "role": "system", "content": "Be brief.", "name": "rules" },

@@ -159,7 +159,7 @@ async fn several_system_messages_become_one_at_the_top() {
 
 #[tokio::test]
 async fn the_identity_prompt_goes_before_the_callers_where_there_is_one() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for model in MODELS {
         let plain = gateway
             .forwards(&talk(model, &json!([user("Hello")])))

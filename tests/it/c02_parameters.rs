@@ -55,7 +55,7 @@ fn parameters() -> Vec<(&'static str, Value, Vec<Value>)> {
 
 #[tokio::test]
 async fn each_model_drops_what_its_provider_rejects_and_nothing_else() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     let mut more = json!({});
     for (name, value, _) in parameters() {
         more[name] = value;
@@ -71,7 +71,7 @@ async fn each_model_drops_what_its_provider_rejects_and_nothing_else() {
 
 #[tokio::test]
 async fn a_parameter_is_dropped_or_kept_whatever_comes_with_it() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for model in MODELS {
         for (name, value, _) in parameters() {
             let sent = gateway
@@ -85,7 +85,7 @@ async fn a_parameter_is_dropped_or_kept_whatever_comes_with_it() {
 
 #[tokio::test]
 async fn a_wrong_value_is_refused_where_the_parameter_counts_and_unseen_where_it_is_dropped() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for model in MODELS {
         for (name, _, wrong) in parameters() {
             for value in wrong {

@@ -181,7 +181,7 @@ async fn what_nests_too_deeply_is_refused_wherever_it_stands() {
 
 #[tokio::test]
 async fn a_field_of_the_wrong_type_is_named() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     let (text, number, list, object, flag) = (
         json!("x"),
         json!(5),

@@ -149,7 +149,7 @@ async fn an_answer_that_does_not_directly_follow_is_refused() {
 /// What is written about a message counts from the caller's first one, whatever was put before it.
 #[tokio::test]
 async fn the_rules_hold_on_every_model() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for model in MODELS {
         let mut body = talk(&[user(), calls(&["a"]), answer("b")]);
         body["model"] = model.into();

@@ -17,7 +17,7 @@ fn tools(count: usize) -> Value {
 /// DECISIONS: 50 for one provider family, 100 for the others.
 #[tokio::test]
 async fn each_model_takes_so_many_tools_and_no_more() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for model in MODELS {
         let most = if model == "svc-flex-beta-3.6" {
             50
@@ -55,7 +55,7 @@ async fn without_tools_there_is_nothing_to_choose() {
 
 #[tokio::test]
 async fn a_choice_goes_upstream_as_it_was_made() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for model in MODELS {
         for choice in [
             json!("none"),
@@ -222,7 +222,7 @@ async fn a_schema_is_forwarded_to_the_letter() {
 
 #[tokio::test]
 async fn an_answer_in_json_is_asked_for_in_three_ways() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     let schema = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
     for model in MODELS {
         for (format, forwarded) in [

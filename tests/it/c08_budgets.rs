@@ -15,7 +15,7 @@ const NAMES: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tok
 
 #[tokio::test]
 async fn a_minimum_is_applied_where_no_budget_is_sent_and_only_there() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for model in MODELS.into_iter().filter(|model| !is_hybrid(model)) {
         let expected = minimum_output(model).map(Value::from);
         for body in [
@@ -30,7 +30,7 @@ async fn a_minimum_is_applied_where_no_budget_is_sent_and_only_there() {
 
 #[tokio::test]
 async fn a_budget_below_the_minimum_is_refused_and_the_minimum_is_not() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for model in MODELS {
         let least = minimum_output(model).unwrap_or(1);
         for name in NAMES {
@@ -49,7 +49,7 @@ async fn a_budget_below_the_minimum_is_refused_and_the_minimum_is_not() {
 
 #[tokio::test]
 async fn a_budget_above_the_maximum_is_refused_and_the_maximum_is_not() {
-    let gateway = TestGateway::start_without_limits().await;
+    let gateway = TestGateway::start().await;
     for model in MODELS {
         let most = maximum_output(model);
         for name in NAMES {

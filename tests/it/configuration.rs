@@ -93,8 +93,8 @@ fn a_full_file_says_it_all() {
     assert!(config.operator.token.matches("0123456789abcdef"));
     assert_eq!(config.store.path.to_str(), Some("data/tollgate.db"));
     assert_eq!(config.store.durability, Durability::Power);
-    assert_eq!(config.limits.requests_per_minute, 60);
-    assert_eq!(config.limits.tokens_per_minute, 100_000);
+    assert_eq!(config.limits.requests, 60);
+    assert_eq!(config.limits.tokens, 100_000);
     assert_eq!(config.log.format, LogFormat::Pretty);
     assert_eq!(config.log.level, "tollgate=debug,hyper=warn");
     let local = openai(&config, "local");
@@ -132,8 +132,8 @@ fn a_small_file_leaves_the_rest_to_the_documented_defaults() {
         "TOLLGATE_OPERATOR_TOKEN"
     );
     assert_eq!(config.store.durability, Durability::Power);
-    assert_eq!(config.limits.requests_per_minute, 60);
-    assert_eq!(config.limits.tokens_per_minute, 100_000);
+    assert_eq!(config.limits.requests, 60);
+    assert_eq!(config.limits.tokens, 100_000);
     assert_eq!(config.log.format, LogFormat::Json);
 }
 

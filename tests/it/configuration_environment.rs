@@ -99,8 +99,8 @@ fn the_environment_has_the_last_word() {
     );
     assert_eq!(config.server.listen, "0.0.0.0:443".parse().unwrap());
     assert_eq!(config.server.max_body_bytes, 2048);
-    assert_eq!(config.limits.requests_per_minute, 7);
-    assert_eq!(config.limits.tokens_per_minute, 100_000, "the rest stays");
+    assert_eq!(config.limits.requests, 7);
+    assert_eq!(config.limits.tokens, 100_000, "the rest stays");
     assert_eq!(config.store.durability, Durability::Process);
     let local = openai(&config, "local");
     assert_eq!(local.base_url, "https://api.example.com/v1");
@@ -121,7 +121,7 @@ fn the_environment_has_the_last_word() {
         ],
     );
     assert_eq!(
-        config.limits.tokens_per_minute, 12,
+        config.limits.tokens, 12,
         "a section need not be in the file"
     );
     assert_eq!(config.log.format, LogFormat::Pretty);

@@ -8,7 +8,9 @@ mod open;
 
 pub use open::probe;
 
-use super::{Account, Grant, Key, KeyState, ModelSettings, OpenError, directory::Directory};
+use super::{
+    Account, Grant, Key, KeyState, LimitRule, ModelSettings, OpenError, directory::Directory,
+};
 use crate::{
     auth::KeyDigest,
     catalog::{Plan, Tier, Track},
@@ -64,6 +66,12 @@ impl Database {
         for model in settings {
             let (id, settings) = model?;
             directory.put_model_settings(id, settings);
+        }
+        let mut limits = self
+            .connection
+            .prepare("SELECT account_id, model_id, rpm, tpm FROM limits")?;
+        for rule in limits.query_map([], read_limit)? {
+            directory.put_limit(&rule?);
         }
         Ok(directory)
     }
@@ -157,6 +165,22 @@ impl Database {
         Ok(())
     }
 
+    pub fn put_limit(&self, rule: &LimitRule) -> rusqlite::Result<()> {
+        let account = rule.account.as_deref().unwrap_or_default();
+        let model = rule.model.as_deref().unwrap_or_default();
+        if rule.requests.is_none() && rule.tokens.is_none() {
+            let delete = "DELETE FROM limits WHERE account_id = ?1 AND model_id = ?2";
+            self.connection.execute(delete, params![account, model])?;
+            return Ok(());
+        }
+        self.connection.execute(
+            "INSERT INTO limits (account_id, model_id, rpm, tpm) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (account_id, model_id) DO UPDATE SET rpm = ?3, tpm = ?4",
+            params![account, model, rule.requests, rule.tokens],
+        )?;
+        Ok(())
+    }
+
     pub fn put_model_settings(&self, id: &str, settings: ModelSettings) -> rusqlite::Result<()> {
         self.connection.execute(
             "INSERT INTO model_settings (model_id, enabled, unlisted) VALUES (?1, ?2, ?3)
@@ -179,6 +203,16 @@ fn read_account(row: &Row<'_>) -> rusqlite::Result<Account> {
         closed: row.get(5)?,
         created_at: row.get(6)?,
         grants: Vec::new(),
+    })
+}
+
+fn read_limit(row: &Row<'_>) -> rusqlite::Result<LimitRule> {
+    let named = |name: String| (!name.is_empty()).then_some(name);
+    Ok(LimitRule {
+        account: named(row.get(0)?),
+        model: named(row.get(1)?),
+        requests: row.get(2)?,
+        tokens: row.get(3)?,
     })
 }
 

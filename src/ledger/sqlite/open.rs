@@ -11,7 +11,10 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{config::Durability, ledger::OpenError};
 
 /// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/1_accounts.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../migrations/1_accounts.sql"),
+    include_str!("../migrations/2_limits.sql"),
+];
 
 /// A connection to a file that is sound and up to date.
 pub fn connect(path: &Path, durability: Durability) -> Result<Connection, OpenError> {

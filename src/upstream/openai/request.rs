@@ -51,7 +51,7 @@ pub fn write(call: &ChatCall, model: &str, stream: bool) -> Vec<u8> {
         stream_options: stream.then_some(StreamOptions {
             include_usage: true,
         }),
-        max_tokens: call.max_tokens,
+        max_tokens: call.budget.max_tokens,
         settings: &call.settings,
         n: call.n,
         tools: &call.tools,

@@ -146,7 +146,10 @@ fn cut(mut text: String, call: &ChatCall) -> (String, FinishReason) {
     if let Some(at) = stops.filter_map(|stop| text.find(stop.as_str())).min() {
         text.truncate(at);
     }
-    let budget = call.max_tokens.unwrap_or(call.route.target.max_output);
+    let budget = call
+        .budget
+        .max_tokens
+        .unwrap_or(call.route.target.max_output);
     if pace::count_tokens(&text) <= budget {
         return (text, FinishReason::Stop);
     }

@@ -85,6 +85,10 @@ pub struct Usage {
 }
 
 impl Usage {
+    pub fn total(self) -> u64 {
+        u64::from(self.prompt) + u64::from(self.completion)
+    }
+
     /// The `usage` object. `show_cached` where the model advertises prompt caching.
     pub fn to_json(self, show_cached: bool) -> String {
         #[derive(Serialize)]
@@ -108,7 +112,7 @@ impl Usage {
         let wire = Wire {
             prompt_tokens: self.prompt,
             completion_tokens: self.completion,
-            total_tokens: u64::from(self.prompt) + u64::from(self.completion),
+            total_tokens: self.total(),
             prompt_tokens_details: show_cached.then_some(PromptDetails {
                 cached_tokens: self.cached,
             }),

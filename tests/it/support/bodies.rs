@@ -4,9 +4,6 @@ use serde_json::{Value, json};
 
 use super::{TestGateway, gateway::hello};
 
-/// Limits that no table of cases reaches.
-pub const NO_LIMITS: &str = "[limits]\nrpm = 1000000\ntpm = 1000000000\n";
-
 /// The smallest request with more fields, or other ones.
 pub fn hello_with(model: &str, more: Value) -> Value {
     let mut body = hello(model);
@@ -23,10 +20,6 @@ pub fn tool(name: &str) -> Value {
 }
 
 impl TestGateway {
-    pub async fn start_without_limits() -> Self {
-        Self::start_with(NO_LIMITS).await
-    }
-
     /// The body that goes upstream for this one, which is answered.
     pub async fn forwards(&self, body: &Value) -> Value {
         let answer = self.chat(body).await;

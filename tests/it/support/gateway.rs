@@ -104,6 +104,8 @@ impl TestGateway {
             operator.listen = "127.0.0.1:0"
             store.url = "sqlite:{database}"
             store.durability = "process"
+            limits.rpm = 1000000
+            limits.tpm = 1000000000
             [providers.fake]
             kind = "openai"
             base_url = "http://{address}/v1"

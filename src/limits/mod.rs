@@ -1,0 +1,218 @@
+//! Requests and tokens a minute, per account and requested model (SPEC §8.1, §8.2).
+//!
+//! Both ceilings are checked and taken in one step under one lock, so requests side by side cannot
+//! pass together what only one of them may. A request that is admitted holds an [`Admission`]; what
+//! becomes of it is said once: what it used, nothing, or that it never happened.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+mod estimate;
+mod window;
+
+pub use estimate::estimate_tokens;
+pub use window::{Ceilings, Limit, Refusal, WINDOW_MS};
+
+use self::window::Window;
+
+/// Enough that two requests seldom meet at one lock.
+const SHARDS: usize = 64;
+
+pub struct Limiter {
+    shards: Vec<Mutex<Shard>>,
+    hasher: RandomState,
+    numbers: AtomicU64,
+    started: Instant,
+}
+
+#[derive(Default)]
+struct Shard {
+    windows: HashMap<Box<str>, Window>,
+    /// Windows nobody uses any more are dropped when there are this many.
+    sweep_at: usize,
+}
+
+/// A place in the window.
+///
+/// Dropped without a word, it keeps the request counted and gives its tokens back: what was never
+/// reported was never used.
+pub struct Admission {
+    limiter: Arc<Limiter>,
+    key: Box<str>,
+    /// Taken when it is said what became of the request.
+    number: Option<u64>,
+}
+
+impl Default for Limiter {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            numbers: AtomicU64::new(0),
+            started: Instant::now(),
+        }
+    }
+}
+
+impl Limiter {
+    /// Counts a request that may use `need` tokens, or says why and for how long not.
+    pub fn admit(
+        self: &Arc<Self>,
+        account: &str,
+        model: &str,
+        need: u64,
+        ceilings: Ceilings,
+    ) -> Result<Admission, Refusal> {
+        let key: Box<str> = format!("{account} {model}").into();
+        let mut shard = self.shard(&key);
+        // Numbered and timed under the lock: a window's entries are in order.
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let now_ms = self.now_ms();
+        shard
+            .window(&key, now_ms)
+            .admit(now_ms, number, need, ceilings)?;
+        drop(shard);
+        Ok(Admission {
+            limiter: self.clone(),
+            key,
+            number: Some(number),
+        })
+    }
+
+    fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
+        let hash = self.hasher.hash_one(key);
+        let at = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
+        self.shards[at]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Shard {
+    fn window(&mut self, key: &str, now_ms: u64) -> &mut Window {
+        if !self.windows.contains_key(key) {
+            if self.windows.len() >= self.sweep_at {
+                self.windows.retain(|_, window| !window.is_empty(now_ms));
+                self.sweep_at = (2 * self.windows.len()).max(64);
+            }
+            self.windows.insert(key.into(), Window::default());
+        }
+        self.windows
+            .get_mut(key)
+            .expect("it is there or was put there")
+    }
+}
+
+impl Admission {
+    /// The request used this many tokens, whatever it had reserved.
+    pub fn settle(mut self, tokens: u64) {
+        self.finish(|window, number| window.settle(number, tokens));
+    }
+
+    /// The request was refused after all, before anyone was asked: it does not count.
+    pub fn cancel(mut self) {
+        self.finish(Window::cancel);
+    }
+
+    /// Changes the entry, once: what is said first counts.
+    fn finish(&mut self, change: impl FnOnce(&mut Window, u64)) {
+        let Some(number) = self.number.take() else {
+            return;
+        };
+        let mut shard = self.limiter.shard(&self.key);
+        if let Some(window) = shard.windows.get_mut(&self.key) {
+            change(window, number);
+        }
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.finish(|window, number| window.settle(number, 0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CEILINGS: Ceilings = Ceilings {
+        requests: 60,
+        tokens: 1_000,
+    };
+
+    #[test]
+    fn side_by_side_exactly_as_many_are_admitted_as_may() {
+        let limiter = Arc::new(Limiter::default());
+        let admitted: usize = std::thread::scope(|scope| {
+            let tries = || {
+                let admit = |_| limiter.admit("a", "m", 1, CEILINGS);
+                let admitted: Vec<_> = (0..200).filter_map(|n| admit(n).ok()).collect();
+                admitted.len()
+            };
+            let threads: Vec<_> = (0..16).map(|_| scope.spawn(tries)).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .sum()
+        });
+        assert_eq!(admitted, 60);
+    }
+
+    #[test]
+    fn accounts_and_models_do_not_share_a_window() {
+        let limiter = Arc::new(Limiter::default());
+        let one = Ceilings {
+            requests: 1,
+            ..CEILINGS
+        };
+        for (account, model) in [("a", "m"), ("a", "n"), ("b", "m")] {
+            assert!(limiter.admit(account, model, 1, one).is_ok());
+            assert!(limiter.admit(account, model, 1, one).is_err());
+        }
+    }
+
+    #[test]
+    fn what_becomes_of_a_request_is_said_once() {
+        let limiter = Arc::new(Limiter::default());
+        let left = || {
+            let refusal = limiter.admit("a", "m", 5_000, CEILINGS).err().unwrap();
+            (refusal.requests_left, refusal.tokens_left)
+        };
+        let admit = || limiter.admit("a", "m", 100, CEILINGS).unwrap();
+        admit().cancel();
+        assert_eq!(left(), (60, 1_000), "as if it had never been");
+        admit().settle(30);
+        assert_eq!(left(), (59, 970), "what it used");
+        drop(admit());
+        assert_eq!(left(), (58, 970), "counted, and nothing used");
+    }
+
+    #[test]
+    fn windows_nobody_uses_do_not_pile_up() {
+        let limiter = Arc::new(Limiter::default());
+        for n in 0..100_000 {
+            limiter
+                .admit(&n.to_string(), "m", 1, CEILINGS)
+                .unwrap()
+                .cancel();
+        }
+        let kept: usize = limiter
+            .shards
+            .iter()
+            .map(|s| s.lock().unwrap().windows.len())
+            .sum();
+        assert!(kept <= SHARDS * 64, "{kept}");
+    }
+}

@@ -1,0 +1,257 @@
+//! One account's last minute with one model: an exact log of what was admitted.
+//!
+//! Only admitted requests leave an entry, so there are never more entries than the ceiling allows:
+//! exact and bounded at once. Times are milliseconds of a clock that never runs backwards.
+
+use std::collections::VecDeque;
+
+/// An entry is in the window while fewer than this many milliseconds have passed.
+pub const WINDOW_MS: u64 = 60_000;
+
+/// How much a minute allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ceilings {
+    pub requests: u32,
+    pub tokens: u32,
+}
+
+/// Which ceiling a request ran into. Requests are looked at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    Requests,
+    Tokens,
+}
+
+/// Why a request was not admitted, and when it would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub limit: Limit,
+    pub ceilings: Ceilings,
+    pub requests_left: u32,
+    pub tokens_left: u32,
+    /// The least time after which this request fits if nothing else comes in between; `None` if
+    /// it is larger than the ceiling and never will.
+    pub wait_ms: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub struct Window {
+    /// Oldest first; their numbers rise.
+    entries: VecDeque<Entry>,
+    tokens: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    at_ms: u64,
+    tokens: u64,
+}
+
+impl Window {
+    /// Admits a request that may use `need` tokens, or refuses it and changes nothing.
+    pub fn admit(
+        &mut self,
+        now_ms: u64,
+        number: u64,
+        need: u64,
+        ceilings: Ceilings,
+    ) -> Result<(), Refusal> {
+        self.forget(now_ms);
+        let requests_full = self.entries.len() >= ceilings.requests as usize;
+        let tokens_full = self.tokens + need > u64::from(ceilings.tokens);
+        let limit = match (requests_full, tokens_full) {
+            (true, _) => Limit::Requests,
+            (false, true) => Limit::Tokens,
+            (false, false) => {
+                self.tokens += need;
+                self.entries.push_back(Entry {
+                    number,
+                    at_ms: now_ms,
+                    tokens: need,
+                });
+                return Ok(());
+            }
+        };
+        let used = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        let tokens = u32::try_from(self.tokens).unwrap_or(u32::MAX);
+        Err(Refusal {
+            limit,
+            ceilings,
+            requests_left: ceilings.requests.saturating_sub(used),
+            tokens_left: ceilings.tokens.saturating_sub(tokens),
+            wait_ms: self.wait(now_ms, need, ceilings),
+        })
+    }
+
+    /// What a request really used, in place of what it reserved. It stays where it is in time;
+    /// one that has slid out of the window is forgotten already.
+    pub fn settle(&mut self, number: u64, tokens: u64) {
+        if let Some(at) = self.position(number) {
+            let entry = &mut self.entries[at];
+            self.tokens = self.tokens - entry.tokens + tokens;
+            entry.tokens = tokens;
+        }
+    }
+
+    /// Takes a request back as if it had never been admitted.
+    pub fn cancel(&mut self, number: u64) {
+        if let Some(entry) = self.position(number).and_then(|at| self.entries.remove(at)) {
+            self.tokens -= entry.tokens;
+        }
+    }
+
+    pub fn is_empty(&mut self, now_ms: u64) -> bool {
+        self.forget(now_ms);
+        self.entries.is_empty()
+    }
+
+    fn forget(&mut self, now_ms: u64) {
+        while let Some(oldest) = self.entries.front() {
+            if now_ms.saturating_sub(oldest.at_ms) < WINDOW_MS {
+                break;
+            }
+            self.tokens -= oldest.tokens;
+            self.entries.pop_front();
+        }
+    }
+
+    /// How long until enough entries have slid out, oldest first.
+    fn wait(&self, now_ms: u64, need: u64, ceilings: Ceilings) -> Option<u64> {
+        if ceilings.requests == 0 || need > u64::from(ceilings.tokens) {
+            return None;
+        }
+        let (mut count, mut tokens, mut wait) = (self.entries.len(), self.tokens, 0);
+        for entry in &self.entries {
+            let fits =
+                count < ceilings.requests as usize && tokens + need <= u64::from(ceilings.tokens);
+            if fits {
+                break;
+            }
+            count -= 1;
+            tokens -= entry.tokens;
+            wait = (entry.at_ms + WINDOW_MS).saturating_sub(now_ms);
+        }
+        Some(wait)
+    }
+
+    fn position(&self, number: u64) -> Option<usize> {
+        self.entries
+            .binary_search_by_key(&number, |entry| entry.number)
+            .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TWO: Ceilings = Ceilings {
+        requests: 2,
+        tokens: 100,
+    };
+
+    #[test]
+    fn a_minute_is_sixty_seconds_sliding() {
+        let mut window = Window::default();
+        window.admit(0, 1, 10, TWO).unwrap();
+        window.admit(30_000, 2, 10, TWO).unwrap();
+        let refusal = window.admit(59_999, 3, 10, TWO).unwrap_err();
+        assert_eq!((refusal.limit, refusal.wait_ms), (Limit::Requests, Some(1)));
+        window.admit(60_000, 3, 10, TWO).unwrap();
+        let refusal = window.admit(60_000, 4, 10, TWO).unwrap_err();
+        assert_eq!(refusal.wait_ms, Some(30_000));
+    }
+
+    #[test]
+    fn real_usage_takes_the_place_of_the_reservation() {
+        let mut window = Window::default();
+        window.admit(0, 1, 90, TWO).unwrap();
+        let refusal = window.admit(1, 2, 20, TWO).unwrap_err();
+        assert_eq!((refusal.limit, refusal.tokens_left), (Limit::Tokens, 10));
+        window.settle(1, 50);
+        window.admit(2, 2, 50, TWO).unwrap();
+        window.settle(1, 500);
+        window.cancel(2);
+        let refusal = window.admit(3, 3, 1, TWO).unwrap_err();
+        assert_eq!((refusal.limit, refusal.tokens_left), (Limit::Tokens, 0));
+        assert_eq!(refusal.requests_left, 1);
+    }
+
+    #[test]
+    fn what_is_larger_than_the_ceiling_never_fits() {
+        let refusal = Window::default().admit(0, 1, 101, TWO).unwrap_err();
+        assert_eq!((refusal.limit, refusal.wait_ms), (Limit::Tokens, None));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Admit { after_ms: u64, need: u64 },
+        Settle { which: usize, tokens: u64 },
+        Cancel { which: usize },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (0_u64..40_000, 0_u64..60).prop_map(|(after_ms, need)| Step::Admit { after_ms, need }),
+            1 => (0_usize..40, 0_u64..120).prop_map(|(which, tokens)| Step::Settle { which, tokens }),
+            1 => (0_usize..40).prop_map(|which| Step::Cancel { which }),
+        ];
+        prop::collection::vec(step, 0..60)
+    }
+
+    /// The window as a plain list of everything that was ever admitted.
+    #[derive(Default)]
+    struct Model(Vec<(u64, u64, u64)>);
+
+    impl Model {
+        fn fits(&self, now: u64, need: u64, ceilings: Ceilings) -> bool {
+            let live = self.0.iter().filter(|(_, at, _)| now - at < WINDOW_MS);
+            let (count, tokens) = live.fold((0, 0), |(n, t), (_, _, tokens)| (n + 1, t + tokens));
+            count < u64::from(ceilings.requests) && tokens + need <= u64::from(ceilings.tokens)
+        }
+    }
+
+    proptest! {
+        /// Whatever happens, the window decides like a list of everything, a refusal changes
+        /// nothing, and the wait it names is enough and not a millisecond too long.
+        #[test]
+        fn the_window_decides_like_a_list_of_everything(steps in steps()) {
+            let ceilings = Ceilings { requests: 5, tokens: 150 };
+            let (mut window, mut model, mut now, mut number) =
+                (Window::default(), Model::default(), 0_u64, 0_u64);
+            for step in steps {
+                match step {
+                    Step::Admit { after_ms, need } => {
+                        now += after_ms;
+                        number += 1;
+                        let admitted = window.admit(now, number, need, ceilings);
+                        prop_assert_eq!(admitted.is_ok(), model.fits(now, need, ceilings));
+                        match admitted {
+                            Ok(()) => model.0.push((number, now, need)),
+                            Err(refusal) => {
+                                let wait = refusal.wait_ms.unwrap();
+                                prop_assert!(model.fits(now + wait, need, ceilings));
+                                prop_assert!(!model.fits(now + wait - 1, need, ceilings));
+                            }
+                        }
+                    }
+                    Step::Settle { which, tokens } => {
+                        if let Some(entry) = model.0.get_mut(which) {
+                            entry.2 = tokens;
+                            window.settle(entry.0, tokens);
+                        }
+                    }
+                    Step::Cancel { which } => {
+                        if which < model.0.len() {
+                            window.cancel(model.0.remove(which).0);
+                        }
+                    }
+                }
+                prop_assert!(window.entries.len() <= ceilings.requests as usize);
+            }
+        }
+    }
+}
