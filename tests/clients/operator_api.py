@@ -35,3 +35,7 @@ def create_account(track: str = "business", tier: str = "flex") -> Account:
 
 def close_account(account: Account) -> None:
     call("PATCH", f"/operator/accounts/{account.id}", {"closed": True})
+
+
+def set_limit(account: Account, model: str, **ceilings: int) -> None:
+    call("PUT", "/operator/limits", {"account": account.id, "model": model, **ceilings})

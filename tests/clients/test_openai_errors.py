@@ -175,3 +175,28 @@ def test_interrupted_stream_through_the_helper(client):
         with client.chat.completions.stream(**ask("[[sim drop_after=3]]")) as stream:
             stream.get_final_completion()
     assert caught.value.code == "stream_interrupted"
+
+
+def test_requests_a_minute(account):
+    operator_api.set_limit(account, MODEL, rpm=1)
+    with OpenAI(api_key=account.key, max_retries=0) as client:
+        client.chat.completions.create(**ask())
+        error = failure(
+            openai.RateLimitError, chat(client, **ask()), 429, "rate_limit_exceeded", "rpm_exceeded"
+        )
+    headers = error.response.headers
+    assert 1 <= int(headers["retry-after"]) <= 60
+    assert (headers["x-ratelimit-limit"], headers["x-ratelimit-remaining"]) == ("1", "0")
+
+
+def test_tokens_a_minute(account):
+    operator_api.set_limit(account, MODEL, tpm=5_000)
+    with OpenAI(api_key=account.key, max_retries=0) as client:
+        client.chat.completions.create(**ask(max_tokens=4_000))
+        failure(
+            openai.RateLimitError,
+            chat(client, **ask(max_tokens=5_000)),
+            429,
+            "rate_limit_exceeded",
+            "tpm_exceeded",
+        )
