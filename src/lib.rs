@@ -28,3 +28,4 @@ pub mod checked_toml;
 pub mod error;
 pub mod money;
 pub mod telemetry;
+pub mod time_text;

@@ -59,6 +59,15 @@ impl serde::Serialize for NanoUsd {
 pub struct TokenPrice(i64);
 
 impl TokenPrice {
+    /// Trillionths of a US dollar.
+    pub const fn picos(self) -> i64 {
+        self.0
+    }
+
+    pub const fn from_picos(picos: i64) -> Self {
+        Self(picos)
+    }
+
     /// Reads dollars per million tokens, e.g. `0.14`; at most six decimals.
     pub fn parse_per_million(text: &str) -> Option<Self> {
         decimal(text, 6).map(Self)
@@ -74,6 +83,15 @@ impl fmt::Display for TokenPrice {
         let point = if decimals.is_empty() { "" } else { "." };
         write!(f, "{}{point}{decimals}", self.0 / pico_per_dollar)
     }
+}
+
+/// What tokens cost at their prices: exact, and rounded up once, to the next billionth.
+pub fn cost(parts: &[(u64, TokenPrice)]) -> NanoUsd {
+    let exact = parts
+        .iter()
+        .map(|(tokens, price)| i128::from(*tokens) * i128::from(price.0));
+    let nanos = exact.sum::<i128>().saturating_add(999).div_euclid(1_000);
+    NanoUsd(i64::try_from(nanos).unwrap_or(i64::MAX))
 }
 
 /// A plain non-negative decimal number as an integer of `places` decimals.
@@ -122,6 +140,24 @@ mod tests {
             "99999999999",
         ] {
             assert_eq!(NanoUsd::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cost_is_exact_and_rounded_up_once() {
+        let price = |text| TokenPrice::parse_per_million(text).unwrap();
+        for (parts, nanos) in [
+            (vec![(0, price("9"))], 0),
+            (vec![(1, price("0.14"))], 140),
+            (vec![(1, price("0.000001"))], 1),
+            (vec![(1, price("0.000001")), (1, price("0.000001"))], 1),
+            (
+                vec![(1_000_000, price("2.00")), (1_000_000, price("9.00"))],
+                11_000_000_000,
+            ),
+            (vec![(u64::MAX, price("36"))], i64::MAX),
+        ] {
+            assert_eq!(cost(&parts), NanoUsd::new(nanos), "{parts:?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! One model of the catalog: the answers to everything the gateway asks about it.
 
 use super::{Parameter, Tier};
-use crate::money::TokenPrice;
+use crate::money::{self, NanoUsd, TokenPrice};
 
 #[derive(Clone, Debug)]
 #[expect(
@@ -65,5 +65,16 @@ impl Model {
 
     pub fn is_hybrid(&self) -> bool {
         !self.targets.is_empty()
+    }
+}
+
+impl Prices {
+    /// What so many tokens cost (SPEC §8.6): cached input at its own price and not twice.
+    pub fn cost(&self, fresh_input: u64, cached_input: u64, output: u64) -> NanoUsd {
+        money::cost(&[
+            (fresh_input, self.input),
+            (cached_input, self.cached_input),
+            (output, self.output),
+        ])
     }
 }

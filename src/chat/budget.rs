@@ -13,6 +13,8 @@ pub struct Budget {
     pub max_tokens: Option<u32>,
     /// What is reserved for one completion.
     pub reserved: u32,
+    /// The most that one completion can come to.
+    pub most: u32,
 }
 
 /// Clients have three names for it. Each that is sent must be allowed by the model that was asked
@@ -36,9 +38,11 @@ pub fn output_budget(request: &ChatRequest, route: &Route) -> Result<Budget, Gat
     let budget = newest.or(requested.min_output).or(target.min_output);
     let max_tokens = budget.map(|budget| budget.max(least).min(target.max_output));
     let reserved = largest.unwrap_or(DEFAULT_RESERVATION);
+    let reserved = reserved.max(max_tokens.unwrap_or(0));
     Ok(Budget {
         max_tokens,
-        reserved: reserved.max(max_tokens.unwrap_or(0)),
+        reserved,
+        most: max_tokens.map_or(target.max_output.max(reserved), |_| reserved),
     })
 }
 

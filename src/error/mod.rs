@@ -40,6 +40,21 @@ pub enum GatewayError {
         balance: NanoUsd,
         billing_url: String,
     },
+    #[error(
+        "This request may cost more than the account has left ({balance} USD). Top up, or lower max_tokens."
+    )]
+    InsufficientCredits {
+        balance: NanoUsd,
+        billing_url: String,
+    },
+    #[error("The account's credit has expired. Top up to go on.")]
+    CreditsExpired {
+        balance: NanoUsd,
+        expired_at: String,
+        billing_url: String,
+    },
+    #[error("The account's credit cannot be reached just now. Retry in a moment.")]
+    CreditUnavailable,
     #[error("The model `{model}` needs the {required} tier; this account is on {current}.")]
     TierUpgradeRequired {
         model: String,
@@ -100,6 +115,21 @@ impl GatewayError {
                 "no_account",
                 code("payment_required"),
             ),
+            Self::InsufficientCredits { .. } => (
+                Status::PAYMENT_REQUIRED,
+                "insufficient_credits",
+                code("payment_required"),
+            ),
+            Self::CreditsExpired { .. } => (
+                Status::PAYMENT_REQUIRED,
+                "credits_expired",
+                code("payment_required"),
+            ),
+            Self::CreditUnavailable => (
+                Status::SERVICE_UNAVAILABLE,
+                "server_error",
+                code("credit_reservation_unavailable"),
+            ),
             Self::TierUpgradeRequired { .. } => (
                 Status::FORBIDDEN,
                 "tier_upgrade_required",
@@ -157,9 +187,18 @@ impl GatewayError {
             Self::NoAccount {
                 balance,
                 billing_url,
-            } => {
-                json!({ "balance": balance, "billing_url": billing_url })
             }
+            | Self::InsufficientCredits {
+                balance,
+                billing_url,
+            } => json!({ "balance": balance, "billing_url": billing_url }),
+            Self::CreditsExpired {
+                balance,
+                expired_at,
+                billing_url,
+            } => json!({
+                "balance": balance, "expired_at": expired_at, "billing_url": billing_url,
+            }),
             Self::TierUpgradeRequired {
                 model,
                 current,

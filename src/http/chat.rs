@@ -20,9 +20,11 @@ use crate::{
     error::GatewayError,
     gateway::Gateway,
     metered::{self, Reply},
+    time_text,
     wire::chat::ChatRequest,
 };
 
+const CREDITS_EXPIRE_AT: HeaderName = HeaderName::from_static("x-credits-expire-at");
 const ROUTED_MODEL: HeaderName = HeaderName::from_static("x-routed-model");
 
 pub async fn chat_completions(
@@ -60,22 +62,11 @@ pub async fn chat_completions(
         identity.as_deref(),
         &caller.account_id,
     )?;
-    if caller.account_closed {
-        let balance = gateway
-            .ledger
-            .account(&caller.account_id)
-            .map(|account| account.balance());
-        let billing_url = gateway.links.billing.clone();
-        return Err(GatewayError::NoAccount {
-            balance: balance.unwrap_or_default(),
-            billing_url,
-        });
-    }
     // §8 The part that costs money.
     let routed = model.is_hybrid().then(|| call.route.target.id.clone());
-    let reply = metered::start(&gateway, call).await?;
+    let started = metered::start(&gateway, caller, call).await?;
     // §2.5, §2.6 The answer, in the form that was asked for.
-    let mut response = match reply {
+    let mut response = match started.reply {
         Reply::Whole { body, usage } => {
             log.usage(usage);
             json_response(body)
@@ -84,6 +75,10 @@ pub async fn chat_completions(
     };
     if let Some(target) = routed.and_then(|id| HeaderValue::try_from(id).ok()) {
         response.headers_mut().insert(ROUTED_MODEL, target);
+    }
+    let expiry = started.credits_expire_at.map(time_text::shown);
+    if let Some(expiry) = expiry.and_then(|expiry| HeaderValue::try_from(expiry).ok()) {
+        response.headers_mut().insert(CREDITS_EXPIRE_AT, expiry);
     }
     Ok(response)
 }

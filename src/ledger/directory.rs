@@ -2,11 +2,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use super::{
-    Account, Caller, Key, KeyState, LedgerError, LimitRule, ModelSettings, limits::LimitRules,
+    Account, Caller, Grant, Key, KeyState, LedgerError, LimitRule, ModelSettings, credit::Credit,
+    limits::LimitRules,
 };
 use crate::auth::KeyDigest;
 
@@ -17,6 +18,10 @@ pub struct Directory {
     by_digest: HashMap<KeyDigest, String>,
     models: HashMap<String, ModelSettings>,
     limits: LimitRules,
+    credits: HashMap<String, Mutex<Credit>>,
+    grants: HashMap<String, Vec<Grant>>,
+    /// Stands in for the credit of an account that is not there.
+    nobody: Mutex<Credit>,
 }
 
 /// The directory as all share it. It is locked for a look or a put, never for the disk.
@@ -91,6 +96,37 @@ impl Directory {
         self.models.get(id).copied().unwrap_or_default()
     }
 
+    pub fn is_active(&self, key_id: &str) -> bool {
+        let key = self.keys.get(key_id);
+        key.is_some_and(|key| key.state == KeyState::Active)
+    }
+
+    /// The account's credit, locked for a look or a change, never for the disk.
+    ///
+    /// An account that is unknown has none: callers have looked it up before.
+    pub fn credit(&self, account_id: &str) -> MutexGuard<'_, Credit> {
+        let credit = self.credits.get(account_id).unwrap_or(&self.nobody);
+        credit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Oldest first.
+    pub fn grants(&self, account_id: &str) -> &[Grant] {
+        self.grants.get(account_id).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn restore_credit(&mut self, account_id: &str, grants: Vec<Grant>, credit: Credit) {
+        self.credits
+            .insert(account_id.to_owned(), Mutex::new(credit));
+        self.grants.insert(account_id.to_owned(), grants);
+    }
+
+    pub fn put_grant(&mut self, account_id: &str, grant: Grant) {
+        self.grants
+            .entry(account_id.to_owned())
+            .or_default()
+            .push(grant);
+    }
+
     pub fn limits(&self) -> &LimitRules {
         &self.limits
     }
@@ -100,6 +136,7 @@ impl Directory {
     }
 
     pub fn put_account(&mut self, account: Account) -> Account {
+        self.credits.entry(account.id.clone()).or_default();
         self.accounts.insert(account.id.clone(), account.clone());
         account
     }

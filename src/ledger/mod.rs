@@ -5,20 +5,29 @@
 //! a key that was disabled is refused on the very next request, and a request waits for no disk.
 //! A store that fails to commit changes nothing.
 
-use std::{path::Path, sync::RwLockReadGuard, time::SystemTime};
+use std::{
+    path::Path,
+    sync::{RwLockReadGuard, atomic::AtomicU64},
+    time::SystemTime,
+};
 
+mod billing;
+mod credit;
 mod directory;
 mod limits;
 mod records;
 mod sqlite;
 mod writer;
 
+pub use billing::{Held, HoldRefused, HoldRequest, UsageRow};
+pub use credit::Shortage;
 pub use limits::{CeilingChange, LimitRule};
 pub use records::{
     Account, AccountChange, Grant, Key, KeyState, ModelSettings, NewAccount, NewGrant,
 };
 
 use self::{
+    credit::Funds,
     directory::{Directory, Shared},
     writer::Writer,
 };
@@ -81,6 +90,17 @@ pub struct Caller {
     pub account_closed: bool,
 }
 
+/// An account's credit at this moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Balances {
+    pub balance: NanoUsd,
+    /// Set aside for calls that are running.
+    pub held: NanoUsd,
+    pub available: NanoUsd,
+    /// When the credit that is used next expires.
+    pub expires_at: Option<i64>,
+}
+
 /// Whether a database could be opened at `path`; creates nothing.
 pub fn probe(path: &Path) -> Result<String, String> {
     sqlite::probe(path)
@@ -89,6 +109,8 @@ pub fn probe(path: &Path) -> Result<String, String> {
 pub struct Ledger {
     directory: Shared,
     writer: Writer,
+    /// The numbers of holds: rising, never twice in one process.
+    holds: AtomicU64,
 }
 
 impl Ledger {
@@ -101,7 +123,11 @@ impl Ledger {
         })?;
         let directory = Shared::new(directory);
         let writer = Writer::start(database, directory.clone());
-        Ok(Self { directory, writer })
+        Ok(Self {
+            directory,
+            writer,
+            holds: AtomicU64::new(0),
+        })
     }
 
     /// The caller that a key belongs to, if it is one that may be used.
@@ -115,6 +141,25 @@ impl Ledger {
 
     pub fn accounts(&self) -> Vec<Account> {
         self.read().accounts().cloned().collect()
+    }
+
+    pub fn balances(&self, account_id: &str) -> Balances {
+        let directory = self.read();
+        let credit = directory.credit(account_id);
+        let now = now();
+        Balances {
+            balance: credit.balance(now),
+            held: credit.held(),
+            available: credit.available(now),
+            expires_at: credit.expires_at(now),
+        }
+    }
+
+    /// What the account was given, oldest first.
+    pub fn grants(&self, account_id: &str) -> Result<Vec<Grant>, LedgerError> {
+        let directory = self.read();
+        directory.account(account_id)?;
+        Ok(directory.grants(account_id).to_vec())
     }
 
     /// The account's keys, deleted ones too: their history stays.
@@ -173,7 +218,6 @@ impl Ledger {
             plan,
             closed: false,
             created_at: now(),
-            grants: Vec::new(),
         };
         self.writer
             .run(move |database, directory| {
@@ -251,11 +295,19 @@ impl Ledger {
         };
         self.writer
             .run(move |database, directory| {
-                let mut account = directory.read().account(&account_id)?.clone();
-                account.grants.push(grant.clone());
-                account.granted().ok_or(LedgerError::TooMuchCredit)?;
-                database.insert_grant(&account_id, &grant)?;
-                directory.write().put_account(account);
+                directory.read().account(&account_id)?;
+                let (remaining, debt, after) = {
+                    let directory = directory.read();
+                    let credit = directory.credit(&account_id);
+                    let (remaining, debt) = credit.plan_grant(grant.amount);
+                    let after = credit.balance(grant.created_at).checked_add(grant.amount);
+                    (remaining, debt, after.ok_or(LedgerError::TooMuchCredit)?)
+                };
+                database.insert_grant(&account_id, &grant, remaining, debt, after)?;
+                let funds = Funds::new(grant.id.clone(), remaining, grant.expires_at);
+                let mut directory = directory.write();
+                directory.credit(&account_id).add(funds, debt);
+                directory.put_grant(&account_id, grant.clone());
                 Ok(grant)
             })
             .await
@@ -286,38 +338,6 @@ impl Ledger {
     fn read(&self) -> RwLockReadGuard<'_, Directory> {
         self.directory.read()
     }
-}
-
-impl Account {
-    /// What can be spent: grants that have not expired.
-    pub fn balance(&self) -> NanoUsd {
-        let now = now();
-        let live = self
-            .grants
-            .iter()
-            .filter(|grant| grant.expires_at.is_none_or(|at| at > now));
-        sum(live).unwrap_or_default()
-    }
-
-    /// When the grant that is used next expires.
-    pub fn credits_expire_at(&self) -> Option<i64> {
-        let now = now();
-        self.grants
-            .iter()
-            .filter_map(|grant| grant.expires_at)
-            .filter(|at| *at > now)
-            .min()
-    }
-
-    fn granted(&self) -> Option<NanoUsd> {
-        sum(self.grants.iter())
-    }
-}
-
-fn sum<'a>(mut grants: impl Iterator<Item = &'a Grant>) -> Option<NanoUsd> {
-    grants.try_fold(NanoUsd::default(), |sum, grant| {
-        sum.checked_add(grant.amount)
-    })
 }
 
 /// Unix time in seconds.

@@ -15,7 +15,6 @@ pub struct Account {
     pub plan: Plan,
     pub closed: bool,
     pub created_at: i64,
-    pub grants: Vec<Grant>,
 }
 
 #[derive(Clone, Debug)]

@@ -18,8 +18,12 @@ use crate::{
     chat::ChatCall,
     error::GatewayError,
     gateway::Gateway,
+    ledger::Caller,
+    routing::Deployment,
     wire::chat::{Frames, Usage},
 };
+
+use self::admit::{Admitted, admit};
 
 pub use shape::Shape;
 
@@ -46,45 +50,69 @@ pub enum Ending {
     Interrupted { cause: String },
 }
 
+/// The beginning of an answer.
+pub struct Started {
+    pub reply: Reply,
+    /// When the credit it is paid from expires.
+    pub credits_expire_at: Option<i64>,
+}
+
 /// Runs the call; returns when its first byte, or its failure, is known.
-pub async fn start(gateway: &Arc<Gateway>, call: ChatCall) -> Result<Reply, GatewayError> {
+pub async fn start(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    call: ChatCall,
+) -> Result<Started, GatewayError> {
     let (begun, answer) = oneshot::channel();
     let task_gateway = gateway.clone();
     gateway
         .tasks
-        .spawn(async move { run(&task_gateway, call, begun).await });
+        .spawn(async move { run(&task_gateway, caller, call, begun).await });
     // A task that panicked dropped its end of the channel.
     answer.await.unwrap_or(Err(GatewayError::Internal))
 }
 
-type Begun = oneshot::Sender<Result<Reply, GatewayError>>;
+type Begun = oneshot::Sender<Result<Started, GatewayError>>;
 
-async fn run(gateway: &Gateway, call: ChatCall, begun: Begun) {
-    let admission = match admit::admit(gateway, &call) {
-        Ok(admission) => admission,
+async fn run(gateway: &Gateway, caller: Caller, call: ChatCall, begun: Begun) {
+    let admitted = match admit(gateway, &caller, &call) {
+        Ok(admitted) => admitted,
         Err(refused) => {
             let _ = begun.send(Err(refused));
             return;
         }
     };
     let Some(deployment) = gateway.deployments.pick(&call.route.target.id) else {
-        admission.cancel();
+        admitted.cancel();
         let reason = "no provider is configured for this model";
         let _ = begun.send(Err(GatewayError::Gateway { reason }));
         return;
     };
     if call.stream {
-        relay::stream(gateway, &call, &deployment, admission, begun).await;
-        return;
+        relay::stream(gateway, &call, &deployment, admitted, begun).await;
+    } else {
+        let started = whole(gateway, &call, &deployment, admitted).await;
+        let _ = begun.send(started); // nobody listens when the client has gone
     }
-    let reply = tokio::select! {
-        reply = relay::complete(&call, &deployment) => reply,
-        () = gateway.shutdown.deadline() => Err(GatewayError::ShuttingDown),
+}
+
+async fn whole(
+    gateway: &Gateway,
+    call: &ChatCall,
+    deployment: &Deployment,
+    admitted: Admitted<'_>,
+) -> Result<Started, GatewayError> {
+    let credits_expire_at = admitted.credits_expire_at();
+    let (body, usage) = tokio::select! {
+        answer = relay::complete(call, deployment) => answer?,
+        () = gateway.shutdown.deadline() => return Err(GatewayError::ShuttingDown),
     };
-    if let Ok(Reply::Whole { usage, .. }) = &reply {
-        admission.settle(usage.total());
-    }
-    let _ = begun.send(reply); // nobody listens when the client has gone
+    // Without a charge there is no answer: what was not paid for is not handed out.
+    admitted.settle(call, usage).await?;
+    Ok(Started {
+        reply: Reply::Whole { body, usage },
+        credits_expire_at,
+    })
 }
 
 /// The ID and the time of an answer of ours.

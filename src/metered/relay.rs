@@ -5,34 +5,38 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 
-use super::{Begun, Ending, FRAMES_IN_FLIGHT, Frame, Reply, Shape, frames_for, stamp};
+use super::{
+    Admitted, Begun, Ending, FRAMES_IN_FLIGHT, Frame, Reply, Shape, Started, frames_for, stamp,
+};
 use crate::{
     chat::ChatCall,
     error::{Envelope, GatewayError, UpstreamError},
     gateway::Gateway,
-    limits::Admission,
     routing::Deployment,
     upstream::Parts,
-    wire::chat::Frames,
+    wire::chat::{Frames, Usage},
 };
 
 /// How long an answer whose client has left is read on.
 const DRAIN_PATIENCE: Duration = Duration::from_mins(10);
 
-pub async fn complete(call: &ChatCall, deployment: &Deployment) -> Result<Reply, GatewayError> {
+/// The whole answer as the caller gets it, and what it used.
+pub async fn complete(
+    call: &ChatCall,
+    deployment: &Deployment,
+) -> Result<(Vec<u8>, Usage), UpstreamError> {
     let answer = deployment
         .provider
         .complete(call, &deployment.upstream_model)
         .await?;
     // Usage is a promised field (SPEC §2.5) and the ground of the bill: without it there is no
     // answer to give.
-    let Some(usage) = answer.usage else {
-        return Err(UpstreamError::Malformed("an answer without usage".into()).into());
-    };
+    let usage = answer.usage.filter(|usage| is_plausible(call, *usage));
+    let usage = usage.ok_or_else(|| UpstreamError::Malformed("no usage to bill by".into()))?;
     let (id, created) = stamp();
     let show_cached = call.route.requested.has_feature("prompt_caching");
     let body = answer.to_json(&id, created, &call.route.requested.id, usage, show_cached);
-    Ok(Reply::Whole { body, usage })
+    Ok((body, usage))
 }
 
 /// Streams the answer. Until the provider has sent something, a failure is still an ordinary
@@ -44,7 +48,7 @@ pub async fn stream(
     gateway: &Gateway,
     call: &ChatCall,
     deployment: &Deployment,
-    admission: Admission,
+    admitted: Admitted<'_>,
     begun: Begun,
 ) {
     let mut shape = Shape::new(frames_for(call), call.choices());
@@ -60,7 +64,11 @@ pub async fn stream(
         }
     };
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
-    let _ = begun.send(Ok(Reply::Stream(receiver))); // a client that has left is noticed below
+    let started = Started {
+        reply: Reply::Stream(receiver),
+        credits_expire_at: admitted.credits_expire_at(),
+    };
+    let _ = begun.send(Ok(started)); // a client that has left is noticed below
     let relayed = tokio::select! {
         relayed = pump(&mut parts, &mut shape, &frames) => relayed,
         () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping),
@@ -72,9 +80,8 @@ pub async fn stream(
     };
     let show_cached = call.route.requested.has_feature("prompt_caching");
     let finished = relayed.and_then(|()| shape.on_end(call.include_usage, show_cached));
-    // Before the last byte leaves: who has the whole answer can rely on the count.
-    if let Some(usage) = shape.usage().filter(|_| finished.is_ok()) {
-        admission.settle(usage.total());
+    if finished.is_ok() {
+        bill(call, admitted, shape.usage()).await;
     }
     let ending = match finished {
         Ok(()) => {
@@ -109,6 +116,29 @@ async fn open(
         }
     }
     Ok(parts)
+}
+
+/// Charges a stream that finished, before its last byte leaves: who has the whole answer can rely on
+/// the bill. One whose usage is not known is free, and the operator is told.
+async fn bill(call: &ChatCall, admitted: Admitted<'_>, usage: Option<Usage>) {
+    if let Some(usage) = usage.filter(|usage| is_plausible(call, *usage)) {
+        // The answer is out already; a charge that failed has been logged.
+        let _ = admitted.settle(call, usage).await;
+    } else {
+        tracing::warn!(
+            account.id = call.user,
+            model = call.route.requested.id,
+            "a stream ended without usage to bill by: it was free",
+        );
+    }
+}
+
+/// Whether these counts can be true of this call. A bill of more than a model can say or read is a
+/// provider's mistake, and not the customer's to pay.
+fn is_plausible(call: &ChatCall, usage: Usage) -> bool {
+    let target = &call.route.target;
+    let most = u64::from(call.choices()) * u64::from(target.max_output);
+    u64::from(usage.completion) <= most + most / 20 && usage.prompt <= target.context_length
 }
 
 enum Client {

@@ -8,13 +8,14 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{body::JsonBody, error::OperatorError, path::Path, time_text};
+use super::{body::JsonBody, error::OperatorError, path::Path};
 use crate::{
     catalog::{Tier, Track},
     gateway::Gateway,
     http::Json,
     ledger::{Account, AccountChange, Grant, NewAccount, NewGrant},
     money::NanoUsd,
+    time_text,
 };
 
 #[derive(Serialize)]
@@ -35,8 +36,8 @@ struct AccountObject<'a> {
 }
 
 impl<'a> AccountObject<'a> {
-    fn new(account: &'a Account) -> Self {
-        let balance = account.balance();
+    fn new(gateway: &Gateway, account: &'a Account) -> Self {
+        let balances = gateway.ledger.balances(&account.id);
         Self {
             id: &account.id,
             object: "account",
@@ -45,10 +46,10 @@ impl<'a> AccountObject<'a> {
             track: account.plan.track(),
             tier: account.plan.tier(),
             closed: account.closed,
-            balance,
-            held: NanoUsd::default(),
-            available: balance,
-            credits_expire_at: account.credits_expire_at().map(time_text::shown),
+            balance: balances.balance,
+            held: balances.held,
+            available: balances.available,
+            credits_expire_at: balances.expires_at.map(time_text::shown),
             created_at: time_text::shown(account.created_at),
         }
     }
@@ -131,19 +132,25 @@ pub async fn create(
             tier,
         })
         .await?;
-    Ok(Json(AccountObject::new(&account)).into_response())
+    Ok(Json(AccountObject::new(&gateway, &account)).into_response())
 }
 
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Response {
     let accounts = gateway.ledger.accounts();
-    Json(List::new(accounts.iter().map(AccountObject::new).collect())).into_response()
+    Json(List::new(
+        accounts
+            .iter()
+            .map(|account| AccountObject::new(&gateway, account))
+            .collect(),
+    ))
+    .into_response()
 }
 
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {
-    Ok(Json(AccountObject::new(&gateway.ledger.account(&id)?)).into_response())
+    Ok(Json(AccountObject::new(&gateway, &gateway.ledger.account(&id)?)).into_response())
 }
 
 #[derive(Deserialize)]
@@ -169,7 +176,7 @@ pub async fn change(
         closed,
     };
     let account = gateway.ledger.change_account(&id, change).await?;
-    Ok(Json(AccountObject::new(&account)).into_response())
+    Ok(Json(AccountObject::new(&gateway, &account)).into_response())
 }
 
 #[derive(Deserialize)]
@@ -219,11 +226,7 @@ pub async fn grants(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {
-    let account = gateway.ledger.account(&id)?;
-    let grants = account
-        .grants
-        .iter()
-        .map(|grant| GrantObject::new(&id, grant))
-        .collect();
-    Ok(Json(List::new(grants)).into_response())
+    let grants = gateway.ledger.grants(&id)?;
+    let grants = grants.iter().map(|grant| GrantObject::new(&id, grant));
+    Ok(Json(List::new(grants.collect())).into_response())
 }

@@ -8,11 +8,12 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{accounts::List, body::JsonBody, error::OperatorError, path::Path, time_text};
+use super::{accounts::List, body::JsonBody, error::OperatorError, path::Path};
 use crate::{
     gateway::Gateway,
     http::Json,
     ledger::{Key, KeyState},
+    time_text,
 };
 
 #[derive(Serialize)]

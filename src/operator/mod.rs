@@ -21,7 +21,7 @@ mod keys;
 mod limits;
 mod models;
 mod path;
-mod time_text;
+mod usage;
 
 use self::error::OperatorError;
 use crate::{
@@ -47,6 +47,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
             "/operator/accounts/{id}/grants",
             post(accounts::grant).get(accounts::grants),
         )
+        .route("/operator/accounts/{id}/usage", get(usage::list))
         .route("/operator/keys/{id}", delete(keys::delete))
         .route("/operator/keys/{id}/disable", post(keys::disable))
         .route("/operator/keys/{id}/enable", post(keys::enable))

@@ -9,13 +9,16 @@ mod open;
 pub use open::probe;
 
 use super::{
-    Account, Grant, Key, KeyState, LimitRule, ModelSettings, OpenError, directory::Directory,
+    Account, Grant, Key, KeyState, LimitRule, ModelSettings, OpenError, UsageRow,
+    credit::{Charge, Credit, Funds},
+    directory::Directory,
 };
 use crate::{
     auth::KeyDigest,
-    catalog::{Plan, Tier, Track},
+    catalog::{Plan, Prices, Tier, Track},
     config::Durability,
-    money::NanoUsd,
+    money::{NanoUsd, TokenPrice},
+    wire::chat::Usage,
 };
 
 pub struct Database {
@@ -37,12 +40,14 @@ impl Database {
 
     pub fn load(&self) -> rusqlite::Result<Directory> {
         let mut directory = Directory::default();
-        let mut accounts = self
-            .connection
-            .prepare("SELECT id, email, name, track, tier, closed, created_at FROM accounts")?;
-        for account in accounts.query_map([], read_account)? {
-            let mut account = account?;
-            account.grants = self.grants_of(&account.id)?;
+        let mut accounts = self.connection.prepare(
+            "SELECT id, email, name, track, tier, closed, created_at, debt FROM accounts",
+        )?;
+        for row in accounts.query_map([], |row| Ok((read_account(row)?, row.get(7)?)))? {
+            let (account, debt) = row?;
+            let (grants, funds) = self.grants_of(&account.id)?.into_iter().unzip();
+            let credit = Credit::restored(funds, NanoUsd::new(debt));
+            directory.restore_credit(&account.id, grants, credit);
             directory.put_account(account);
         }
         let mut keys = self.connection.prepare(
@@ -77,19 +82,23 @@ impl Database {
     }
 
     /// In the order in which they were given.
-    fn grants_of(&self, account_id: &str) -> rusqlite::Result<Vec<Grant>> {
+    /// The account's grants in the order in which they were given, and what is left of each.
+    fn grants_of(&self, account_id: &str) -> rusqlite::Result<Vec<(Grant, Funds)>> {
         let mut grants = self.connection.prepare_cached(
-            "SELECT id, amount, expires_at, reason, created_at FROM credit_grants
+            "SELECT id, amount, expires_at, reason, created_at, remaining FROM credit_grants
              WHERE account_id = ?1 ORDER BY rowid",
         )?;
         let read = |row: &Row<'_>| {
-            Ok(Grant {
+            let grant = Grant {
                 id: row.get(0)?,
                 amount: NanoUsd::new(row.get(1)?),
                 expires_at: row.get(2)?,
                 reason: row.get(3)?,
                 created_at: row.get(4)?,
-            })
+            };
+            let remaining = NanoUsd::new(row.get(5)?);
+            let funds = Funds::new(grant.id.clone(), remaining, grant.expires_at);
+            Ok((grant, funds))
         };
         grants.query_map([account_id], read)?.collect()
     }
@@ -149,20 +158,96 @@ impl Database {
         Ok(())
     }
 
-    pub fn insert_grant(&self, account_id: &str, grant: &Grant) -> rusqlite::Result<()> {
-        self.connection.execute(
-            "INSERT INTO credit_grants (id, account_id, amount, expires_at, reason, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    /// A grant with what is left of it once the debt is paid, and its entry in the books.
+    pub fn insert_grant(
+        &self,
+        account_id: &str,
+        grant: &Grant,
+        remaining: NanoUsd,
+        debt: NanoUsd,
+        balance_after: NanoUsd,
+    ) -> rusqlite::Result<()> {
+        let step = self.connection.unchecked_transaction()?;
+        step.execute(
+            "INSERT INTO credit_grants
+                 (id, account_id, amount, expires_at, reason, created_at, remaining)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             params![
                 grant.id,
                 account_id,
                 grant.amount.nanos(),
                 grant.expires_at,
                 grant.reason,
-                grant.created_at
+                grant.created_at,
+                remaining.nanos()
             ],
         )?;
-        Ok(())
+        let (delta, at) = (grant.amount.nanos(), grant.created_at);
+        enter(
+            &step,
+            account_id,
+            "grant",
+            &grant.id,
+            delta,
+            balance_after,
+            at,
+        )?;
+        set_debt(&step, account_id, debt)?;
+        step.commit()
+    }
+
+    /// A charge: what it leaves of the grants, its entry in the books, and the call it is for.
+    pub fn insert_charge(&self, row: &UsageRow, charge: &Charge) -> rusqlite::Result<()> {
+        let step = self.connection.unchecked_transaction()?;
+        for (grant_id, remaining) in &charge.remaining {
+            step.prepare_cached("UPDATE credit_grants SET remaining = ?2 WHERE id = ?1")?
+                .execute(params![grant_id, remaining.nanos()])?;
+        }
+        let (account, delta) = (&row.account_id, -charge.cost.nanos());
+        enter(
+            &step,
+            account,
+            "charge",
+            &row.id,
+            delta,
+            charge.balance_after,
+            row.at,
+        )?;
+        set_debt(&step, account, charge.debt)?;
+        let (usage, prices) = (row.usage, row.prices);
+        step.prepare_cached(
+            "INSERT INTO usage (id, account_id, key_id, model, routed_model, prompt, cached,
+                 completion, reasoning, input_price, cached_price, output_price, cost, stream, at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+        )?
+        .execute(params![
+            row.id,
+            row.account_id,
+            row.key_id,
+            row.model,
+            row.routed_model,
+            usage.prompt,
+            usage.cached,
+            usage.completion,
+            usage.reasoning,
+            prices.input.picos(),
+            prices.cached_input.picos(),
+            prices.output.picos(),
+            row.cost.nanos(),
+            row.stream,
+            row.at
+        ])?;
+        step.commit()
+    }
+
+    pub fn usage(&self, account_id: &str, from: i64, to: i64) -> rusqlite::Result<Vec<UsageRow>> {
+        let mut rows = self.connection.prepare_cached(
+            "SELECT id, account_id, key_id, model, routed_model, prompt, cached, completion,
+                 reasoning, input_price, cached_price, output_price, cost, stream, at FROM usage
+             WHERE account_id = ?1 AND at >= ?2 AND at < ?3 ORDER BY at DESC, rowid DESC LIMIT 10000",
+        )?;
+        rows.query_map(params![account_id, from, to], read_usage)?
+            .collect()
     }
 
     pub fn put_limit(&self, rule: &LimitRule) -> rusqlite::Result<()> {
@@ -191,6 +276,61 @@ impl Database {
     }
 }
 
+fn enter(
+    step: &Connection,
+    account_id: &str,
+    kind: &str,
+    reference: &str,
+    delta: i64,
+    balance_after: NanoUsd,
+    at: i64,
+) -> rusqlite::Result<()> {
+    step.prepare_cached(
+        "INSERT INTO ledger_entries (account_id, kind, ref, delta, balance_after, at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute(params![
+        account_id,
+        kind,
+        reference,
+        delta,
+        balance_after.nanos(),
+        at
+    ])?;
+    Ok(())
+}
+
+fn set_debt(step: &Connection, account_id: &str, debt: NanoUsd) -> rusqlite::Result<()> {
+    step.prepare_cached("UPDATE accounts SET debt = ?2 WHERE id = ?1 AND debt <> ?2")?
+        .execute(params![account_id, debt.nanos()])?;
+    Ok(())
+}
+
+fn read_usage(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
+    let price = |column| row.get(column).map(TokenPrice::from_picos);
+    Ok(UsageRow {
+        id: row.get(0)?,
+        account_id: row.get(1)?,
+        key_id: row.get(2)?,
+        model: row.get(3)?,
+        routed_model: row.get(4)?,
+        usage: Usage {
+            prompt: row.get(5)?,
+            cached: row.get(6)?,
+            completion: row.get(7)?,
+            reasoning: row.get(8)?,
+        },
+        prices: Prices {
+            input: price(9)?,
+            cached_input: price(10)?,
+            output: price(11)?,
+        },
+        cost: NanoUsd::new(row.get(12)?),
+        stream: row.get(13)?,
+        at: row.get(14)?,
+    })
+}
+
 fn read_account(row: &Row<'_>) -> rusqlite::Result<Account> {
     let (track, tier): (String, String) = (row.get(3)?, row.get(4)?);
     let plan = Track::parse(&track).zip(Tier::parse(&tier));
@@ -202,7 +342,6 @@ fn read_account(row: &Row<'_>) -> rusqlite::Result<Account> {
         plan: plan.ok_or_else(|| unreadable(3, "track and tier"))?,
         closed: row.get(5)?,
         created_at: row.get(6)?,
-        grants: Vec::new(),
     })
 }
 

@@ -11,9 +11,10 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{config::Durability, ledger::OpenError};
 
 /// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../migrations/1_accounts.sql"),
     include_str!("../migrations/2_limits.sql"),
+    include_str!("../migrations/3_credit.sql"),
 ];
 
 /// A connection to a file that is sound and up to date.

@@ -1,4 +1,4 @@
-//! Times as operators read and write them: ISO 8601 in UTC.
+//! Times as people read and write them: ISO 8601 in UTC.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 

@@ -1,0 +1,344 @@
+//! SPEC §8.6, §6.2 and the 402 rows of §7: what is held, what is charged, what is free.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    Answer, Step, TestGateway,
+    bodies::hello_with,
+    gateway::hello,
+    upstream::{chunk, completion, events, stream_head, usage_chunk},
+};
+
+/// Costs 2.00 / 9.00 / 0.20 a million: 2,000 / 9,000 / 200 billionths a token.
+const MODEL: &str = "svc-standard";
+
+/// An account on the Business track with only this credit: its ID and a key.
+async fn account_with(gateway: &TestGateway, grants: &[Value]) -> (String, String) {
+    let body = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
+    let made = gateway
+        .operate(Method::POST, "/operator/accounts", Some(body))
+        .await;
+    let id = made.assert_ok()["id"].as_str().unwrap().to_owned();
+    for grant in grants {
+        let path = format!("/operator/accounts/{id}/grants");
+        gateway
+            .operate(Method::POST, &path, Some(grant.clone()))
+            .await
+            .assert_ok();
+    }
+    let (_, key) = gateway.new_key(&id).await;
+    (id, key)
+}
+
+async fn account(gateway: &TestGateway, id: &str) -> Value {
+    let path = format!("/operator/accounts/{id}");
+    gateway
+        .operate(Method::GET, &path, None)
+        .await
+        .assert_ok()
+        .clone()
+}
+
+/// The balance once nothing is held any more.
+async fn settled_balance(gateway: &TestGateway, id: &str) -> String {
+    for _ in 0..200 {
+        let account = account(gateway, id).await;
+        if account["held"] == "0.000000" {
+            assert_eq!(account["balance"], account["available"]);
+            return account["balance"].as_str().unwrap().to_owned();
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("something is still held: {}", account(gateway, id).await);
+}
+
+async fn usage(gateway: &TestGateway, id: &str) -> Vec<Value> {
+    let path = format!("/operator/accounts/{id}/usage");
+    let rows = gateway.operate(Method::GET, &path, None).await;
+    rows.assert_ok()["data"].as_array().unwrap().clone()
+}
+
+fn counted(prompt: u32, cached: u32, tokens: u32, reasoning: u32) -> Value {
+    let mut answer = completion("Hi");
+    answer["usage"] = json!({
+        "prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens,
+        "prompt_tokens_details": { "cached_tokens": cached },
+        "completion_tokens_details": { "reasoning_tokens": reasoning },
+    });
+    answer
+}
+
+fn assert_short(answer: &Answer, kind: &str, balance: &str) {
+    answer.assert_error(402, kind, Some("payment_required"), None);
+    assert_eq!(answer.error()["balance"], balance);
+    assert!(
+        answer.error()["billing_url"]
+            .as_str()
+            .unwrap()
+            .starts_with("http")
+    );
+}
+
+#[tokio::test]
+async fn a_call_costs_its_usage_to_the_last_billionth() {
+    let gateway = TestGateway::start().await;
+    for (prompt, cached, tokens, reasoning, left) in [
+        (11, 0, 3, 0, "0.999951"),       // 11 × 2,000 + 3 × 9,000
+        (1_000, 400, 10, 0, "0.998630"), // 600 × 2,000 + 400 × 200 + 10 × 9,000
+        (10, 0, 60, 50, "0.999440"),     // reasoning is part of the 60
+    ] {
+        let (id, key) = account_with(&gateway, &[json!({ "amount": "1" })]).await;
+        gateway
+            .upstream
+            .answer_json(200, &counted(prompt, cached, tokens, reasoning));
+        gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+        assert_eq!(settled_balance(&gateway, &id).await, left);
+        let rows = usage(&gateway, &id).await;
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0]["model"], MODEL);
+        assert_eq!(rows[0]["prompt_tokens"], prompt);
+        assert_eq!(rows[0]["cached_tokens"], cached);
+        assert_eq!(rows[0]["completion_tokens"], tokens);
+        assert_eq!(rows[0]["prices"]["completion"], "0.000009");
+    }
+}
+
+#[tokio::test]
+async fn a_hybrid_is_charged_at_the_price_of_who_answered() {
+    let gateway = TestGateway::start().await;
+    let (id, key) = account_with(&gateway, &[json!({ "amount": "1" })]).await;
+    gateway
+        .upstream
+        .answer_json(200, &counted(1_000, 0, 1_000, 0));
+    gateway
+        .chat_as(&key, &hello("svc-hybrid-semantic"))
+        .await
+        .assert_ok();
+    assert_eq!(
+        settled_balance(&gateway, &id).await,
+        "0.999000",
+        "svc-native-fast: 0.20 / 0.80"
+    );
+    let rows = usage(&gateway, &id).await;
+    assert_eq!(rows[0]["model"], "svc-hybrid-semantic");
+    assert_eq!(rows[0]["routed_model"], "svc-native-fast");
+}
+
+#[tokio::test]
+async fn what_cannot_be_paid_for_does_not_start() {
+    let gateway = TestGateway::start().await;
+    let (id, key) = account_with(&gateway, &[]).await;
+    assert_short(
+        &gateway.chat_as(&key, &hello(MODEL)).await,
+        "insufficient_credits",
+        "0.000000",
+    );
+    let (poor_id, poor) = account_with(&gateway, &[json!({ "amount": "0.01" })]).await;
+    let refused = gateway.chat_as(&poor, &hello(MODEL)).await;
+    assert_short(&refused, "insufficient_credits", "0.010000");
+    assert_eq!(gateway.upstream.calls(), 0);
+    // A smaller budget fits into it.
+    let small = hello_with(MODEL, json!({ "max_tokens": 200 }));
+    gateway.chat_as(&poor, &small).await.assert_ok();
+    assert_eq!(settled_balance(&gateway, &poor_id).await, "0.009951");
+    assert_eq!(settled_balance(&gateway, &id).await, "0.000000");
+}
+
+#[tokio::test]
+async fn credit_that_has_expired_is_told_apart_from_credit_that_was_spent() {
+    let gateway = TestGateway::start().await;
+    let lapsed = json!({ "amount": "5", "expires_at": "2026-01-01T00:00:00Z" });
+    let (_, key) = account_with(&gateway, &[lapsed]).await;
+    let refused = gateway.chat_as(&key, &hello(MODEL)).await;
+    assert_short(&refused, "credits_expired", "0.000000");
+    assert_eq!(refused.error()["expired_at"], "2026-01-01T00:00:00Z");
+}
+
+#[tokio::test]
+async fn the_credit_that_expires_first_is_used_first_and_named() {
+    let gateway = TestGateway::start().await;
+    let grants = [
+        json!({ "amount": "1" }),
+        json!({ "amount": "0.00001", "expires_at": "2090-01-01T00:00:00Z" }),
+        json!({ "amount": "1", "expires_at": "2099-01-01T00:00:00Z" }),
+    ];
+    let (id, key) = account_with(&gateway, &grants).await;
+    assert_eq!(
+        account(&gateway, &id).await["credits_expire_at"],
+        "2090-01-01T00:00:00Z"
+    );
+    let answer = gateway.chat_as(&key, &hello(MODEL)).await;
+    answer.assert_ok();
+    assert_eq!(
+        answer.headers["x-credits-expire-at"],
+        "2090-01-01T00:00:00Z"
+    );
+    assert_eq!(settled_balance(&gateway, &id).await, "1.999961");
+    let answer = gateway.chat_as(&key, &hello(MODEL)).await;
+    assert_eq!(
+        answer.headers["x-credits-expire-at"],
+        "2099-01-01T00:00:00Z"
+    );
+    let (_, other) = account_with(&gateway, &[json!({ "amount": "1" })]).await;
+    let answer = gateway.chat_as(&other, &hello(MODEL)).await;
+    assert_eq!(answer.headers.get("x-credits-expire-at"), None);
+}
+
+/// What the provider or we failed to deliver is free.
+#[tokio::test]
+async fn a_call_that_failed_is_free() {
+    let gateway = TestGateway::start().await;
+    let (id, key) = account_with(&gateway, &[json!({ "amount": "1" })]).await;
+    let mut stream = hello(MODEL);
+    stream["stream"] = true.into();
+    let cut = format!("data: {}\n\n", chunk(json!({ "content": "Hi" }), None));
+    let no_usage = events(&[chunk(json!({ "content": "Hi" }), Some("stop"))]);
+    let absurd = events(&[
+        chunk(json!({ "content": "Hi" }), Some("stop")),
+        usage_chunk(11, 1_000_000),
+    ]);
+    for body in [cut, no_usage, absurd] {
+        gateway.upstream.answer_stream(&body);
+        let url = gateway.url("/v1/chat/completions");
+        let asked = gateway.client.post(url).bearer_auth(&key).json(&stream);
+        asked.send().await.unwrap().text().await.unwrap();
+        assert_eq!(settled_balance(&gateway, &id).await, "1.000000");
+    }
+    for (status, body) in [
+        (529, json!({})),
+        (200, json!({})),
+        (200, counted(11, 0, 1_000_000, 0)),
+    ] {
+        gateway.upstream.answer_json(status, &body);
+        assert_eq!(gateway.chat_as(&key, &hello(MODEL)).await.status, 502);
+        assert_eq!(settled_balance(&gateway, &id).await, "1.000000");
+    }
+    assert!(usage(&gateway, &id).await.is_empty());
+}
+
+/// For each number of chunks after which the client leaves: charged once, in full.
+#[tokio::test]
+async fn leaving_early_is_not_a_discount() {
+    let gateway = TestGateway::start().await;
+    let words: Vec<_> = (0..5)
+        .map(|_| chunk(json!({ "content": "word " }), None))
+        .collect();
+    let end = [chunk(json!({}), Some("stop")), usage_chunk(1_000, 1_000)];
+    let mut steps = vec![Step::Send(stream_head())];
+    for part in words.iter().chain(&end) {
+        steps.push(Step::Send(format!("data: {part}\n\n").into_bytes()));
+        steps.push(Step::Pause(Duration::from_millis(20)));
+    }
+    steps.push(Step::Close);
+    gateway.upstream.play(steps);
+    for read in 0..6 {
+        let (id, key) = account_with(&gateway, &[json!({ "amount": "1" })]).await;
+        let mut body = hello(MODEL);
+        body["stream"] = true.into();
+        let url = gateway.url("/v1/chat/completions");
+        let asked = gateway.client.post(url).bearer_auth(&key).json(&body);
+        let mut response = asked.send().await.unwrap();
+        for _ in 0..read {
+            response.chunk().await.unwrap();
+        }
+        drop(response);
+        assert_eq!(
+            settled_balance(&gateway, &id).await,
+            "0.989000",
+            "after {read} chunks"
+        );
+        assert_eq!(usage(&gateway, &id).await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn side_by_side_exactly_as_many_start_as_can_be_paid() {
+    let gateway = TestGateway::start().await;
+    // Each holds its input and 1,000 tokens at 9,000 billionths: seven fit, an eighth does not.
+    let (id, key) = account_with(&gateway, &[json!({ "amount": "0.07" })]).await;
+    gateway.upstream.play(vec![
+        Step::Pause(Duration::from_secs(1)),
+        Step::Send(crate::support::upstream::response(
+            200,
+            "application/json",
+            &completion("Hi").to_string(),
+        )),
+    ]);
+    let body = hello_with(MODEL, json!({ "max_tokens": 1_000 }));
+    let asked = (0..200).map(|_| gateway.chat_as(&key, &body));
+    let answers: Vec<_> = futures_util::stream::iter(asked)
+        .buffer_unordered(200)
+        .collect()
+        .await;
+    let started = answers.iter().filter(|answer| answer.status == 200).count();
+    assert_eq!(started, 7);
+    for answer in answers.iter().filter(|answer| answer.status != 200) {
+        answer.assert_error(402, "insufficient_credits", Some("payment_required"), None);
+    }
+    assert_eq!(gateway.upstream.calls(), 7);
+    assert_eq!(
+        settled_balance(&gateway, &id).await,
+        "0.069657",
+        "seven times 49,000 billionths"
+    );
+}
+
+/// What costs more than it held is charged whole; the next grant pays the debt.
+#[tokio::test]
+async fn a_balance_below_zero_is_paid_by_the_next_grant() {
+    let gateway = TestGateway::start().await;
+    let (id, key) = account_with(&gateway, &[json!({ "amount": "0.05" })]).await;
+    gateway
+        .upstream
+        .answer_json(200, &counted(100_000, 0, 10, 0));
+    gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+    assert_eq!(settled_balance(&gateway, &id).await, "-0.150090");
+    let refused = gateway.chat_as(&key, &hello(MODEL)).await;
+    assert_short(&refused, "insufficient_credits", "-0.150090");
+
+    let gateway = TestGateway::start_in(gateway.stop().await, "").await;
+    assert_eq!(
+        settled_balance(&gateway, &id).await,
+        "-0.150090",
+        "the debt is remembered"
+    );
+    let path = format!("/operator/accounts/{id}/grants");
+    let grant = Some(json!({ "amount": "1" }));
+    gateway
+        .operate(Method::POST, &path, grant)
+        .await
+        .assert_ok();
+    assert_eq!(settled_balance(&gateway, &id).await, "0.849910");
+    gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+    let gateway = TestGateway::start_in(gateway.stop().await, "").await;
+    assert_eq!(settled_balance(&gateway, &id).await, "0.849861");
+    assert_eq!(usage(&gateway, &id).await.len(), 2);
+}
+
+#[tokio::test]
+async fn usage_is_listed_by_time() {
+    let gateway = TestGateway::start().await;
+    let (id, key) = account_with(&gateway, &[json!({ "amount": "1" })]).await;
+    gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+    for (times, rows) in [
+        ("", 1),
+        ("?from=2020-01-01T00:00:00Z", 1),
+        ("?from=2099-01-01T00:00:00Z", 0),
+        ("?to=2020-01-01T00:00:00%2B02:00", 0),
+    ] {
+        let path = format!("/operator/accounts/{id}/usage{times}");
+        let listed = gateway.operate(Method::GET, &path, None).await;
+        assert_eq!(
+            listed.assert_ok()["data"].as_array().unwrap().len(),
+            rows,
+            "{times}"
+        );
+    }
+    let path = format!("/operator/accounts/{id}/usage?from=yesterday");
+    let refused = gateway.operate(Method::GET, &path, None).await;
+    refused.assert_error(400, "invalid_request_error", None, Some("from"));
+}
