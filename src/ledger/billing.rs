@@ -98,6 +98,15 @@ impl Ledger {
         })
     }
 
+    /// Makes the disk look full at so many pages, or not any more.
+    #[cfg(test)]
+    async fn limit_pages(&self, pages: Option<u32>) {
+        let limited = self
+            .writer
+            .run(move |database, _| Ok(database.limit_pages(pages)?));
+        limited.await.unwrap();
+    }
+
     /// The account's charged calls within these times, newest first.
     pub async fn usage(
         &self,
@@ -150,7 +159,7 @@ impl Held<'_> {
                     .read()
                     .credit(&row.account_id)
                     .plan_charge(id, cost, row.at);
-                let charge = planned.ok_or(LedgerError::Stopped)?;
+                let charge = planned.ok_or(LedgerError::NoHold)?;
                 database.insert_charge(&row, &charge)?;
                 directory.read().credit(&row.account_id).apply(&charge);
                 Ok(cost)
@@ -163,5 +172,162 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         let directory = self.ledger.read();
         directory.credit(&self.account_id).release(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{
+        catalog::{Catalog, Tier, Track},
+        config::Durability,
+        ledger::{NewAccount, NewGrant},
+    };
+
+    const COST: NanoUsd = NanoUsd::new(49_000);
+    const USAGE: Usage = Usage {
+        prompt: 11,
+        cached: 0,
+        completion: 3,
+        reasoning: 0,
+    };
+
+    struct Paying {
+        ledger: Arc<Ledger>,
+        account_id: String,
+        key_id: String,
+        model: Arc<Model>,
+    }
+
+    impl Paying {
+        async fn start(folder: &TempDir, dollars: i64) -> Self {
+            let ledger = open(folder);
+            let new = NewAccount {
+                email: "a@example.com".into(),
+                name: None,
+                track: Track::Business,
+                tier: Tier::Flex,
+            };
+            let account_id = ledger.create_account(new).await.unwrap().id;
+            let grant = NewGrant {
+                amount: NanoUsd::new(dollars * 1_000_000_000),
+                expires_at: None,
+                reason: None,
+            };
+            ledger.add_grant(&account_id, grant).await.unwrap();
+            let (key, _) = ledger.create_key(&account_id, "test".into()).await.unwrap();
+            Self {
+                ledger: Arc::new(ledger),
+                account_id,
+                key_id: key.id,
+                model: Catalog::built_in().find("svc-standard").unwrap().clone(),
+            }
+        }
+
+        fn hold(&self) -> Result<Held<'_>, HoldRefused> {
+            self.ledger.hold(HoldRequest {
+                account_id: &self.account_id,
+                key_id: &self.key_id,
+                amount: COST,
+                worst: COST,
+                overdraft: NanoUsd::default(),
+            })
+        }
+
+        async fn pay(&self) -> Result<NanoUsd, LedgerError> {
+            let held = self.hold().expect("there is credit");
+            held.settle(&self.model, &self.model, USAGE, false).await
+        }
+    }
+
+    fn open(folder: &TempDir) -> Ledger {
+        Ledger::open(&folder.path().join("ledger.db"), Durability::Process).unwrap()
+    }
+
+    fn spent(nanos: i64, times: usize) -> NanoUsd {
+        NanoUsd::new(nanos - i64::try_from(times).unwrap() * COST.nanos())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn charges_side_by_side_are_all_there_after_a_restart() {
+        let folder = TempDir::new().unwrap();
+        let paying = Arc::new(Paying::start(&folder, 1).await);
+        let calls = (0..64).map(|_| {
+            let paying = paying.clone();
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    assert_eq!(paying.pay().await.unwrap(), COST);
+                }
+            })
+        });
+        for call in calls.collect::<Vec<_>>() {
+            call.await.unwrap();
+        }
+        let expected = spent(1_000_000_000, 64 * 50);
+        assert_eq!(paying.ledger.balances(&paying.account_id).balance, expected);
+        assert_eq!(
+            paying.ledger.balances(&paying.account_id).held,
+            NanoUsd::default()
+        );
+        let account_id = paying.account_id.clone();
+        drop(paying);
+        let ledger = open(&folder);
+        assert_eq!(ledger.balances(&account_id).balance, expected);
+        let rows = ledger.usage(&account_id, 0, i64::MAX).await.unwrap();
+        assert_eq!(rows.len(), 64 * 50);
+    }
+
+    /// A disk that is full refuses charges, loses none that it took, and takes them again.
+    #[tokio::test]
+    async fn a_full_disk_changes_nothing_and_heals() {
+        let folder = TempDir::new().unwrap();
+        let paying = Paying::start(&folder, 1).await;
+        paying.ledger.limit_pages(Some(40)).await;
+        let mut paid = 0;
+        let refused = loop {
+            match paying.pay().await {
+                Ok(_) => paid += 1,
+                Err(error) => break error,
+            }
+            assert!(paid < 10_000, "the disk never became full");
+        };
+        assert!(
+            matches!(
+                refused,
+                LedgerError::Database(_) | LedgerError::NotCommitted
+            ),
+            "{refused}"
+        );
+        let balances = paying.ledger.balances(&paying.account_id);
+        assert_eq!(
+            balances.balance,
+            spent(1_000_000_000, paid),
+            "as if it had not been tried"
+        );
+        assert_eq!(balances.held, NanoUsd::default());
+        paying.ledger.limit_pages(None).await;
+        paying.pay().await.unwrap();
+        let account_id = paying.account_id.clone();
+        drop(paying);
+        let after = open(&folder).balances(&account_id).balance;
+        assert_eq!(after, spent(1_000_000_000, paid + 1));
+    }
+
+    #[tokio::test]
+    async fn a_key_that_was_disabled_holds_nothing() {
+        let folder = TempDir::new().unwrap();
+        let paying = Paying::start(&folder, 1).await;
+        assert!(paying.hold().is_ok());
+        let state = crate::ledger::KeyState::Disabled;
+        paying
+            .ledger
+            .set_key_state(&paying.key_id, state)
+            .await
+            .unwrap();
+        assert_eq!(paying.hold().err(), Some(HoldRefused::KeyInactive));
     }
 }

@@ -231,6 +231,22 @@ impl Credit {
         self.debt = debt.nanos();
     }
 
+    /// Takes over what running calls hold, as far as there are grants to hold it from.
+    pub fn take_over_holds(&mut self, before: Credit) {
+        for (id, hold) in before.holds {
+            let mut missing = hold.amount;
+            let mut parts = Vec::new();
+            for at in self.in_order_of_use(i64::MIN) {
+                let taken = self.grants[at].free().clamp(0, missing);
+                self.grants[at].held += taken;
+                missing -= taken;
+                parts.push((at, taken));
+            }
+            self.exposure += hold.risk;
+            self.holds.insert(id, Hold { parts, ..hold });
+        }
+    }
+
     /// Live grants, earliest expiry first, those without one last.
     fn in_order_of_use(&self, now: i64) -> Vec<usize> {
         let live = self.grants.iter().enumerate();

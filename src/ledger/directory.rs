@@ -120,6 +120,22 @@ impl Directory {
         self.grants.insert(account_id.to_owned(), grants);
     }
 
+    /// Puts what the database holds in the place of what was thought to be. What running calls
+    /// have set aside stays set aside.
+    pub fn restore(&mut self, stored: Directory) {
+        let before = std::mem::replace(&mut self.credits, stored.credits);
+        for (account_id, credit) in before {
+            let before = credit.into_inner().unwrap_or_else(PoisonError::into_inner);
+            self.credit(&account_id).take_over_holds(before);
+        }
+        self.accounts = stored.accounts;
+        self.keys = stored.keys;
+        self.by_digest = stored.by_digest;
+        self.models = stored.models;
+        self.limits = stored.limits;
+        self.grants = stored.grants;
+    }
+
     pub fn put_grant(&mut self, account_id: &str, grant: Grant) {
         self.grants
             .entry(account_id.to_owned())

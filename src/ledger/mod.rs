@@ -54,6 +54,10 @@ pub enum LedgerError {
     TooMuchCredit,
     #[error("the database failed: {0}")]
     Database(#[from] rusqlite::Error),
+    #[error("nothing is held for this call any more")]
+    NoHold,
+    #[error("the change could not be written to the disk")]
+    NotCommitted,
     #[error("the ledger has stopped")]
     Stopped,
 }

@@ -60,7 +60,10 @@ impl OperatorError {
                 LedgerError::NoSuchPlan { .. } | LedgerError::TooMuchCredit => {
                     (Status::BAD_REQUEST, "invalid_request_error", None)
                 }
-                LedgerError::Database(_) | LedgerError::Stopped => (
+                LedgerError::Database(_)
+                | LedgerError::NotCommitted
+                | LedgerError::NoHold
+                | LedgerError::Stopped => (
                     Status::SERVICE_UNAVAILABLE,
                     "server_error",
                     Some("store_unavailable"),
@@ -89,9 +92,11 @@ impl IntoResponse for OperatorError {
     fn into_response(self) -> Response {
         // An operator's own words stay out of the log; a database's reason belongs there.
         let cause = match &self {
-            Self::Ledger(error @ (LedgerError::Database(_) | LedgerError::Stopped)) => {
-                error.to_string()
-            }
+            Self::Ledger(
+                error @ (LedgerError::Database(_)
+                | LedgerError::NotCommitted
+                | LedgerError::Stopped),
+            ) => error.to_string(),
             _ => "the call was refused".into(),
         };
         let mut response = self.envelope().into_response();

@@ -38,6 +38,20 @@ impl Database {
         })
     }
 
+    /// Opens the transaction that the next steps belong to.
+    pub fn begin(&self) -> rusqlite::Result<()> {
+        self.connection.execute_batch("BEGIN IMMEDIATE")
+    }
+
+    pub fn commit(&self) -> rusqlite::Result<()> {
+        self.connection.execute_batch("COMMIT")
+    }
+
+    /// Ends a transaction that failed; SQLite may have ended it already.
+    pub fn roll_back(&self) {
+        let _ = self.connection.execute_batch("ROLLBACK");
+    }
+
     pub fn load(&self) -> rusqlite::Result<Directory> {
         let mut directory = Directory::default();
         let mut accounts = self.connection.prepare(
@@ -167,7 +181,7 @@ impl Database {
         debt: NanoUsd,
         balance_after: NanoUsd,
     ) -> rusqlite::Result<()> {
-        let step = self.connection.unchecked_transaction()?;
+        let step = &self.connection;
         step.execute(
             "INSERT INTO credit_grants
                  (id, account_id, amount, expires_at, reason, created_at, remaining)
@@ -184,7 +198,7 @@ impl Database {
         )?;
         let (delta, at) = (grant.amount.nanos(), grant.created_at);
         enter(
-            &step,
+            step,
             account_id,
             "grant",
             &grant.id,
@@ -192,20 +206,19 @@ impl Database {
             balance_after,
             at,
         )?;
-        set_debt(&step, account_id, debt)?;
-        step.commit()
+        set_debt(step, account_id, debt)
     }
 
     /// A charge: what it leaves of the grants, its entry in the books, and the call it is for.
     pub fn insert_charge(&self, row: &UsageRow, charge: &Charge) -> rusqlite::Result<()> {
-        let step = self.connection.unchecked_transaction()?;
+        let step = &self.connection;
         for (grant_id, remaining) in &charge.remaining {
             step.prepare_cached("UPDATE credit_grants SET remaining = ?2 WHERE id = ?1")?
                 .execute(params![grant_id, remaining.nanos()])?;
         }
         let (account, delta) = (&row.account_id, -charge.cost.nanos());
         enter(
-            &step,
+            step,
             account,
             "charge",
             &row.id,
@@ -213,7 +226,7 @@ impl Database {
             charge.balance_after,
             row.at,
         )?;
-        set_debt(&step, account, charge.debt)?;
+        set_debt(step, account, charge.debt)?;
         let (usage, prices) = (row.usage, row.prices);
         step.prepare_cached(
             "INSERT INTO usage (id, account_id, key_id, model, routed_model, prompt, cached,
@@ -237,7 +250,16 @@ impl Database {
             row.stream,
             row.at
         ])?;
-        step.commit()
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub fn limit_pages(&self, pages: Option<u32>) -> rusqlite::Result<()> {
+        let most = pages.unwrap_or(u32::MAX >> 1);
+        let set = |row: &Row<'_>| row.get::<_, i64>(0);
+        self.connection
+            .query_row(&format!("PRAGMA max_page_count = {most}"), [], set)
+            .map(|_| ())
     }
 
     pub fn usage(&self, account_id: &str, from: i64, to: i64) -> rusqlite::Result<Vec<UsageRow>> {
