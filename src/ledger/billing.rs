@@ -317,6 +317,35 @@ mod tests {
         assert_eq!(after, spent(1_000_000_000, paid + 1));
     }
 
+    /// When a transaction of many fails, none of them has happened, whichever of them failed.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn charges_of_a_batch_that_failed_are_undone_together() {
+        let folder = TempDir::new().unwrap();
+        let paying = Arc::new(Paying::start(&folder, 1).await);
+        paying.ledger.limit_pages(Some(60)).await;
+        let callers = (0..64).map(|_| {
+            let paying = paying.clone();
+            tokio::spawn(async move {
+                let mut paid = 0;
+                while paying.pay().await.is_ok() {
+                    paid += 1;
+                }
+                paid
+            })
+        });
+        let mut paid = 0;
+        for caller in callers.collect::<Vec<_>>() {
+            paid += caller.await.unwrap();
+        }
+        let balances = paying.ledger.balances(&paying.account_id);
+        assert_eq!(balances.balance, spent(1_000_000_000, paid));
+        assert_eq!(balances.held, NanoUsd::default());
+        let account_id = paying.account_id.clone();
+        drop(paying);
+        let after = open(&folder).balances(&account_id).balance;
+        assert_eq!(after, spent(1_000_000_000, paid), "as on the disk");
+    }
+
     #[tokio::test]
     async fn a_key_that_was_disabled_holds_nothing() {
         let folder = TempDir::new().unwrap();

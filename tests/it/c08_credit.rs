@@ -148,6 +148,24 @@ async fn what_cannot_be_paid_for_does_not_start() {
     assert_eq!(settled_balance(&gateway, &id).await, "0.000000");
 }
 
+/// What a later check refuses gives back what an earlier one took.
+#[tokio::test]
+async fn a_call_that_cannot_be_paid_does_not_count_as_a_request() {
+    let gateway = TestGateway::start_set(&[("LIMITS__RPM", "1")]).await;
+    let (id, key) = account_with(&gateway, &[]).await;
+    for _ in 0..3 {
+        let refused = gateway.chat_as(&key, &hello(MODEL)).await;
+        assert_short(&refused, "insufficient_credits", "0.000000");
+    }
+    let path = format!("/operator/accounts/{id}/grants");
+    let grant = Some(json!({ "amount": "1" }));
+    gateway
+        .operate(Method::POST, &path, grant)
+        .await
+        .assert_ok();
+    gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+}
+
 #[tokio::test]
 async fn credit_that_has_expired_is_told_apart_from_credit_that_was_spent() {
     let gateway = TestGateway::start().await;
