@@ -14,8 +14,6 @@ pub mod metered;
 pub mod routing;
 pub mod upstream;
 
-pub mod limits;
-
 pub mod chat;
 pub mod ledger;
 pub mod wire;
@@ -26,6 +24,7 @@ pub mod config;
 pub mod auth;
 pub mod checked_toml;
 pub mod error;
+pub mod limits;
 pub mod money;
 pub mod telemetry;
 pub mod time_text;

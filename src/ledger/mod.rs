@@ -3,7 +3,8 @@
 //! Changes go, one after the other, through a thread that owns the database; each is committed
 //! before its caller hears of it. Reads come from a copy in memory that the same thread keeps, so
 //! a key that was disabled is refused on the very next request, and a request waits for no disk.
-//! A store that fails to commit changes nothing.
+//! What running calls have set aside lives in that copy alone. A change that fails to be committed
+//! has not happened: the copy is then made anew from the database.
 
 use std::{
     path::Path,

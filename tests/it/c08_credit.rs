@@ -24,14 +24,16 @@ async fn account_with(gateway: &TestGateway, grants: &[Value]) -> (String, Strin
         .await;
     let id = made.assert_ok()["id"].as_str().unwrap().to_owned();
     for grant in grants {
-        let path = format!("/operator/accounts/{id}/grants");
-        gateway
-            .operate(Method::POST, &path, Some(grant.clone()))
-            .await
-            .assert_ok();
+        give(gateway, &id, grant.clone()).await;
     }
     let (_, key) = gateway.new_key(&id).await;
     (id, key)
+}
+
+async fn give(gateway: &TestGateway, id: &str, grant: Value) {
+    let path = format!("/operator/accounts/{id}/grants");
+    let given = gateway.operate(Method::POST, &path, Some(grant)).await;
+    given.assert_ok();
 }
 
 async fn account(gateway: &TestGateway, id: &str) -> Value {
@@ -157,12 +159,7 @@ async fn a_call_that_cannot_be_paid_does_not_count_as_a_request() {
         let refused = gateway.chat_as(&key, &hello(MODEL)).await;
         assert_short(&refused, "insufficient_credits", "0.000000");
     }
-    let path = format!("/operator/accounts/{id}/grants");
-    let grant = Some(json!({ "amount": "1" }));
-    gateway
-        .operate(Method::POST, &path, grant)
-        .await
-        .assert_ok();
+    give(&gateway, &id, json!({ "amount": "1" })).await;
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
 }
 
@@ -324,12 +321,7 @@ async fn a_balance_below_zero_is_paid_by_the_next_grant() {
         "-0.150090",
         "the debt is remembered"
     );
-    let path = format!("/operator/accounts/{id}/grants");
-    let grant = Some(json!({ "amount": "1" }));
-    gateway
-        .operate(Method::POST, &path, grant)
-        .await
-        .assert_ok();
+    give(&gateway, &id, json!({ "amount": "1" })).await;
     assert_eq!(settled_balance(&gateway, &id).await, "0.849910");
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
     let gateway = TestGateway::start_in(gateway.stop().await, "").await;

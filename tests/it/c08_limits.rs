@@ -168,15 +168,16 @@ async fn a_failed_call_counts_as_a_request_and_gives_its_tokens_back() {
 #[tokio::test]
 async fn a_client_that_leaves_is_counted_in_full() {
     let gateway = TestGateway::start_set(&[("LIMITS__TPM", "10000")]).await;
-    let first = format!("data: {}\n\n", chunk(json!({ "content": "one" }), None));
+    let word = format!("data: {}\n\n", chunk(json!({ "content": "word" }), None));
     let rest = events(&[chunk(json!({}), Some("stop")), usage_chunk(1_000, 234)]);
-    gateway.upstream.play(vec![
-        Step::Send(stream_head()),
-        Step::Send(first.into_bytes()),
-        Step::Pause(Duration::from_millis(300)),
-        Step::Send(rest.into_bytes()),
-        Step::Close,
-    ]);
+    // Words go on after the client has left: it is by them that its absence shows.
+    let mut steps = vec![Step::Send(stream_head())];
+    for _ in 0..10 {
+        steps.push(Step::Send(word.clone().into_bytes()));
+        steps.push(Step::Pause(Duration::from_millis(50)));
+    }
+    steps.extend([Step::Send(rest.into_bytes()), Step::Close]);
+    gateway.upstream.play(steps);
     let mut response = gateway.open_stream(&hello(MODEL)).await;
     response.chunk().await.unwrap().expect("it has begun");
     drop(response);

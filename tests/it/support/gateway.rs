@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::{
     config::Config,
+    gateway::Gateway,
     server::{self, Running},
 };
 
@@ -149,8 +150,12 @@ impl TestGateway {
 
     /// Stops the gateway and hands its data to the next one.
     pub async fn stop(mut self) -> TempDir {
-        self.running.take().unwrap().stop().await;
-        self.data
+        let running = self.running.take().unwrap();
+        let gateway = running.gateway.clone();
+        running.stop().await;
+        assert_nothing_held(&gateway);
+        drop(gateway);
+        std::mem::replace(&mut self.data, TempDir::new().unwrap())
     }
 
     /// A new account on this plan, with credit: its ID and a key.
@@ -242,6 +247,24 @@ impl TestGateway {
             .send()
             .await
             .unwrap()
+    }
+}
+
+impl Drop for TestGateway {
+    /// Where no call is running any more, no credit may still be set aside.
+    fn drop(&mut self) {
+        let running = self.running.take().filter(|_| !std::thread::panicking());
+        let idle = running.filter(|running| running.gateway.tasks.is_empty());
+        if let Some(running) = idle {
+            assert_nothing_held(&running.gateway);
+        }
+    }
+}
+
+fn assert_nothing_held(gateway: &Gateway) {
+    for account in gateway.ledger.accounts() {
+        let held = gateway.ledger.balances(&account.id).held;
+        assert_eq!(held.nanos(), 0, "held for {}", account.id);
     }
 }
 
