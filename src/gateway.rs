@@ -12,6 +12,7 @@ use crate::{
     config::Config,
     ledger::Ledger,
     limits::{Ceilings, Limiter},
+    metrics::Metrics,
     routing::{self, Deployments},
 };
 
@@ -19,12 +20,13 @@ const MAX_DRAINS: usize = 1_000;
 
 pub struct Gateway {
     pub catalog: Catalog,
-    pub ledger: Ledger,
+    pub ledger: Arc<Ledger>,
     pub deployments: Deployments,
     pub operator_token: Secret,
     pub links: Links,
     pub max_body_bytes: usize,
     pub limiter: Arc<Limiter>,
+    pub metrics: Metrics,
     /// The ceilings of whatever has none of its own.
     pub ceilings: Ceilings,
     /// How many answers may be read on after their clients have left.
@@ -71,13 +73,19 @@ impl Shutdown {
 
 impl Gateway {
     /// `origin` is where callers reach the public listener.
-    pub fn new(config: Config, ledger: Ledger, origin: &str) -> Result<Self, String> {
+    pub fn new(
+        config: Config,
+        ledger: Ledger,
+        limiter: Limiter,
+        origin: &str,
+    ) -> Result<Self, String> {
         let providers = routing::providers(&config)?;
         let deployments = Deployments::new(&config, &providers);
         let origin = config.server.public_url.as_deref().unwrap_or(origin);
         Ok(Self {
             deployments,
-            ledger,
+            metrics: Metrics::new(ledger.health()),
+            ledger: Arc::new(ledger),
             operator_token: config.operator.token,
             links: Links {
                 billing: format!("{origin}/portal/billing"),
@@ -85,7 +93,7 @@ impl Gateway {
             },
             max_body_bytes: config.server.max_body_bytes,
             catalog: config.catalog,
-            limiter: Arc::default(),
+            limiter: Arc::new(limiter),
             ceilings: config.limits,
             drains: Semaphore::new(MAX_DRAINS),
             tasks: TaskTracker::new(),

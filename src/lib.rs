@@ -11,6 +11,7 @@ pub mod operator;
 
 pub mod gateway;
 pub mod metered;
+pub mod metrics;
 pub mod routing;
 pub mod upstream;
 

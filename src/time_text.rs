@@ -8,9 +8,28 @@ pub fn shown(unix_seconds: i64) -> String {
         .unwrap_or_default()
 }
 
+/// To the millisecond, always with three decimals: such times sort as they are written.
+pub fn shown_ms(unix_ms: i64) -> String {
+    let whole = shown(unix_ms.div_euclid(1_000));
+    let seconds = whole.strip_suffix('Z').unwrap_or(&whole);
+    format!("{seconds}.{:03}Z", unix_ms.rem_euclid(1_000))
+}
+
 /// Unix seconds; fractions of a second are rounded down.
 pub fn read(text: &str) -> Option<i64> {
     OffsetDateTime::parse(text, &Rfc3339)
         .ok()
         .map(OffsetDateTime::unix_timestamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_have_three_decimals() {
+        assert_eq!(shown_ms(1_800_000_000_007), "2027-01-15T08:00:00.007Z");
+        assert_eq!(shown_ms(1_800_000_000_000), "2027-01-15T08:00:00.000Z");
+        assert_eq!(read(&shown_ms(1_800_000_000_999)), Some(1_800_000_000));
+    }
 }

@@ -4,6 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
+mod audit;
 mod check;
 mod dev;
 mod operator_client;
@@ -67,6 +68,15 @@ enum Command {
         #[command(subcommand)]
         command: LimitCommand,
     },
+    /// Tell the whole story of one request: its times, its hold, its charge
+    Request {
+        #[command(flatten)]
+        target: Target,
+        /// The X-Request-ID of its answer, or its number in the usage rows
+        id: String,
+    },
+    /// Check that every account's books add up; exit code 1 if one does not
+    Audit(audit::Options),
     /// List models; disable, enable, hide and show them
     Model {
         #[command(flatten)]
@@ -104,6 +114,8 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Key { target, command } => operator_commands::key(&target, command).await,
         Command::Credit { target, command } => operator_commands::credit(&target, command).await,
         Command::Limit { target, command } => operator_commands::limit(&target, command).await,
+        Command::Request { target, id } => operator_commands::request(&target, &id).await,
+        Command::Audit(options) => audit::run(&options).await,
         Command::Model { target, command } => operator_commands::model(&target, command).await,
     }
 }

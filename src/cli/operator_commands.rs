@@ -249,16 +249,37 @@ pub async fn limit(target: &Target, command: LimitCommand) -> Result<(), String>
     send(target, method, "/operator/limits", body).await
 }
 
+pub async fn request(target: &Target, id: &str) -> Result<(), String> {
+    let path = format!("/operator/requests/{}", segment(id));
+    send(target, Method::GET, &path, None).await
+}
+
+impl Target {
+    pub fn wants_json(&self) -> bool {
+        self.json
+    }
+
+    /// Sends one call to the gateway.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, String> {
+        let token = std::env::var("TOLLGATE_OPERATOR_TOKEN").map_err(|_| {
+            "TOLLGATE_OPERATOR_TOKEN is not set. With `tollgate dev`: set -a; . data/dev.env; set +a"
+        })?;
+        call(&self.operator_url, &token, method, path, body).await
+    }
+}
+
 async fn send(
     target: &Target,
     method: Method,
     path: &str,
     body: Option<Value>,
 ) -> Result<(), String> {
-    let token = std::env::var("TOLLGATE_OPERATOR_TOKEN").map_err(|_| {
-        "TOLLGATE_OPERATOR_TOKEN is not set. With `tollgate dev`: set -a; . data/dev.env; set +a"
-    })?;
-    let answer = call(&target.operator_url, &token, method, path, body.as_ref()).await?;
+    let answer = target.ask(method, path, body.as_ref()).await?;
     if target.json {
         println!("{answer}");
     } else {

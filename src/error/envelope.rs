@@ -41,15 +41,32 @@ impl Envelope {
     }
 }
 
+impl Envelope {
+    /// Its code or its type, whichever says more; of few different values.
+    fn label(&self) -> String {
+        match (&self.code, self.kind) {
+            // Here the code is whatever the provider's status was.
+            (_, "upstream_error") | (None, _) => self.kind.to_owned(),
+            (Some(code), _) => code.clone(),
+        }
+    }
+}
+
 impl IntoResponse for Envelope {
     fn into_response(self) -> Response {
         let json = HeaderValue::from_static("application/json");
         let mut response = Response::new(Body::from(self.to_json()));
         *response.status_mut() = self.status;
+        let refused = Refused(self.label());
+        response.extensions_mut().insert(refused);
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         response
     }
 }
+
+/// What kind of error was answered, for the operator's counters.
+#[derive(Clone, Debug)]
+pub struct Refused(pub String);
 
 /// Why a request was refused, for its log line.
 #[derive(Clone, Debug)]
@@ -64,6 +81,10 @@ impl IntoResponse for GatewayError {
         }
         if let Self::RateLimited(refusal) = &self {
             rate_limit_headers(response.headers_mut(), refusal);
+        }
+        if matches!(self, Self::RateLimitUnavailable | Self::CreditUnavailable) {
+            let soon = HeaderValue::from_static("1");
+            response.headers_mut().insert(header::RETRY_AFTER, soon);
         }
         // What we make of it, and no one else's words: they can quote a message or a key.
         let cause = match &self {

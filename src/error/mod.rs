@@ -12,7 +12,7 @@ use crate::{
 mod envelope;
 mod upstream;
 
-pub use envelope::{Cause, Envelope};
+pub use envelope::{Cause, Envelope, Refused};
 pub use upstream::UpstreamError;
 
 /// A failure, in the words the caller reads.
@@ -68,6 +68,8 @@ pub enum GatewayError {
     ModelNotFound { model: String },
     #[error("{}", rate_limit_message(.0))]
     RateLimited(Refusal),
+    #[error("Requests cannot be counted just now. Retry in a moment.")]
+    RateLimitUnavailable,
     #[error("{}", .0.public_message())]
     Upstream(#[from] UpstreamError),
     #[error("The gateway is shutting down. Retry in a moment.")]
@@ -148,6 +150,11 @@ impl GatewayError {
                     Limit::Requests => "rpm_exceeded",
                     Limit::Tokens => "tpm_exceeded",
                 }),
+            ),
+            Self::RateLimitUnavailable => (
+                Status::SERVICE_UNAVAILABLE,
+                "service_unavailable",
+                code("rate_limit_unavailable"),
             ),
             Self::Upstream(error) => (
                 Status::BAD_GATEWAY,

@@ -9,14 +9,20 @@ use std::{
 
 use axum::{
     body::{Body, HttpBody},
-    extract::Request,
+    extract::{MatchedPath, Request, State},
     http::{HeaderName, HeaderValue},
     middleware::Next,
     response::Response,
 };
 use bytes::Bytes;
 
-use crate::{auth::random_id, error::Cause, metered::Ending, wire::chat::Usage};
+use crate::{
+    auth::random_id,
+    error::{Cause, Refused},
+    gateway::Gateway,
+    metered::Ending,
+    wire::chat::Usage,
+};
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LOGGED_CHARS: usize = 128;
@@ -30,6 +36,7 @@ pub struct RequestLog(Arc<Mutex<Fields>>);
 
 #[derive(Debug, Default)]
 struct Fields {
+    request_id: String,
     account_id: Option<String>,
     model: Option<String>,
     usage: Option<Usage>,
@@ -37,6 +44,11 @@ struct Fields {
 }
 
 impl RequestLog {
+    /// The request's ID as it is logged and remembered.
+    pub fn request_id(&self) -> String {
+        self.fields().request_id.clone()
+    }
+
     pub fn account(&self, id: &str) {
         self.fields().account_id = Some(id.to_owned());
     }
@@ -63,12 +75,19 @@ impl RequestLog {
 }
 
 /// Gives the request its ID, and logs it once the last byte of its answer has left.
-pub async fn log_requests(mut request: Request, next: Next) -> Response {
+pub async fn log_requests(
+    State(gateway): State<Arc<Gateway>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let id = request_id(&request);
     let log = RequestLog::default();
+    log.fields().request_id = loggable(&String::from_utf8_lossy(id.as_bytes()));
     request.extensions_mut().insert(log.clone());
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let mut line = Line {
-        id: id.clone(),
+        gateway,
+        route,
         method: request.method().to_string(),
         path: loggable(request.uri().path()),
         status: None,
@@ -81,6 +100,9 @@ pub async fn log_requests(mut request: Request, next: Next) -> Response {
     line.status = Some(response.status().as_u16());
     // A body without bytes, and the answer to HEAD, is never polled.
     line.complete = response.body().is_end_stream() || line.method == "HEAD";
+    if let Some(Refused(code)) = response.extensions_mut().remove() {
+        line.gateway.metrics.refused(&code);
+    }
     if let Some(Cause(cause)) = response.extensions_mut().remove() {
         line.log.fields().problem = Some(cause);
     }
@@ -97,14 +119,16 @@ fn request_id(request: &Request) -> HeaderValue {
 }
 
 /// A caller's word as it may stand in the log: not endless, and no key that got into it.
-fn loggable(text: &str) -> String {
+pub fn loggable(text: &str) -> String {
     let end = text.find("sk-svc-").unwrap_or(text.len());
     text[..end].chars().take(LOGGED_CHARS).collect()
 }
 
 /// Logged when it is dropped: with the last byte of the answer, or with the client.
 struct Line {
-    id: HeaderValue,
+    gateway: Arc<Gateway>,
+    /// As it stands in the router; `None` for what is not served.
+    route: Option<MatchedPath>,
     method: String,
     path: String,
     /// `None` while no answer has begun.
@@ -116,16 +140,21 @@ struct Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let id = loggable(&String::from_utf8_lossy(self.id.as_bytes()));
+        let took = self.started.elapsed();
+        let route = self.route.as_ref().map_or("none", MatchedPath::as_str);
+        // A client that left before there was an answer has its own number, as nginx writes it.
+        self.gateway
+            .metrics
+            .served(route, self.status.unwrap_or(499), took);
         let fields = self.log.fields();
         let left = (!self.complete).then_some("the client left before the end");
         tracing::info!(
             target: "tollgate::request",
-            request_id = id,
+            request_id = fields.request_id,
             method = self.method,
             path = self.path,
             status = self.status,
-            duration_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             account.id = fields.account_id,
             model = fields.model,
             tokens.r#in = fields.usage.map(|usage| usage.prompt),

@@ -64,7 +64,7 @@ pub async fn chat_completions(
     )?;
     // §8 The part that costs money.
     let routed = model.is_hybrid().then(|| call.route.target.id.clone());
-    let started = metered::start(&gateway, caller, call).await?;
+    let started = metered::start(&gateway, caller, log.request_id(), call).await?;
     // §2.5, §2.6 The answer, in the form that was asked for.
     let mut response = match started.reply {
         Reply::Whole { body, usage } => {

@@ -22,6 +22,9 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     if gateway.shutdown.is_requested() {
         return (StatusCode::SERVICE_UNAVAILABLE, body("stopping")).into_response();
     }
+    if !gateway.ledger.health().takes_charges() {
+        return (StatusCode::SERVICE_UNAVAILABLE, body("store unavailable")).into_response();
+    }
     body("ready").into_response()
 }
 

@@ -10,7 +10,7 @@ mod provider;
 mod router;
 mod sse;
 
-pub use access_log::log_requests;
+pub use access_log::{log_requests, loggable};
 pub use extract::{drain_unread, read_body};
 pub use layers::{catch_panics, limit_headers};
 pub use router::router;

@@ -12,6 +12,7 @@ use crate::gateway::Gateway;
 
 pub fn router(gateway: &Arc<Gateway>) -> Router {
     let authenticate = middleware::from_fn_with_state(gateway.clone(), layers::authenticate);
+    let logged = middleware::from_fn_with_state(gateway.clone(), access_log::log_requests);
     let stopping = middleware::from_fn_with_state(gateway.clone(), layers::refuse_when_stopping);
 
     Router::new()
@@ -32,5 +33,5 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         .layer(stopping)
         .layer(middleware::from_fn(layers::limit_headers))
         .layer(middleware::from_fn(layers::catch_panics))
-        .layer(middleware::from_fn(access_log::log_requests))
+        .layer(logged)
 }

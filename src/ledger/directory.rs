@@ -1,7 +1,7 @@
 //! The copy in memory that requests read.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
@@ -9,7 +9,7 @@ use super::{
     Account, Caller, Grant, Key, KeyState, LedgerError, LimitRule, ModelSettings, credit::Credit,
     limits::LimitRules,
 };
-use crate::auth::KeyDigest;
+use crate::{auth::KeyDigest, money::NanoUsd};
 
 #[derive(Default)]
 pub struct Directory {
@@ -20,6 +20,8 @@ pub struct Directory {
     limits: LimitRules,
     credits: HashMap<String, Mutex<Credit>>,
     grants: HashMap<String, Vec<Grant>>,
+    /// Accounts whose books do not add up: nothing is charged to them until someone has looked.
+    frozen: HashSet<String>,
     /// Stands in for the credit of an account that is not there.
     nobody: Mutex<Credit>,
 }
@@ -107,6 +109,32 @@ impl Directory {
     pub fn credit(&self, account_id: &str) -> MutexGuard<'_, Credit> {
         let credit = self.credits.get(account_id).unwrap_or(&self.nobody);
         credit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn all_held(&self) -> (usize, NanoUsd) {
+        let (mut holds, mut held) = (0, 0);
+        for credit in self.credits.values() {
+            let credit = credit.lock().unwrap_or_else(PoisonError::into_inner);
+            holds += credit.open_holds();
+            held += credit.held().nanos();
+        }
+        (holds, NanoUsd::new(held))
+    }
+
+    pub fn frozen(&self) -> usize {
+        self.frozen.len()
+    }
+
+    /// Freezes these accounts: in place of those that were, or beside them.
+    pub fn freeze(&mut self, accounts: BTreeSet<String>, replace: bool) {
+        if replace {
+            self.frozen.clear();
+        }
+        self.frozen.extend(accounts);
+    }
+
+    pub fn is_frozen(&self, account_id: &str) -> bool {
+        self.frozen.contains(account_id)
     }
 
     /// Oldest first.

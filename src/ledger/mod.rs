@@ -8,28 +8,43 @@
 
 use std::{
     path::Path,
-    sync::{RwLockReadGuard, atomic::AtomicU64},
-    time::SystemTime,
+    sync::{Arc, RwLockReadGuard, atomic::AtomicI64},
 };
 
+mod audit;
 mod billing;
+mod call;
+mod call_id;
+mod clock;
 mod credit;
 mod directory;
+mod health;
+mod history;
 mod limits;
 mod records;
 mod sqlite;
+#[cfg(test)]
+mod tests;
 mod writer;
 
-pub use billing::{Held, HoldRefused, HoldRequest, UsageRow};
+pub use audit::{Audit, Violation, audit_file};
+pub use billing::{Held, HoldRefused, HoldRequest};
+pub use call::{Call, Charged, Outcome};
+pub use call_id::CallId;
 pub use credit::Shortage;
+pub use health::Health;
 pub use limits::{CeilingChange, LimitRule};
 pub use records::{
     Account, AccountChange, Grant, Key, KeyState, ModelSettings, NewAccount, NewGrant,
 };
+pub use sqlite::calls::{AnalyticsFilter, AnalyticsRow};
 
 use self::{
+    call_id::CallIds,
+    clock::Clock,
     credit::Funds,
     directory::{Directory, Shared},
+    sqlite::Reader,
     writer::Writer,
 };
 use crate::{
@@ -114,24 +129,35 @@ pub fn probe(path: &Path) -> Result<String, String> {
 pub struct Ledger {
     directory: Shared,
     writer: Writer,
-    /// The numbers of holds: rising, never twice in one process.
-    holds: AtomicU64,
+    reader: Reader,
+    ids: CallIds,
+    clock: Clock,
+    /// The last entry of the books that an audit has seen.
+    audited_to: AtomicI64,
 }
 
 impl Ledger {
     /// Opens the database, bringing its tables up to date, and takes it for this process alone.
     pub fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
+        Self::open_at(path, durability, Clock::System)
+    }
+
+    fn open_at(path: &Path, durability: Durability, clock: Clock) -> Result<Self, OpenError> {
         let database = sqlite::Database::open(path, durability)?;
-        let directory = database.load().map_err(|source| OpenError::Database {
+        let failed = |source| OpenError::Database {
             path: path.display().to_string(),
             source,
-        })?;
-        let directory = Shared::new(directory);
+        };
+        let directory = Shared::new(database.load().map_err(failed)?);
+        let ids = CallIds::after(database.last_call().map_err(failed)?);
         let writer = Writer::start(database, directory.clone());
         Ok(Self {
             directory,
             writer,
-            holds: AtomicU64::new(0),
+            reader: Reader::new(path),
+            ids,
+            clock,
+            audited_to: AtomicI64::new(0),
         })
     }
 
@@ -151,7 +177,7 @@ impl Ledger {
     pub fn balances(&self, account_id: &str) -> Balances {
         let directory = self.read();
         let credit = directory.credit(account_id);
-        let now = now();
+        let now = self.clock.now();
         Balances {
             balance: credit.balance(now),
             held: credit.held(),
@@ -222,7 +248,7 @@ impl Ledger {
             name: new.name,
             plan,
             closed: false,
-            created_at: now(),
+            created_at: self.clock.now(),
         };
         self.writer
             .run(move |database, directory| {
@@ -260,7 +286,7 @@ impl Ledger {
             name,
             prefix: secret.visible_prefix().to_owned(),
             state: KeyState::Active,
-            created_at: now(),
+            created_at: self.clock.now(),
             digest: secret.digest(),
         };
         let key = self
@@ -296,22 +322,23 @@ impl Ledger {
             amount: new.amount,
             expires_at: new.expires_at,
             reason: new.reason,
-            created_at: now(),
+            created_at: self.clock.now(),
         };
         self.writer
             .run(move |database, directory| {
                 directory.read().account(&account_id)?;
-                let (remaining, debt, after) = {
+                let (forfeits, granted) = {
                     let directory = directory.read();
-                    let credit = directory.credit(&account_id);
-                    let (remaining, debt) = credit.plan_grant(grant.amount);
-                    let after = credit.balance(grant.created_at).checked_add(grant.amount);
-                    (remaining, debt, after.ok_or(LedgerError::TooMuchCredit)?)
+                    let mut credit = directory.credit(&account_id);
+                    let fits = credit.total().checked_add(grant.amount);
+                    fits.ok_or(LedgerError::TooMuchCredit)?;
+                    let id = Arc::from(grant.id.as_str());
+                    let funds = Funds::new(id, grant.amount, grant.expires_at);
+                    (credit.forfeit(grant.created_at), credit.grant(&funds))
                 };
-                database.insert_grant(&account_id, &grant, remaining, debt, after)?;
-                let funds = Funds::new(grant.id.clone(), remaining, grant.expires_at);
+                database.enter_forfeits(&account_id, &forfeits, None, grant.created_at)?;
+                database.enter_grant(&account_id, &grant, &granted)?;
                 let mut directory = directory.write();
-                directory.credit(&account_id).add(funds, debt);
                 directory.put_grant(&account_id, grant.clone());
                 Ok(grant)
             })
@@ -340,15 +367,17 @@ impl Ledger {
             .await
     }
 
+    /// How many calls have credit set aside, and how much.
+    pub fn all_held(&self) -> (usize, NanoUsd) {
+        self.read().all_held()
+    }
+
+    /// How the thread that writes is doing.
+    pub fn health(&self) -> &Health {
+        self.writer.health()
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Directory> {
         self.directory.read()
     }
-}
-
-/// Unix time in seconds.
-fn now() -> i64 {
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }

@@ -7,20 +7,26 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher as _, RandomState},
+    io,
+    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Instant, SystemTime},
 };
 
 mod estimate;
+mod journal;
 mod window;
 
 pub use estimate::estimate_tokens;
 pub use window::{Ceilings, Limit, Refusal, WINDOW_MS};
 
-use self::window::Window;
+use self::{
+    journal::{Admitted, Journal},
+    window::Window,
+};
 
 /// Enough that two requests seldom meet at one lock.
 const SHARDS: usize = 64;
@@ -30,6 +36,9 @@ pub struct Limiter {
     hasher: RandomState,
     numbers: AtomicU64,
     started: Instant,
+    /// Milliseconds since 1970 when it started. From there on it is a clock that is never set.
+    started_ms: u64,
+    journal: Option<Journal>,
 }
 
 #[derive(Default)]
@@ -48,6 +57,8 @@ pub struct Admission {
     key: Box<str>,
     /// Taken when it is said what became of the request.
     number: Option<u64>,
+    at_ms: u64,
+    tokens: u64,
 }
 
 impl Default for Limiter {
@@ -57,11 +68,45 @@ impl Default for Limiter {
             hasher: RandomState::new(),
             numbers: AtomicU64::new(0),
             started: Instant::now(),
+            started_ms: unix_ms(),
+            journal: None,
         }
     }
 }
 
+/// The key of a window: neither an account's ID nor a model's has a space.
+fn key(account: &str, model: &str) -> Box<str> {
+    let mut key = String::with_capacity(account.len() + 1 + model.len());
+    key.push_str(account);
+    key.push(' ');
+    key.push_str(model);
+    key.into()
+}
+
+fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Limiter {
+    /// Goes on with the minute that an earlier process kept beside `database`. `used` has what a
+    /// call used in the end, where that is known; what is not known counts as it was reserved.
+    pub fn resume(database: &Path, used: &HashMap<u64, u64>) -> io::Result<Self> {
+        let mut limiter = Self::default();
+        let (journal, kept) = Journal::open(database, limiter.started_ms)?;
+        for entry in kept {
+            let number = limiter.numbers.fetch_add(1, Ordering::Relaxed);
+            let tokens = used.get(&entry.call).copied().unwrap_or(entry.tokens);
+            // A clock that was set back in between can delay a request, and admit none more.
+            let at_ms = entry.at_ms.min(limiter.started_ms);
+            let key = key(&entry.account, &entry.model);
+            let mut shard = limiter.shard(&key);
+            shard.window(&key, at_ms).restore(at_ms, number, tokens);
+        }
+        limiter.journal = Some(journal);
+        Ok(limiter)
+    }
+
     /// Counts a request that may use `need` tokens, or says why and for how long not.
     pub fn admit(
         self: &Arc<Self>,
@@ -70,7 +115,7 @@ impl Limiter {
         need: u64,
         ceilings: Ceilings,
     ) -> Result<Admission, Refusal> {
-        let key: Box<str> = format!("{account} {model}").into();
+        let key = key(account, model);
         let mut shard = self.shard(&key);
         // Numbered and timed under the lock: a window's entries are in order.
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
@@ -83,6 +128,8 @@ impl Limiter {
             limiter: self.clone(),
             key,
             number: Some(number),
+            at_ms: now_ms,
+            tokens: need,
         })
     }
 
@@ -95,7 +142,8 @@ impl Limiter {
     }
 
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        let elapsed = u64::try_from(self.started.elapsed().as_millis());
+        self.started_ms + elapsed.unwrap_or(0)
     }
 }
 
@@ -115,8 +163,24 @@ impl Shard {
 }
 
 impl Admission {
+    /// Keeps the admission beyond the end of this process, as that of the ledger's call of this
+    /// number. What cannot be kept must not be acted on.
+    pub fn keep(&self, call: u64) -> io::Result<()> {
+        let Some(journal) = &self.limiter.journal else {
+            return Ok(());
+        };
+        let (account, model) = self.key.split_once(' ').unwrap_or_default();
+        journal.write(&Admitted {
+            call,
+            at_ms: self.at_ms,
+            tokens: self.tokens,
+            account: account.to_owned(),
+            model: model.to_owned(),
+        })
+    }
+
     /// The request used this many tokens, whatever it had reserved.
-    pub fn settle(mut self, tokens: u64) {
+    pub fn settle(&mut self, tokens: u64) {
         self.finish(|window, number| window.settle(number, tokens));
     }
 

@@ -84,6 +84,16 @@ impl Window {
         })
     }
 
+    /// Puts a request back that was admitted before a restart; later ones follow it.
+    pub fn restore(&mut self, at_ms: u64, number: u64, tokens: u64) {
+        self.tokens += tokens;
+        self.entries.push_back(Entry {
+            number,
+            at_ms,
+            tokens,
+        });
+    }
+
     /// What a request really used, in place of what it reserved. It stays where it is in time;
     /// one that has slid out of the window is forgotten already.
     pub fn settle(&mut self, number: u64, tokens: u64) {

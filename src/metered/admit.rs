@@ -1,10 +1,12 @@
 //! Whether a call may start, and what it comes to: SPEC §8.1, §8.2, §8.6.
 
+use std::{sync::Arc, time::Duration};
+
 use crate::{
     chat::{ChatCall, Route},
     error::GatewayError,
     gateway::Gateway,
-    ledger::{Caller, Held, HoldRefused, HoldRequest, Shortage},
+    ledger::{Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage},
     limits::{Admission, estimate_tokens},
     money::NanoUsd,
     time_text,
@@ -13,27 +15,32 @@ use crate::{
 
 /// How far an account may go below zero by calls that cost more than they held: five dollars.
 const MAX_OVERDRAFT: NanoUsd = NanoUsd::new(5_000_000_000);
+/// How soon a charge that could not be written is tried again.
+const CHARGE_INTERVAL: Duration = Duration::from_millis(100);
 /// Role, separators and the like, for each message or tool.
 const TOKENS_PER_ITEM: u64 = 4;
 
 /// A call that may start: its place in the minute, and the credit set aside for it.
 ///
-/// Dropped without being settled, the credit is given back and the place counts as a request that
-/// used nothing.
+/// Dropped without a word, the credit is given back and the place counts as a request that used
+/// nothing.
 pub struct Admitted<'a> {
+    gateway: &'a Gateway,
     place: Admission,
-    credit: Held<'a>,
+    credit: Held,
 }
 
 /// Limits first, credit second: both or neither.
 pub fn admit<'a>(
     gateway: &'a Gateway,
     caller: &Caller,
+    request_id: &str,
     call: &ChatCall,
 ) -> Result<Admitted<'a>, GatewayError> {
-    let (account_id, model) = (caller.account_id.as_str(), call.route.requested.id.as_str());
+    let Route { requested, target } = &call.route;
+    let (account_id, model) = (caller.account_id.as_str(), requested.id.as_str());
     let ceilings = gateway.ledger.ceilings(account_id, model, gateway.ceilings);
-    let (input, prices) = (estimated_input(call), call.route.target.prices);
+    let (input, prices) = (estimated_input(call), target.prices);
     let times = u64::from(call.choices());
     let output = times * u64::from(call.budget.reserved);
     let most = times * u64::from(call.budget.most);
@@ -42,19 +49,36 @@ pub fn admit<'a>(
         .admit(account_id, model, input + output, ceilings)
         .map_err(GatewayError::RateLimited)?;
     let held = gateway.ledger.hold(HoldRequest {
+        request_id,
         account_id,
         key_id: &caller.key_id,
+        model,
+        routed_model: &target.id,
+        prices,
+        stream: call.stream,
+        reserved_tokens: input + output,
         amount: prices.cost(input, 0, output),
         worst: prices.cost(input, 0, most),
         overdraft: MAX_OVERDRAFT,
     });
-    match held {
-        Ok(credit) => Ok(Admitted { place, credit }),
+    let credit = match held {
+        Ok(credit) => credit,
         Err(refused) => {
             place.cancel();
-            Err(unpaid(refused, gateway.links.billing.clone()))
+            return Err(unpaid(refused, gateway.links.billing.clone()));
         }
+    };
+    if let Err(error) = place.keep(credit.id().0) {
+        tracing::error!(%error, "an admission could not be kept: nothing is begun");
+        place.cancel();
+        credit.cancel();
+        return Err(GatewayError::RateLimitUnavailable);
     }
+    Ok(Admitted {
+        gateway,
+        place,
+        credit,
+    })
 }
 
 impl Admitted<'_> {
@@ -63,28 +87,56 @@ impl Admitted<'_> {
         self.credit.expires_at
     }
 
-    /// The call never reached a provider.
-    pub fn cancel(self) {
-        self.place.cancel();
+    /// Which provider is asked.
+    pub fn asks(&mut self, upstream: &Arc<str>) {
+        self.credit.asks(upstream);
+    }
+
+    /// The provider has begun to answer.
+    pub fn answers(&mut self) {
+        self.credit.answers();
     }
 
     /// Charges what was used and puts it in the place of what was reserved. When this returns, the
     /// charge is committed.
-    pub async fn settle(self, call: &ChatCall, usage: Usage) -> Result<(), GatewayError> {
-        let Route { requested, target } = &call.route;
-        let charged = self.credit.settle(requested, target, usage, call.stream);
-        charged.await.map_err(|error| {
-            tracing::error!(%error, account.id = call.user, "a charge could not be written");
-            GatewayError::CreditUnavailable
-        })?;
-        self.place.settle(usage.total());
-        Ok(())
+    ///
+    /// A charge that cannot be written is tried again until it can, or until `enough`; it can be
+    /// taken up again after that.
+    pub async fn charge(
+        &mut self,
+        usage: Usage,
+        outcome: Outcome,
+        enough: impl Future<Output = ()>,
+    ) -> Result<(), GatewayError> {
+        tokio::pin!(enough);
+        loop {
+            match self.credit.charge(usage, outcome).await {
+                Ok(call) => {
+                    self.place.settle(usage.total());
+                    self.gateway.metrics.ended(&call);
+                    return Ok(());
+                }
+                Err(error) => tracing::error!(%error, "a charge could not be written"),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(CHARGE_INTERVAL) => {}
+                () = &mut enough => return Err(GatewayError::CreditUnavailable),
+            }
+        }
+    }
+
+    /// The call came to nothing: it counts as a request, and costs nothing.
+    pub fn free(self, outcome: Outcome, failure: Option<String>) {
+        if let Some(call) = self.credit.free(outcome, failure) {
+            self.gateway.metrics.ended(&call);
+        }
     }
 }
 
 fn unpaid(refused: HoldRefused, billing_url: String) -> GatewayError {
     match refused {
         HoldRefused::KeyInactive => GatewayError::InvalidKey,
+        HoldRefused::Unavailable => GatewayError::CreditUnavailable,
         HoldRefused::NoAccount { balance } => GatewayError::NoAccount {
             balance,
             billing_url,

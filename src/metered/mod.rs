@@ -19,7 +19,6 @@ use crate::{
     error::GatewayError,
     gateway::Gateway,
     ledger::Caller,
-    routing::Deployment,
     wire::chat::{Frames, Usage},
 };
 
@@ -58,61 +57,44 @@ pub struct Started {
 }
 
 /// Runs the call; returns when its first byte, or its failure, is known.
+///
+/// `request_id` is what the client was told to quote.
 pub async fn start(
     gateway: &Arc<Gateway>,
     caller: Caller,
+    request_id: String,
     call: ChatCall,
 ) -> Result<Started, GatewayError> {
     let (begun, answer) = oneshot::channel();
     let task_gateway = gateway.clone();
     gateway
         .tasks
-        .spawn(async move { run(&task_gateway, caller, call, begun).await });
+        .spawn(async move { run(&task_gateway, &caller, &request_id, call, begun).await });
     // A task that panicked dropped its end of the channel.
     answer.await.unwrap_or(Err(GatewayError::Internal))
 }
 
 type Begun = oneshot::Sender<Result<Started, GatewayError>>;
 
-async fn run(gateway: &Gateway, caller: Caller, call: ChatCall, begun: Begun) {
-    let admitted = match admit(gateway, &caller, &call) {
+async fn run(gateway: &Gateway, caller: &Caller, request_id: &str, call: ChatCall, begun: Begun) {
+    let Some(deployment) = gateway.deployments.pick(&call.route.target.id) else {
+        let reason = "no provider is configured for this model";
+        let _ = begun.send(Err(GatewayError::Gateway { reason }));
+        return;
+    };
+    let mut admitted = match admit(gateway, caller, request_id, &call) {
         Ok(admitted) => admitted,
         Err(refused) => {
             let _ = begun.send(Err(refused));
             return;
         }
     };
-    let Some(deployment) = gateway.deployments.pick(&call.route.target.id) else {
-        admitted.cancel();
-        let reason = "no provider is configured for this model";
-        let _ = begun.send(Err(GatewayError::Gateway { reason }));
-        return;
-    };
+    admitted.asks(&deployment.name);
     if call.stream {
         relay::stream(gateway, &call, &deployment, admitted, begun).await;
     } else {
-        let started = whole(gateway, &call, &deployment, admitted).await;
-        let _ = begun.send(started); // nobody listens when the client has gone
+        relay::whole(gateway, &call, &deployment, admitted, begun).await;
     }
-}
-
-async fn whole(
-    gateway: &Gateway,
-    call: &ChatCall,
-    deployment: &Deployment,
-    admitted: Admitted<'_>,
-) -> Result<Started, GatewayError> {
-    let credits_expire_at = admitted.credits_expire_at();
-    let (body, usage) = tokio::select! {
-        answer = relay::complete(call, deployment) => answer?,
-        () = gateway.shutdown.deadline() => return Err(GatewayError::ShuttingDown),
-    };
-    // Without a charge there is no answer: what was not paid for is not handed out.
-    admitted.settle(call, usage).await?;
-    Ok(Started {
-        reply: Reply::Whole { body, usage },
-        credits_expire_at,
-    })
 }
 
 /// The ID and the time of an answer of ours.

@@ -12,6 +12,7 @@ use crate::{
     chat::ChatCall,
     error::{Envelope, GatewayError, UpstreamError},
     gateway::Gateway,
+    ledger::Outcome,
     routing::Deployment,
     upstream::Parts,
     wire::chat::{Frames, Usage},
@@ -20,8 +21,68 @@ use crate::{
 /// How long an answer whose client has left is read on.
 const DRAIN_PATIENCE: Duration = Duration::from_mins(10);
 
+/// How long an answer waits for a charge that cannot be written.
+const CHARGE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Answers in one piece.
+pub async fn whole(
+    gateway: &Gateway,
+    call: &ChatCall,
+    deployment: &Deployment,
+    mut admitted: Admitted<'_>,
+    begun: Begun,
+) {
+    let credits_expire_at = admitted.credits_expire_at();
+    let answer = tokio::select! {
+        answer = complete(call, deployment) => answer,
+        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping),
+    };
+    let (body, usage) = match answer {
+        Ok(answer) => answer,
+        Err(error) => {
+            admitted.free(outcome_of(&error), Some(error.to_string()));
+            let _ = begun.send(Err(refusal(error)));
+            return;
+        }
+    };
+    admitted.answers();
+    let outcome = if begun.is_closed() {
+        Outcome::ClientLeft
+    } else {
+        Outcome::Answered
+    };
+    let patience = tokio::time::sleep(CHARGE_PATIENCE);
+    let started = match admitted.charge(usage, outcome, patience).await {
+        Ok(()) => Ok(Started {
+            reply: Reply::Whole { body, usage },
+            credits_expire_at,
+        }),
+        // Without a charge there is no answer: what was not paid for is not handed out.
+        Err(error) => {
+            admitted.free(Outcome::NotCharged, Some(error.to_string()));
+            Err(error)
+        }
+    };
+    let _ = begun.send(started); // nobody listens when the client has gone
+}
+
+/// What is told before there is anything to hand on.
+fn refusal(error: UpstreamError) -> GatewayError {
+    match error {
+        UpstreamError::GatewayStopping => GatewayError::ShuttingDown,
+        error => GatewayError::Upstream(error),
+    }
+}
+
+fn outcome_of(error: &UpstreamError) -> Outcome {
+    match error {
+        UpstreamError::GatewayStopping => Outcome::Stopped,
+        _ => Outcome::ProviderFailed,
+    }
+}
+
 /// The whole answer as the caller gets it, and what it used.
-pub async fn complete(
+async fn complete(
     call: &ChatCall,
     deployment: &Deployment,
 ) -> Result<(Vec<u8>, Usage), UpstreamError> {
@@ -48,21 +109,23 @@ pub async fn stream(
     gateway: &Gateway,
     call: &ChatCall,
     deployment: &Deployment,
-    admitted: Admitted<'_>,
+    mut admitted: Admitted<'_>,
     begun: Begun,
 ) {
     let mut shape = Shape::new(frames_for(call), call.choices());
     let opened = tokio::select! {
-        opened = open(call, deployment, &mut shape) => opened.map_err(GatewayError::from),
-        () = gateway.shutdown.deadline() => Err(GatewayError::ShuttingDown),
+        opened = open(call, deployment, &mut shape) => opened,
+        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping),
     };
     let mut parts = match opened {
         Ok(parts) => parts,
         Err(error) => {
-            let _ = begun.send(Err(error));
+            admitted.free(outcome_of(&error), Some(error.to_string()));
+            let _ = begun.send(Err(refusal(error)));
             return;
         }
     };
+    admitted.answers();
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
     let started = Started {
         reply: Reply::Stream(receiver),
@@ -74,29 +137,81 @@ pub async fn stream(
         () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping),
     };
     let relayed = match relayed {
-        Ok(Client::Listening) => Ok(()),
-        Ok(Client::Gone) => drain(gateway, &mut parts, &mut shape).await,
+        Ok(Client::Listening) => Ok(Outcome::Answered),
+        Ok(Client::Gone) => {
+            let drained = drain(gateway, &mut parts, &mut shape).await;
+            drained.map(|()| Outcome::ClientLeft)
+        }
         Err(error) => Err(error),
     };
     let show_cached = call.route.requested.has_feature("prompt_caching");
-    let finished = relayed.and_then(|()| shape.on_end(call.include_usage, show_cached));
-    if finished.is_ok() {
-        bill(call, admitted, shape.usage()).await;
-    }
-    let ending = match finished {
-        Ok(()) => {
-            send_ready(&mut shape, &frames).await;
-            let usage = shape.usage();
-            Ending::Finished { usage }
-        }
+    let finished = relayed.and_then(|outcome| {
+        shape.on_end(call.include_usage, show_cached)?;
+        Ok(outcome)
+    });
+    match finished {
+        Ok(outcome) => finish(gateway, call, admitted, outcome, &mut shape, &frames).await,
         Err(error) => {
+            let outcome = match error {
+                UpstreamError::GatewayStopping => Outcome::Stopped,
+                _ => Outcome::Interrupted,
+            };
+            admitted.free(outcome, Some(error.to_string()));
             let event = Frames::error(&interrupted(&error));
             let _ = frames.send(Frame::Data(event)).await;
             let cause = error.to_string();
-            Ending::Interrupted { cause }
+            let _ = frames.send(Frame::End(Ending::Interrupted { cause })).await;
         }
+    }
+}
+
+/// Charges a stream that finished, before its last byte leaves: who has the whole answer can rely
+/// on the bill. One whose usage is not known is free, and the operator is told.
+async fn finish(
+    gateway: &Gateway,
+    call: &ChatCall,
+    mut admitted: Admitted<'_>,
+    outcome: Outcome,
+    shape: &mut Shape,
+    frames: &mpsc::Sender<Frame>,
+) {
+    let Some(usage) = shape.usage().filter(|usage| is_plausible(call, *usage)) else {
+        let (account, model) = (&call.user, &call.route.requested.id);
+        tracing::warn!(
+            account.id = account,
+            model,
+            "a stream ended without usage to bill by: it was free"
+        );
+        admitted.free(Outcome::NoUsage, None);
+        return hand_over(shape, frames).await;
     };
-    let _ = frames.send(Frame::End(ending)).await;
+    let patience = tokio::time::sleep(CHARGE_PATIENCE);
+    let charged = admitted.charge(usage, outcome, patience).await;
+    hand_over(shape, frames).await;
+    if charged.is_ok() {
+        return;
+    }
+    // The answer is out and cannot be withheld any more. What it used stays owed for as long as
+    // there is someone to write it down.
+    let stop = gateway.shutdown.deadline();
+    if admitted.charge(usage, outcome, stop).await.is_err() {
+        tracing::error!(
+            account.id = call.user,
+            model = call.route.requested.id,
+            tokens.r#in = usage.prompt,
+            tokens.out = usage.completion,
+            "the gateway stops before an answer could be charged: it was free",
+        );
+        let failure = "it could not be written down before the stop".to_owned();
+        admitted.free(Outcome::NotCharged, Some(failure));
+    }
+}
+
+/// The last frames of an answer that is finished.
+async fn hand_over(shape: &mut Shape, frames: &mpsc::Sender<Frame>) {
+    send_ready(shape, frames).await;
+    let usage = shape.usage();
+    let _ = frames.send(Frame::End(Ending::Finished { usage })).await;
 }
 
 /// Asks the provider and waits for the first part that makes a frame.
@@ -116,21 +231,6 @@ async fn open(
         }
     }
     Ok(parts)
-}
-
-/// Charges a stream that finished, before its last byte leaves: who has the whole answer can rely on
-/// the bill. One whose usage is not known is free, and the operator is told.
-async fn bill(call: &ChatCall, admitted: Admitted<'_>, usage: Option<Usage>) {
-    if let Some(usage) = usage.filter(|usage| is_plausible(call, *usage)) {
-        // The answer is out already; a charge that failed has been logged.
-        let _ = admitted.settle(call, usage).await;
-    } else {
-        tracing::warn!(
-            account.id = call.user,
-            model = call.route.requested.id,
-            "a stream ended without usage to bill by: it was free",
-        );
-    }
 }
 
 /// Whether these counts can be true of this call. A bill of more than a model can say or read is a

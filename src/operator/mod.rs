@@ -1,4 +1,4 @@
-//! The operator's API, on a listener of its own: accounts, keys, credit, models.
+//! The operator's API, on a listener of its own: accounts, keys, credit, models, and what came of it.
 //!
 //! Every call needs the operator token. Money is decimal strings in US dollars, times are
 //! ISO 8601.
@@ -15,13 +15,20 @@ use axum::{
 };
 
 mod accounts;
+mod analytics;
+mod audit;
 mod body;
 mod error;
 mod keys;
 mod limits;
+mod metrics;
 mod models;
 mod path;
+mod query;
+mod requests;
 mod usage;
+
+pub use audit::AuditObject;
 
 use self::error::OperatorError;
 use crate::{
@@ -30,6 +37,7 @@ use crate::{
 };
 
 pub fn router(gateway: &Arc<Gateway>) -> Router {
+    let logged = middleware::from_fn_with_state(gateway.clone(), log_requests);
     Router::new()
         .route(
             "/operator/accounts",
@@ -57,6 +65,10 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
             "/operator/models/{id}",
             put(models::change).get(models::show),
         )
+        .route("/operator/requests/{id}", get(requests::show))
+        .route("/operator/analytics", get(analytics::show))
+        .route("/operator/audit", post(audit::run))
+        .route("/metrics", get(metrics::show))
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .with_state(gateway.clone())
@@ -66,7 +78,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         ))
         .layer(middleware::from_fn(limit_headers))
         .layer(middleware::from_fn(catch_panics))
-        .layer(middleware::from_fn(log_requests))
+        .layer(logged)
 }
 
 async fn authenticate(

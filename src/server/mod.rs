@@ -1,10 +1,16 @@
 //! A running gateway: its two listeners, from the first bind to the last byte.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{net::TcpListener, task::JoinHandle};
 
 mod listener;
+mod reconciler;
 mod tls;
 
 use crate::{
@@ -12,6 +18,7 @@ use crate::{
     gateway::Gateway,
     http,
     ledger::{Ledger, OpenError},
+    limits::Limiter,
     operator,
 };
 
@@ -27,6 +34,8 @@ pub enum StartError {
     Store(#[from] OpenError),
     #[error("{file}: {reason}")]
     Certificate { file: PathBuf, reason: String },
+    #[error("the last minute beside {database} cannot be used: {reason}")]
+    Limits { database: PathBuf, reason: String },
     #[error("{0}")]
     Provider(String),
 }
@@ -52,11 +61,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let public = bind(config.server.listen).await?;
     let operator = bind(config.operator.listen).await?;
     let ledger = Ledger::open(&config.store.path, config.store.durability)?;
+    let limiter = resume_limits(&config.store.path, &ledger).await?;
     let (public_address, operator_address) = (local(&public), local(&operator));
     let scheme = if tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{}", reachable(public_address));
     let grace = config.server.shutdown_grace;
-    let gateway = Gateway::new(config, ledger, &origin).map_err(StartError::Provider)?;
+    let gateway = Gateway::new(config, ledger, limiter, &origin).map_err(StartError::Provider)?;
     let gateway = Arc::new(gateway);
     if let Some(certificate) = &tls {
         gateway.tasks.spawn(
@@ -65,6 +75,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
                 .reload_on_change(gateway.shutdown.clone()),
         );
     }
+    gateway.tasks.spawn(reconciler::run(gateway.clone()));
     let acceptor = tls.map(|certificate| certificate.acceptor());
     let serve = |listener, router, acceptor| {
         tokio::spawn(listener::serve(
@@ -114,6 +125,17 @@ impl Running {
             let _ = tokio::time::timeout(Duration::from_secs(2), &mut finished).await;
         }
     }
+}
+
+/// Goes on with the minute that an earlier process left: a restart hands out no fresh one.
+async fn resume_limits(database: &Path, ledger: &Ledger) -> Result<Limiter, StartError> {
+    let failed = |reason: String| StartError::Limits {
+        database: database.to_owned(),
+        reason,
+    };
+    let used = ledger.tokens_in_window().await;
+    let used = used.map_err(|error| failed(error.to_string()))?;
+    Limiter::resume(database, &used).map_err(|error| failed(error.to_string()))
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {

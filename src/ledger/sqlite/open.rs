@@ -4,6 +4,7 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use rusqlite::{Connection, OpenFlags};
@@ -11,11 +12,14 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{config::Durability, ledger::OpenError};
 
 /// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../migrations/1_accounts.sql"),
     include_str!("../migrations/2_limits.sql"),
     include_str!("../migrations/3_credit.sql"),
+    include_str!("../migrations/4_calls.sql"),
 ];
+
+const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A connection to a file that is sound and up to date.
 pub fn connect(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
@@ -28,6 +32,12 @@ pub fn connect(path: &Path, durability: Durability) -> Result<Connection, OpenEr
     check_version(path, version(&connection).map_err(failed)?)?;
     migrate(&mut connection).map_err(failed)?;
     Ok(connection)
+}
+
+/// A connection that only looks.
+pub fn read_only(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags)
 }
 
 /// Keeps a second process out. The lock is on a file of its own, because SQLite's locks on the
@@ -71,6 +81,8 @@ fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    // Only a stranger can hold the lock that we wait for: whoever wants to charge tries again.
+    connection.busy_timeout(LOCK_PATIENCE)?;
     check_soundness(connection)
 }
 

@@ -1,0 +1,107 @@
+//! A call that was admitted, from its hold to its end: what is charged and what is remembered.
+
+use std::sync::Arc;
+
+use super::CallId;
+use crate::{catalog::Prices, money::NanoUsd, wire::chat::Usage};
+
+/// The whole story of a call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub id: CallId,
+    /// What the client was told to quote; it may repeat itself.
+    pub request_id: String,
+    pub account_id: String,
+    pub key_id: String,
+    pub model: String,
+    pub routed_model: String,
+    /// The provider's name in the configuration.
+    pub upstream: Option<Arc<str>>,
+    pub stream: bool,
+    pub reserved_tokens: u64,
+    pub held: NanoUsd,
+    /// The most it could have come to.
+    pub most: NanoUsd,
+    /// The answering model's, as they were then.
+    pub prices: Prices,
+    /// Milliseconds since 1970, as all times here.
+    pub admitted_ms: i64,
+    pub first_byte_ms: Option<i64>,
+    pub ended_ms: i64,
+    pub outcome: Outcome,
+    /// What went wrong, for the operator.
+    pub failure: Option<String>,
+    /// `None` where nothing was charged.
+    pub charged: Option<Charged>,
+}
+
+/// What a call was charged, and what that did to the balance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charged {
+    pub usage: Usage,
+    pub cost: NanoUsd,
+    pub balance_before: NanoUsd,
+    pub balance_after: NanoUsd,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Answered,
+    /// The client was gone before the end; the provider was read on, and what was used is owed.
+    ClientLeft,
+    /// The provider failed before there was anything to hand on.
+    ProviderFailed,
+    /// The provider broke off in the middle of a stream.
+    Interrupted,
+    /// A stream that ended without a usage to bill by.
+    NoUsage,
+    /// The charge could not be written down, and the answer was withheld.
+    NotCharged,
+    /// The gateway was stopped before the call was over.
+    Stopped,
+    /// The call's task died.
+    Lost,
+}
+
+impl Outcome {
+    const ALL: [Self; 8] = [
+        Self::Answered,
+        Self::ClientLeft,
+        Self::ProviderFailed,
+        Self::Interrupted,
+        Self::NoUsage,
+        Self::NotCharged,
+        Self::Stopped,
+        Self::Lost,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::ClientLeft => "client_left",
+            Self::ProviderFailed => "provider_failed",
+            Self::Interrupted => "interrupted",
+            Self::NoUsage => "no_usage",
+            Self::NotCharged => "not_charged",
+            Self::Stopped => "stopped",
+            Self::Lost => "lost",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|outcome| outcome.as_str() == text)
+    }
+}
+
+impl Call {
+    /// What these counts cost at the call's prices.
+    pub fn price(&self, usage: Usage) -> NanoUsd {
+        let fresh = usage.prompt.saturating_sub(usage.cached);
+        // Reasoning is part of the completion and costs what it costs.
+        let output = usage.completion.into();
+        self.prices.cost(fresh.into(), usage.cached.into(), output)
+    }
+}

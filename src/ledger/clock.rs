@@ -1,0 +1,31 @@
+//! The time, as the ledger tells it.
+
+use std::time::SystemTime;
+
+/// Where the ledger has the time from: the system, or a test.
+#[derive(Clone, Default)]
+pub enum Clock {
+    #[default]
+    System,
+    #[cfg(test)]
+    Manual(std::sync::Arc<std::sync::atomic::AtomicI64>),
+}
+
+impl Clock {
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        match self {
+            Self::System => {
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+                i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
+            }
+            #[cfg(test)]
+            Self::Manual(now_ms) => now_ms.load(std::sync::atomic::Ordering::Relaxed),
+        }
+    }
+
+    /// Seconds since 1970.
+    pub fn now(&self) -> i64 {
+        self.now_ms().div_euclid(1_000)
+    }
+}

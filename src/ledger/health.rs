@@ -1,0 +1,84 @@
+//! How the writer's thread is doing, as others see it without asking it.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+/// With more steps than this waiting, no new call is begun: each brings one more.
+const MAX_WAITING: usize = 10_000;
+/// A transaction that takes longer hangs.
+const MAX_BUSY: Duration = Duration::from_secs(2);
+
+pub struct Health {
+    unwell: AtomicBool,
+    waiting: AtomicUsize,
+    started: Instant,
+    /// Milliseconds from `started`, plus one; zero while nothing is being committed.
+    busy_since: AtomicU64,
+    /// How many steps went into each transaction.
+    pub batch_steps: Histogram,
+    /// How long each transaction took, its commit included.
+    pub commit_seconds: Histogram,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            unwell: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            started: Instant::now(),
+            busy_since: AtomicU64::new(0),
+            batch_steps: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
+            commit_seconds: Histogram::new(exponential_buckets(0.000_1, 3.0, 10)),
+        }
+    }
+}
+
+impl Health {
+    /// Whether a charge that is sent now can be expected to be written down soon.
+    pub fn takes_charges(&self) -> bool {
+        self.is_well() && self.waiting() < MAX_WAITING && !self.hangs()
+    }
+
+    /// How many steps wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
+    pub(super) fn is_well(&self) -> bool {
+        !self.unwell.load(Relaxed)
+    }
+
+    pub(super) fn set_well(&self, well: bool) {
+        self.unwell.store(!well, Relaxed);
+    }
+
+    pub(super) fn queued(&self) {
+        self.waiting.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn begins(&self) {
+        self.busy_since.store(self.elapsed_ms() + 1, Relaxed);
+    }
+
+    pub(super) fn ends(&self, steps: usize, took: Duration) {
+        self.busy_since.store(0, Relaxed);
+        self.waiting.fetch_sub(steps, Relaxed);
+        #[expect(clippy::cast_precision_loss, reason = "at most a few hundred")]
+        self.batch_steps.observe(steps as f64);
+        self.commit_seconds.observe(took.as_secs_f64());
+    }
+
+    fn hangs(&self) -> bool {
+        let since = self.busy_since.load(Relaxed);
+        let most = u64::try_from(MAX_BUSY.as_millis()).unwrap_or(u64::MAX);
+        since > 0 && self.elapsed_ms() + 1 > since + most
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(0)
+    }
+}

@@ -1,0 +1,222 @@
+//! Calls, as they are remembered and added up.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::{Database, unreadable};
+use crate::{
+    catalog::Prices,
+    ledger::{Call, CallId, Charged, Outcome},
+    money::{NanoUsd, TokenPrice},
+    wire::chat::Usage,
+};
+
+const COLUMNS: &str = "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
+    outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
+    admitted_ms, first_byte_ms, ended_ms, prompt, cached, completion, reasoning, cost,
+    balance_before, balance_after";
+
+/// How many rows a list has at most.
+const MAX_ROWS: usize = 10_000;
+
+impl Database {
+    pub fn insert_call(&self, call: &Call) -> rusqlite::Result<()> {
+        let (prices, charged) = (call.prices, call.charged);
+        let usage = charged.map(|charged| charged.usage);
+        let nanos = |amount: fn(Charged) -> NanoUsd| charged.map(amount).map(NanoUsd::nanos);
+        self.connection
+            .prepare_cached(
+                "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+                     ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)",
+            )?
+            .execute(params![
+                i64::try_from(call.id.0).unwrap_or(i64::MAX),
+                call.request_id,
+                call.account_id,
+                call.key_id,
+                call.model,
+                call.routed_model,
+                call.upstream,
+                call.stream,
+                call.outcome.as_str(),
+                call.failure,
+                i64::try_from(call.reserved_tokens).unwrap_or(i64::MAX),
+                call.held.nanos(),
+                call.most.nanos(),
+                prices.input.picos(),
+                prices.cached_input.picos(),
+                prices.output.picos(),
+                call.admitted_ms,
+                call.first_byte_ms,
+                call.ended_ms,
+                usage.map(|usage| usage.prompt),
+                usage.map(|usage| usage.cached),
+                usage.map(|usage| usage.completion),
+                usage.map(|usage| usage.reasoning),
+                nanos(|charged| charged.cost),
+                nanos(|charged| charged.balance_before),
+                nanos(|charged| charged.balance_after),
+            ])?;
+        Ok(())
+    }
+}
+
+/// The account's charged calls that ended within these times, newest first.
+pub fn usage(
+    connection: &Connection,
+    account_id: &str,
+    from_ms: i64,
+    to_ms: i64,
+) -> rusqlite::Result<Vec<Call>> {
+    let query = format!(
+        "SELECT {COLUMNS} FROM calls WHERE account_id = ?1 AND ended_ms >= ?2 AND ended_ms < ?3
+             AND cost IS NOT NULL ORDER BY ended_ms DESC, id DESC LIMIT {MAX_ROWS}"
+    );
+    let mut rows = connection.prepare(&query)?;
+    rows.query_map(params![account_id, from_ms, to_ms], read)?
+        .collect()
+}
+
+/// The call that a charge refers to.
+pub fn one(connection: &Connection, reference: &str) -> rusqlite::Result<Option<Call>> {
+    let query = format!("SELECT {COLUMNS} FROM calls WHERE id = CAST(?1 AS INTEGER)");
+    let mut rows = connection.prepare_cached(&query)?;
+    rows.query_row([reference], read).optional()
+}
+
+/// The calls of this number or with this request ID, newest first.
+pub fn find(
+    connection: &Connection,
+    id: Option<CallId>,
+    request_id: &str,
+) -> rusqlite::Result<Vec<Call>> {
+    let query = format!(
+        "SELECT {COLUMNS} FROM calls WHERE request_id = ?1 OR id = ?2 ORDER BY id DESC LIMIT 100"
+    );
+    let id = id.and_then(|id| i64::try_from(id.0).ok());
+    let mut rows = connection.prepare(&query)?;
+    rows.query_map(params![request_id, id], read)?.collect()
+}
+
+/// What calls admitted since then have used in the end: nothing, where nothing was charged.
+pub fn tokens_since(
+    connection: &Connection,
+    admitted_ms: i64,
+) -> rusqlite::Result<Vec<(CallId, u64)>> {
+    let first = CallId::first_of(admitted_ms);
+    let mut rows = connection
+        .prepare("SELECT id, coalesce(prompt + completion, 0) FROM calls WHERE id >= ?1")?;
+    let first = i64::try_from(first.0).unwrap_or(i64::MAX);
+    let read = |row: &Row<'_>| Ok((CallId(unsigned(row, 0)?), unsigned(row, 1)?));
+    rows.query_map([first], read)?.collect()
+}
+
+/// Which calls to add up.
+#[derive(Clone, Debug, Default)]
+pub struct AnalyticsFilter {
+    pub from_ms: i64,
+    pub to_ms: i64,
+    pub account_id: Option<String>,
+    pub model: Option<String>,
+}
+
+/// The calls of one account with one model on one day (UTC).
+#[derive(Clone, Debug)]
+pub struct AnalyticsRow {
+    pub day: String,
+    pub account_id: String,
+    pub model: String,
+    pub calls: u64,
+    pub charged: u64,
+    pub prompt: u64,
+    pub cached: u64,
+    pub completion: u64,
+    pub reasoning: u64,
+    pub cost: NanoUsd,
+}
+
+pub fn analytics(
+    connection: &Connection,
+    filter: &AnalyticsFilter,
+) -> rusqlite::Result<Vec<AnalyticsRow>> {
+    let mut rows = connection.prepare(
+        "SELECT date(ended_ms / 1000, 'unixepoch') AS day, account_id, model, count(*), count(cost),
+             coalesce(sum(prompt), 0), coalesce(sum(cached), 0), coalesce(sum(completion), 0),
+             coalesce(sum(reasoning), 0), coalesce(sum(cost), 0)
+         FROM calls
+         WHERE ended_ms >= ?1 AND ended_ms < ?2 AND (?3 IS NULL OR account_id = ?3)
+             AND (?4 IS NULL OR model = ?4)
+         GROUP BY day, account_id, model ORDER BY day DESC, account_id, model",
+    )?;
+    let read = |row: &Row<'_>| {
+        Ok(AnalyticsRow {
+            day: row.get(0)?,
+            account_id: row.get(1)?,
+            model: row.get(2)?,
+            calls: unsigned(row, 3)?,
+            charged: unsigned(row, 4)?,
+            prompt: unsigned(row, 5)?,
+            cached: unsigned(row, 6)?,
+            completion: unsigned(row, 7)?,
+            reasoning: unsigned(row, 8)?,
+            cost: NanoUsd::new(row.get(9)?),
+        })
+    };
+    let filter = params![
+        filter.from_ms,
+        filter.to_ms,
+        filter.account_id,
+        filter.model
+    ];
+    rows.query_map(filter, read)?.collect()
+}
+
+pub fn read(row: &Row<'_>) -> rusqlite::Result<Call> {
+    let price = |column| row.get(column).map(TokenPrice::from_picos);
+    let amount = |column| row.get(column).map(NanoUsd::new);
+    let outcome: String = row.get(8)?;
+    let charged = match row.get::<_, Option<i64>>(23)? {
+        None => None,
+        Some(cost) => Some(Charged {
+            usage: Usage {
+                prompt: row.get(19)?,
+                cached: row.get(20)?,
+                completion: row.get(21)?,
+                reasoning: row.get(22)?,
+            },
+            cost: NanoUsd::new(cost),
+            balance_before: amount(24)?,
+            balance_after: amount(25)?,
+        }),
+    };
+    Ok(Call {
+        id: CallId(unsigned(row, 0)?),
+        request_id: row.get(1)?,
+        account_id: row.get(2)?,
+        key_id: row.get(3)?,
+        model: row.get(4)?,
+        routed_model: row.get(5)?,
+        upstream: row.get::<_, Option<String>>(6)?.map(Arc::from),
+        stream: row.get(7)?,
+        outcome: Outcome::parse(&outcome).ok_or_else(|| unreadable(8, "outcome"))?,
+        failure: row.get(9)?,
+        reserved_tokens: unsigned(row, 10)?,
+        held: amount(11)?,
+        most: amount(12)?,
+        prices: Prices {
+            input: price(13)?,
+            cached_input: price(14)?,
+            output: price(15)?,
+        },
+        admitted_ms: row.get(16)?,
+        first_byte_ms: row.get(17)?,
+        ended_ms: row.get(18)?,
+        charged,
+    })
+}
+
+fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let number: i64 = row.get(column)?;
+    Ok(u64::try_from(number).unwrap_or(0))
+}

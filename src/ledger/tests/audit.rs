@@ -1,0 +1,140 @@
+//! Everything an audit is there to notice, done to a database on purpose.
+
+use super::*;
+
+async fn busy() -> Paying {
+    let paying = Paying::with(1_000_000).await;
+    paying.give(500, Some(paying.ledger.clock.now() + 5)).await;
+    for _ in 0..3 {
+        paying.pay().await.unwrap();
+    }
+    paying.advance(10);
+    paying.assert_sound().await;
+    paying
+}
+
+#[tokio::test]
+async fn every_way_in_which_books_can_be_wrong_is_noticed() {
+    for (sql, notice) in [
+        (
+            "UPDATE ledger_entries SET delta = delta - 1 WHERE seq = 3",
+            "add up to",
+        ),
+        (
+            "UPDATE ledger_entries SET balance_after = 7 WHERE seq = 4",
+            "add up to",
+        ),
+        (
+            "DELETE FROM ledger_entries WHERE seq = 4",
+            "there is no entry for it",
+        ),
+        (
+            "DELETE FROM calls WHERE id = (SELECT max(id) FROM calls)",
+            "a call that is not there",
+        ),
+        ("UPDATE calls SET cost = cost + 1", "is not what call"),
+        ("UPDATE calls SET prompt = prompt + 1", "is not what call"),
+        (
+            "UPDATE credit_grants SET remaining = remaining - 1 WHERE expires_at IS NULL",
+            "the grants have",
+        ),
+        (
+            "UPDATE credit_grants SET remaining = amount + 1",
+            "impossible rest",
+        ),
+        (
+            "UPDATE credit_grants SET amount = amount + 1",
+            "is not what grant",
+        ),
+        ("UPDATE accounts SET debt = 5", "in memory are"),
+    ] {
+        let paying = busy().await;
+        paying.tamper(sql);
+        let audit = paying.ledger.audit().await.unwrap();
+        let told = audit
+            .violations
+            .iter()
+            .any(|found| found.what.contains(notice));
+        assert!(told, "{sql}: {:?}", audit.violations);
+        assert!(
+            audit
+                .violations
+                .iter()
+                .all(|found| found.account_id == paying.account_id)
+        );
+        assert_eq!(paying.ledger.violations(), 1);
+        let frozen = paying.hold(1, 1, 0).err();
+        assert_eq!(frozen, Some(HoldRefused::Unavailable), "{sql}");
+    }
+}
+
+/// The look every minute is at what is new, and a contradiction it found stays found.
+#[tokio::test]
+async fn the_regular_look_sees_what_is_new() {
+    let paying = busy().await;
+    let looked = paying.ledger.reconcile().await.unwrap();
+    assert_eq!(
+        (looked.entries, looked.accounts),
+        (0, 0),
+        "all was seen before"
+    );
+    paying.pay().await.unwrap();
+    paying.pay().await.unwrap();
+    let looked = paying.ledger.reconcile().await.unwrap();
+    assert_eq!((looked.entries, looked.charges), (2, 2));
+    assert_eq!(looked.violations, []);
+    paying.pay().await.unwrap();
+    paying.tamper("UPDATE ledger_entries SET delta = delta - 1 WHERE seq = (SELECT max(seq) FROM ledger_entries)");
+    assert!(
+        !paying
+            .ledger
+            .reconcile()
+            .await
+            .unwrap()
+            .violations
+            .is_empty()
+    );
+    assert!(
+        paying
+            .ledger
+            .reconcile()
+            .await
+            .unwrap()
+            .violations
+            .is_empty()
+    );
+    assert_eq!(
+        paying.ledger.violations(),
+        1,
+        "until someone has looked at everything"
+    );
+    paying.tamper("UPDATE ledger_entries SET delta = delta + 1 WHERE seq = (SELECT max(seq) FROM ledger_entries)");
+    paying.assert_sound().await;
+    assert_eq!(paying.ledger.violations(), 0);
+    assert!(paying.hold(1, 1, 0).is_ok());
+}
+
+/// Other accounts go on while one is frozen.
+#[tokio::test]
+async fn only_the_account_that_is_wrong_is_frozen() {
+    let paying = busy().await;
+    let new = NewAccount {
+        email: "b@example.com".into(),
+        name: None,
+        track: Track::Business,
+        tier: Tier::Flex,
+    };
+    let other = paying.ledger.create_account(new).await.unwrap().id;
+    paying.tamper(&format!(
+        "UPDATE accounts SET debt = 5 WHERE id = '{other}'"
+    ));
+    let audit = paying.ledger.audit().await.unwrap();
+    assert!(
+        audit
+            .violations
+            .iter()
+            .all(|found| found.account_id == other)
+    );
+    assert!(!audit.violations.is_empty());
+    assert!(paying.hold(1, 1, 0).is_ok());
+}

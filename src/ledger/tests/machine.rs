@@ -1,0 +1,259 @@
+//! The real ledger beside the model, through any order of events: files, threads and restarts
+//! included.
+
+use proptest::prelude::*;
+use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
+use tokio::runtime::Runtime;
+
+use super::{
+    super::{Held, Shortage},
+    model::{Model, Verdict},
+    *,
+};
+
+const OVERDRAFT: i64 = 300;
+const START: i64 = 1_800_000_000;
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    Grant {
+        amount: i64,
+        expires_in: Option<i64>,
+    },
+    Hold {
+        amount: i64,
+        risk: i64,
+    },
+    Charge {
+        which: usize,
+        cost: i64,
+    },
+    Release {
+        which: usize,
+    },
+    Advance {
+        seconds: i64,
+    },
+    SwitchKey,
+    /// A charge that the disk refuses, and that is made when it no longer does.
+    ChargeAfterAll {
+        which: usize,
+        cost: i64,
+    },
+    /// What is held dies with the process.
+    Restart,
+    Audit,
+}
+
+impl ReferenceStateMachine for Model {
+    type State = Model;
+    type Transition = Event;
+
+    fn init_state() -> BoxedStrategy<Model> {
+        let model = Model {
+            now: START,
+            key_active: true,
+            ..Model::default()
+        };
+        Just(model).boxed()
+    }
+
+    fn transitions(model: &Model) -> BoxedStrategy<Event> {
+        let open = model.holds.len();
+        let any = prop_oneof![
+            3 => (1_i64..400, prop::option::of(0_i64..30))
+                .prop_map(|(amount, expires_in)| Event::Grant { amount, expires_in }),
+            8 => (0_i64..300, 0_i64..300).prop_map(|(amount, risk)| Event::Hold { amount, risk }),
+            4 => (0_i64..15).prop_map(|seconds| Event::Advance { seconds }),
+            1 => Just(Event::SwitchKey),
+            1 => Just(Event::Restart),
+            1 => Just(Event::Audit),
+        ];
+        if open == 0 {
+            return any.boxed();
+        }
+        prop_oneof![
+            3 => any,
+            3 => (0..open, 0_i64..600).prop_map(|(which, cost)| Event::Charge { which, cost }),
+            1 => (0..open).prop_map(|which| Event::Release { which }),
+            1 => (0..open, 0_i64..600)
+                .prop_map(|(which, cost)| Event::ChargeAfterAll { which, cost }),
+        ]
+        .boxed()
+    }
+
+    fn preconditions(model: &Model, event: &Event) -> bool {
+        match event {
+            Event::Charge { which, .. }
+            | Event::Release { which }
+            | Event::ChargeAfterAll { which, .. } => *which < model.holds.len(),
+            _ => true,
+        }
+    }
+
+    fn apply(mut model: Model, event: &Event) -> Model {
+        let open: Vec<usize> = model.holds.keys().copied().collect();
+        match *event {
+            Event::Grant { amount, expires_in } => {
+                let expires_at = expires_in.map(|seconds| model.now + seconds);
+                model.grant(amount, expires_at);
+            }
+            Event::Hold { amount, risk } => {
+                if model.verdict(amount, amount + risk, OVERDRAFT) == Verdict::Held {
+                    model.hold(amount, amount + risk);
+                }
+            }
+            Event::Charge { which, cost } | Event::ChargeAfterAll { which, cost } => {
+                model.charge(open[which], cost);
+            }
+            Event::Release { which } => model.release(open[which]),
+            Event::Advance { seconds } => model.now += seconds,
+            Event::SwitchKey => model.key_active = !model.key_active,
+            Event::Restart => model.holds.clear(),
+            Event::Audit => model.forfeit(),
+        }
+        model
+    }
+}
+
+struct Real {
+    runtime: Runtime,
+    paying: Option<Paying>,
+    /// In the order in which they were placed.
+    holds: Vec<Held>,
+    key_active: bool,
+}
+
+struct LedgerMachine;
+
+impl StateMachineTest for LedgerMachine {
+    type SystemUnderTest = Real;
+    type Reference = Model;
+
+    fn init_test(_: &Model) -> Real {
+        let runtime = Runtime::new().unwrap();
+        let paying = runtime.block_on(Paying::start());
+        Real {
+            runtime,
+            paying: Some(paying),
+            holds: Vec::new(),
+            key_active: true,
+        }
+    }
+
+    fn apply(mut real: Real, model: &Model, event: Event) -> Real {
+        let paying = real.paying.take().unwrap();
+        let paying = match event {
+            Event::Restart => {
+                real.holds.clear();
+                paying.restart()
+            }
+            _ => paying,
+        };
+        match event {
+            Event::Grant { amount, expires_in } => {
+                let expires_at = expires_in.map(|seconds| model.now + seconds);
+                real.runtime.block_on(paying.give(amount, expires_at));
+            }
+            Event::Hold { amount, risk } => {
+                let held = paying.hold(amount, amount + risk, OVERDRAFT);
+                // The model has the hold already, if there is one.
+                let before = real.holds.len();
+                assert_eq!(held.is_ok(), model.holds.len() > before, "{:?}", held.err());
+                match held {
+                    Ok(held) => {
+                        assert!(paying.ledger.balances(&paying.account_id).available.nanos() >= 0);
+                        real.holds.push(held);
+                    }
+                    Err(refused) => {
+                        let verdict = match refused {
+                            HoldRefused::KeyInactive => Verdict::KeyInactive,
+                            HoldRefused::Short(Shortage::Expired { .. }) => Verdict::Expired,
+                            HoldRefused::Short(Shortage::Insufficient { .. }) => {
+                                Verdict::Insufficient
+                            }
+                            other => panic!("{other:?}"),
+                        };
+                        assert_eq!(verdict, model.verdict(amount, amount + risk, OVERDRAFT));
+                    }
+                }
+            }
+            Event::Charge { which, cost } => {
+                let mut held = real.holds.remove(which);
+                let charged = held.charge(tokens(cost), Outcome::Answered);
+                let call = real.runtime.block_on(charged).unwrap();
+                let charged = call.charged.unwrap();
+                assert_eq!(charged.cost.nanos(), cost);
+                let moved = charged.balance_before.nanos() - charged.balance_after.nanos();
+                assert_eq!(moved, cost);
+                let again = held.charge(tokens(cost), Outcome::Answered);
+                assert!(matches!(
+                    real.runtime.block_on(again),
+                    Err(LedgerError::NoHold)
+                ));
+            }
+            Event::ChargeAfterAll { which, cost } => {
+                let mut held = real.holds.remove(which);
+                let stranger = rusqlite::Connection::open(paying.folder.path().join("ledger.db"));
+                let stranger = stranger.unwrap();
+                stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+                let refused = held.charge(tokens(cost), Outcome::Answered);
+                assert!(real.runtime.block_on(refused).is_err());
+                drop(stranger);
+                real.runtime.block_on(paying.until_charges_are_taken());
+                let charged = held.charge(tokens(cost), Outcome::Answered);
+                real.runtime.block_on(charged).unwrap();
+            }
+            Event::Release { which } => drop(real.holds.remove(which)),
+            Event::Advance { seconds } => paying.advance(seconds),
+            Event::SwitchKey => {
+                real.key_active = !real.key_active;
+                let state = if real.key_active {
+                    KeyState::Active
+                } else {
+                    KeyState::Disabled
+                };
+                let switched = paying.ledger.set_key_state(&paying.key_id, state);
+                real.runtime.block_on(switched).unwrap();
+            }
+            Event::Restart => {}
+            Event::Audit => real.runtime.block_on(paying.assert_sound()),
+        }
+        real.paying = Some(paying);
+        real
+    }
+
+    fn check_invariants(real: &Real, model: &Model) {
+        let paying = real.paying.as_ref().unwrap();
+        let balances = paying.ledger.balances(&paying.account_id);
+        let found = (
+            balances.balance.nanos(),
+            balances.held.nanos(),
+            balances.available.nanos(),
+            balances.expires_at,
+        );
+        let expected = (
+            model.balance(),
+            model.held(),
+            model.available(),
+            model.expires_at(),
+        );
+        assert_eq!(found, expected, "balance, held, available, expiry");
+        assert!(model.adds_up());
+    }
+
+    fn teardown(mut real: Real, _: Model) {
+        real.holds.clear();
+        let paying = real.paying.take().unwrap();
+        real.runtime.block_on(paying.assert_sound());
+        assert_eq!(paying.held(), 0);
+        let before = paying.balance();
+        assert_eq!(paying.restart().balance(), before);
+    }
+}
+
+prop_state_machine! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn the_ledger_does_what_the_model_does(sequential 1..40 => LedgerMachine);
+}

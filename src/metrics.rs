@@ -1,0 +1,231 @@
+//! What is counted for the operator, in Prometheus' form.
+//!
+//! Every label has few values: routes, models, providers and codes of ours. What a caller can make
+//! up is no label.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Registry, Unit},
+};
+
+use crate::ledger::{Call, Health};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Served {
+    route: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Route {
+    route: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Model {
+    model: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    model: String,
+    upstream: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Tokens {
+    model: String,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Code {
+    code: String,
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Served, Counter>,
+    request_seconds: Histograms<Route>,
+    refusals: Family<Code, Counter>,
+    calls: Family<Ended, Counter>,
+    first_byte_seconds: Histograms<Model>,
+    tokens: Family<Tokens, Counter>,
+    charged: Family<Model, Counter>,
+    unbilled: Family<Model, Counter>,
+    holds: Gauge,
+    held: Gauge,
+    waiting: Gauge,
+    ledger_ready: Gauge,
+    violations: Gauge,
+}
+
+/// What is measured when it is asked for.
+pub struct Snapshot {
+    pub holds: usize,
+    pub held_nanos: i64,
+    pub violations: usize,
+}
+
+impl Metrics {
+    pub fn new(ledger: &Health) -> Self {
+        let seconds = || Histogram::new(exponential_buckets(0.001, 2.5, 14));
+        let mut metrics = Self {
+            registry: Registry::with_prefix("tollgate"),
+            requests: Family::default(),
+            request_seconds: Family::new_with_constructor(seconds),
+            refusals: Family::default(),
+            calls: Family::default(),
+            first_byte_seconds: Family::new_with_constructor(seconds),
+            tokens: Family::default(),
+            charged: Family::default(),
+            unbilled: Family::default(),
+            holds: Gauge::default(),
+            held: Gauge::default(),
+            waiting: Gauge::default(),
+            ledger_ready: Gauge::default(),
+            violations: Gauge::default(),
+        };
+        metrics.register(ledger);
+        metrics
+    }
+
+    fn register(&mut self, ledger: &Health) {
+        let nanos = || Unit::Other("nano_usd".into());
+        let registry = &mut self.registry;
+        registry.register("requests", "Requests answered", self.requests.clone());
+        registry.register_with_unit(
+            "request_duration",
+            "From a request's head to the last byte of its answer",
+            Unit::Seconds,
+            self.request_seconds.clone(),
+        );
+        registry.register("refusals", "Errors answered", self.refusals.clone());
+        registry.register(
+            "calls",
+            "Admitted calls by how they ended",
+            self.calls.clone(),
+        );
+        registry.register_with_unit(
+            "first_byte",
+            "From a call's admission to its provider's first byte",
+            Unit::Seconds,
+            self.first_byte_seconds.clone(),
+        );
+        registry.register("tokens", "Tokens charged for", self.tokens.clone());
+        registry.register_with_unit("spend", "What was charged", nanos(), self.charged.clone());
+        registry.register(
+            "unbilled_streams",
+            "Streams that were delivered and not charged, for want of usage",
+            self.unbilled.clone(),
+        );
+        registry.register("holds", "Calls with credit set aside", self.holds.clone());
+        registry.register_with_unit("held", "Credit set aside", nanos(), self.held.clone());
+        registry.register(
+            "ledger_batch_steps",
+            "Changes committed together",
+            ledger.batch_steps.clone(),
+        );
+        registry.register_with_unit(
+            "ledger_commit",
+            "How long a transaction takes",
+            Unit::Seconds,
+            ledger.commit_seconds.clone(),
+        );
+        registry.register(
+            "ledger_waiting",
+            "Changes not committed yet",
+            self.waiting.clone(),
+        );
+        registry.register(
+            "ledger_ready",
+            "Whether charges can be written: 1 or 0",
+            self.ledger_ready.clone(),
+        );
+        registry.register(
+            "audit_violations",
+            "Accounts whose books did not add up at the last audit",
+            self.violations.clone(),
+        );
+    }
+
+    /// A request is over, its last byte included.
+    pub fn served(&self, route: &str, status: u16, took: Duration) {
+        let route = route.to_owned();
+        self.request_seconds
+            .get_or_create(&Route {
+                route: route.clone(),
+            })
+            .observe(took.as_secs_f64());
+        self.requests.get_or_create(&Served { route, status }).inc();
+    }
+
+    /// A request was answered with this error.
+    pub fn refused(&self, code: &str) {
+        let code = code.to_owned();
+        self.refusals.get_or_create(&Code { code }).inc();
+    }
+
+    /// A call is over.
+    pub fn ended(&self, call: &Call) {
+        let model = || call.model.clone();
+        let upstream = call.upstream.as_deref().unwrap_or_default().to_owned();
+        let outcome = call.outcome.as_str();
+        let ended = Ended {
+            model: model(),
+            upstream,
+            outcome,
+        };
+        self.calls.get_or_create(&ended).inc();
+        if let Some(first) = call.first_byte_ms {
+            let took = u64::try_from(first - call.admitted_ms).unwrap_or(0);
+            self.first_byte_seconds
+                .get_or_create(&Model { model: model() })
+                .observe(Duration::from_millis(took).as_secs_f64());
+        }
+        if call.outcome == crate::ledger::Outcome::NoUsage {
+            self.unbilled.get_or_create(&Model { model: model() }).inc();
+        }
+        let Some(charged) = call.charged else { return };
+        let usage = charged.usage;
+        for (kind, tokens) in [
+            ("input", usage.prompt),
+            ("cached_input", usage.cached),
+            ("output", usage.completion),
+            ("reasoning", usage.reasoning),
+        ] {
+            let model = model();
+            self.tokens
+                .get_or_create(&Tokens { model, kind })
+                .inc_by(tokens.into());
+        }
+        self.charged
+            .get_or_create(&Model { model: model() })
+            .inc_by(u64::try_from(charged.cost.nanos()).unwrap_or(0));
+    }
+
+    /// Everything, as a scraper reads it.
+    pub fn text(&self, ledger: &Health, now: &Snapshot) -> String {
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.holds.set(count(now.holds));
+        self.held.set(now.held_nanos);
+        self.violations.set(count(now.violations));
+        self.waiting.set(count(ledger.waiting()));
+        self.ledger_ready.set(i64::from(ledger.takes_charges()));
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}

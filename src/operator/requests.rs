@@ -1,0 +1,138 @@
+//! The whole story of one request.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use serde::Serialize;
+
+use super::{error::OperatorError, path::Path, usage::PricesObject};
+use crate::{
+    gateway::Gateway,
+    http::{Json, loggable},
+    ledger::{Call, LedgerError},
+    money::NanoUsd,
+    time_text,
+};
+
+#[derive(Serialize)]
+struct RequestObject {
+    id: String,
+    object: &'static str,
+    /// The `X-Request-ID` of its answer.
+    request_id: String,
+    account_id: String,
+    key_id: String,
+    model: String,
+    /// The model that answered: another one for hybrids.
+    routed_model: String,
+    /// The provider that was asked, by its name in the configuration.
+    upstream: Option<String>,
+    stream: bool,
+    outcome: &'static str,
+    failure: Option<String>,
+    admission: Admission,
+    hold: Hold,
+    first_byte_at: Option<String>,
+    settlement: Settlement,
+    duration_ms: i64,
+    /// Other requests with the same `X-Request-ID`, newest first.
+    same_request_id: Vec<String>,
+}
+
+/// Its place in the account's minute with the model.
+#[derive(Serialize)]
+struct Admission {
+    at: String,
+    reserved_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct Hold {
+    amount: NanoUsd,
+    /// The most it could have come to.
+    most: NanoUsd,
+}
+
+#[derive(Serialize)]
+struct Settlement {
+    at: String,
+    usage: Option<UsageCounts>,
+    prices: PricesObject,
+    /// Zero where nothing was charged.
+    charge: NanoUsd,
+    balance_before: Option<NanoUsd>,
+    balance_after: Option<NanoUsd>,
+}
+
+#[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "as they are called everywhere")]
+struct UsageCounts {
+    prompt_tokens: u32,
+    cached_tokens: u32,
+    completion_tokens: u32,
+    reasoning_tokens: u32,
+    total_tokens: u64,
+}
+
+impl RequestObject {
+    fn new(call: Call, same_request_id: Vec<String>) -> Self {
+        let charged = call.charged;
+        let usage = charged.map(|charged| UsageCounts {
+            prompt_tokens: charged.usage.prompt,
+            cached_tokens: charged.usage.cached,
+            completion_tokens: charged.usage.completion,
+            reasoning_tokens: charged.usage.reasoning,
+            total_tokens: charged.usage.total(),
+        });
+        Self {
+            id: call.id.to_string(),
+            object: "request",
+            request_id: call.request_id,
+            account_id: call.account_id,
+            key_id: call.key_id,
+            model: call.model,
+            routed_model: call.routed_model,
+            upstream: call.upstream.as_deref().map(str::to_owned),
+            stream: call.stream,
+            outcome: call.outcome.as_str(),
+            failure: call.failure,
+            admission: Admission {
+                at: time_text::shown_ms(call.admitted_ms),
+                reserved_tokens: call.reserved_tokens,
+            },
+            hold: Hold {
+                amount: call.held,
+                most: call.most,
+            },
+            first_byte_at: call.first_byte_ms.map(time_text::shown_ms),
+            settlement: Settlement {
+                at: time_text::shown_ms(call.ended_ms),
+                usage,
+                prices: call.prices.into(),
+                charge: charged.map_or(NanoUsd::default(), |charged| charged.cost),
+                balance_before: charged.map(|charged| charged.balance_before),
+                balance_after: charged.map(|charged| charged.balance_after),
+            },
+            duration_ms: call.ended_ms - call.admitted_ms,
+            same_request_id,
+        }
+    }
+}
+
+/// By its number of ours, or by the ID that its client was told to quote. A client may use one ID
+/// for many requests: then this is the newest, and it names the others.
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, OperatorError> {
+    let mut calls = gateway.ledger.find_calls(&loggable(&id)).await?.into_iter();
+    let call = calls.next().ok_or_else(|| LedgerError::NotFound {
+        what: "admitted request",
+        id,
+    })?;
+    let others = calls.map(|call| call.id.to_string()).collect();
+    Ok(Json(RequestObject::new(call, others)).into_response())
+}

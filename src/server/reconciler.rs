@@ -1,0 +1,22 @@
+//! Checks every minute that the books add up, and says so if they do not.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::gateway::Gateway;
+
+const INTERVAL: Duration = Duration::from_mins(1);
+
+/// Runs until the gateway is asked to stop. The first look is at everything, the others are at
+/// what has changed since.
+pub async fn run(gateway: Arc<Gateway>) {
+    loop {
+        // What is wrong with the books was logged and counted where it was found.
+        if let Err(error) = gateway.ledger.reconcile().await {
+            tracing::error!(%error, "the books could not be checked");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(INTERVAL) => {}
+            () = gateway.shutdown.requested() => return,
+        }
+    }
+}
