@@ -31,8 +31,10 @@ pub struct Gateway {
     pub ceilings: Ceilings,
     /// How many answers may be read on after their clients have left.
     pub drains: Semaphore,
-    /// Work that must end before the process does.
+    /// Calls: work that must end before the process does.
     pub tasks: TaskTracker,
+    /// What runs as long as the gateway does.
+    pub background: TaskTracker,
     pub shutdown: Shutdown,
 }
 
@@ -97,6 +99,7 @@ impl Gateway {
             ceilings: config.limits,
             drains: Semaphore::new(MAX_DRAINS),
             tasks: TaskTracker::new(),
+            background: TaskTracker::new(),
             shutdown: Shutdown::default(),
         })
     }

@@ -206,6 +206,15 @@ mod tests {
     }
 
     #[test]
+    fn what_the_disk_does_not_take_is_an_error() {
+        let folder = TempDir::new().unwrap();
+        let (journal, _) = Journal::open(&folder.path().join("t.db"), 0).unwrap();
+        let full = append_to(Path::new("/dev/full")).unwrap();
+        journal.current.store(full.into());
+        assert!(journal.write(&entry(1, 1)).is_err());
+    }
+
+    #[test]
     fn the_files_do_not_grow_beyond_two_windows() {
         let folder = TempDir::new().unwrap();
         let database = folder.path().join("t.db");

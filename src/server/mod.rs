@@ -69,13 +69,13 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let gateway = Gateway::new(config, ledger, limiter, &origin).map_err(StartError::Provider)?;
     let gateway = Arc::new(gateway);
     if let Some(certificate) = &tls {
-        gateway.tasks.spawn(
+        gateway.background.spawn(
             certificate
                 .clone()
                 .reload_on_change(gateway.shutdown.clone()),
         );
     }
-    gateway.tasks.spawn(reconciler::run(gateway.clone()));
+    gateway.background.spawn(reconciler::run(gateway.clone()));
     let acceptor = tls.map(|certificate| certificate.acceptor());
     let serve = |listener, router, acceptor| {
         tokio::spawn(listener::serve(
@@ -105,11 +105,13 @@ impl Running {
         let shutdown = self.gateway.shutdown.clone();
         shutdown.request();
         self.gateway.tasks.close();
+        self.gateway.background.close();
         let finished = async {
             for accepting in self.accepting {
                 let _ = accepting.await;
             }
             self.gateway.tasks.wait().await;
+            self.gateway.background.wait().await;
         };
         tokio::pin!(finished);
         if tokio::time::timeout(self.grace, &mut finished)

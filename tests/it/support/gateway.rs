@@ -154,8 +154,15 @@ impl TestGateway {
         let gateway = running.gateway.clone();
         running.stop().await;
         assert_nothing_held(&gateway);
+        self.assert_sound();
         drop(gateway);
         std::mem::replace(&mut self.data, TempDir::new().unwrap())
+    }
+
+    /// The books on the disk add up, whatever is running.
+    fn assert_sound(&self) {
+        let audit = tollgate::ledger::audit_file(&self.data.path().join("tollgate.db")).unwrap();
+        assert_eq!(audit.violations, []);
     }
 
     /// A new account on this plan, with credit: its ID and a key.
@@ -251,12 +258,15 @@ impl TestGateway {
 }
 
 impl Drop for TestGateway {
-    /// Where no call is running any more, no credit may still be set aside.
+    /// Every test ends with an audit; and where no call is running any more, no credit may still
+    /// be set aside.
     fn drop(&mut self) {
         let running = self.running.take().filter(|_| !std::thread::panicking());
-        let idle = running.filter(|running| running.gateway.tasks.is_empty());
-        if let Some(running) = idle {
-            assert_nothing_held(&running.gateway);
+        if let Some(running) = running {
+            self.assert_sound();
+            if running.gateway.tasks.is_empty() {
+                assert_nothing_held(&running.gateway);
+            }
         }
     }
 }

@@ -1,0 +1,167 @@
+//! SPEC §7 and §8.2: what cannot be counted or charged is not begun, and a restart forgets nothing.
+
+use std::{os::unix::fs::PermissionsExt as _, time::Duration};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    TestGateway,
+    bodies::hello_with,
+    gateway::hello,
+    upstream::{chunk, completion, usage_chunk},
+};
+
+const MODEL: &str = "svc-standard";
+
+/// Another program that holds the database's lock until it is dropped.
+fn lock(gateway: &TestGateway) -> rusqlite::Connection {
+    let stranger = rusqlite::Connection::open(gateway.data.path().join("tollgate.db")).unwrap();
+    stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+    stranger
+}
+
+async fn balance(gateway: &TestGateway) -> Value {
+    let path = format!("/operator/accounts/{}", gateway.account_id);
+    let account = gateway.operate(Method::GET, &path, None).await;
+    assert_eq!(account.assert_ok()["held"], "0.000000");
+    account.body["balance"].clone()
+}
+
+async fn until_ready(gateway: &TestGateway) {
+    for _ in 0..500 {
+        if gateway.get("/health").await.status == 200 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it did not recover");
+}
+
+fn assert_no_credit_store(answer: &crate::support::Answer) {
+    let code = Some("credit_reservation_unavailable");
+    answer.assert_error(503, "server_error", code, None);
+    assert_eq!(answer.headers["retry-after"], "1");
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_charged_is_withheld_and_no_other_call_is_begun() {
+    let gateway = TestGateway::start().await;
+    let stranger = lock(&gateway);
+    assert_no_credit_store(&gateway.chat(&hello(MODEL)).await);
+    assert_eq!(gateway.upstream.calls(), 1, "nobody knew before");
+    assert_no_credit_store(&gateway.chat(&hello(MODEL)).await);
+    let stream = hello_with(MODEL, json!({ "stream": true }));
+    assert_no_credit_store(&gateway.chat(&stream).await);
+    assert_eq!(gateway.upstream.calls(), 1, "now everybody knows");
+    assert_eq!(gateway.get("/health").await.status, 503);
+    assert_eq!(gateway.get("/health/live").await.status, 200);
+    assert_eq!(gateway.get("/v1/models").await.status, 200);
+    let grant = format!("/operator/accounts/{}/grants", gateway.account_id);
+    let amount = Some(json!({ "amount": "1" }));
+    let refused = gateway.operate(Method::POST, &grant, amount).await;
+    refused.assert_error(503, "server_error", Some("store_unavailable"), None);
+    assert_eq!(balance(&gateway).await, "1000.000000");
+    drop(stranger);
+    until_ready(&gateway).await;
+    gateway.chat(&hello(MODEL)).await.assert_ok();
+    assert_eq!(balance(&gateway).await, "999.999951", "11 in, 3 out, once");
+}
+
+/// The lock is let go while the charge is tried again: nobody notices anything.
+#[tokio::test]
+async fn a_charge_that_is_written_after_a_moment_is_a_charge() {
+    let gateway = TestGateway::start().await;
+    let stranger = lock(&gateway);
+    let letting_go = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        drop(stranger);
+    });
+    gateway.chat(&hello(MODEL)).await.assert_ok();
+    letting_go.await.unwrap();
+    assert_eq!(balance(&gateway).await, "999.999951");
+}
+
+/// What a stream has delivered cannot be withheld: it stays owed until it is written down.
+#[tokio::test]
+async fn a_stream_that_cannot_be_charged_ends_and_is_charged_later() {
+    let gateway = TestGateway::start().await;
+    let chunks = [
+        chunk(json!({ "content": "Hi" }), Some("stop")),
+        usage_chunk(100, 10),
+    ];
+    gateway.upstream.answer_chunks(&chunks);
+    let stranger = lock(&gateway);
+    gateway.stream(&hello(MODEL)).await.assert_complete(MODEL);
+    drop(stranger);
+    let mut rows = Value::Null;
+    for _ in 0..500 {
+        let usage = format!("/operator/accounts/{}/usage", gateway.account_id);
+        rows = gateway.operate(Method::GET, &usage, None).await.body["data"].clone();
+        if rows != json!([]) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows}");
+    assert_eq!(rows[0]["cost"], "0.000290");
+    until_ready(&gateway).await;
+    assert_eq!(balance(&gateway).await, "999.999710");
+}
+
+#[tokio::test]
+async fn the_minute_goes_on_after_a_restart() {
+    let gateway = TestGateway::start().await;
+    let limits = json!({ "model": MODEL, "rpm": 5, "tpm": 1000 });
+    gateway
+        .operate(Method::PUT, "/operator/limits", Some(limits))
+        .await
+        .assert_ok();
+    let mut answer = completion("Hi");
+    answer["usage"] = json!({ "prompt_tokens": 90, "completion_tokens": 10, "total_tokens": 100 });
+    gateway.upstream.answer_json(200, &answer);
+    let body = hello_with(MODEL, json!({ "max_tokens": 200 }));
+    gateway.chat(&body).await.assert_ok();
+    gateway.chat(&body).await.assert_ok();
+    gateway.upstream.answer(500, "text/plain", "no");
+    assert_eq!(
+        gateway.chat(&body).await.status,
+        502,
+        "it counts, and used nothing"
+    );
+    let key = gateway.key.clone();
+    let data = gateway.stop().await;
+    let gateway = TestGateway::start_in(data, "").await;
+    gateway.upstream.answer_json(200, &answer);
+    let never_fits = hello_with(MODEL, json!({ "max_tokens": 990 }));
+    let left = gateway.chat_as(&key, &never_fits).await;
+    left.assert_error(429, "rate_limit_exceeded", Some("tpm_exceeded"), None);
+    assert_eq!(left.headers["x-ratelimit-remaining"], "2");
+    assert_eq!(left.headers["x-ratelimit-remaining-tokens"], "800");
+    gateway.chat_as(&key, &body).await.assert_ok();
+    gateway.chat_as(&key, &body).await.assert_ok();
+    let full = gateway.chat_as(&key, &body).await;
+    full.assert_error(429, "rate_limit_exceeded", Some("rpm_exceeded"), None);
+    let wait: u64 = full.headers["retry-after"]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((1..=60).contains(&wait), "{wait}");
+}
+
+/// The files beside the database are for its owner alone.
+#[tokio::test]
+async fn what_lies_on_the_disk_is_private() {
+    let gateway = TestGateway::start().await;
+    gateway.chat(&hello(MODEL)).await.assert_ok();
+    let files = std::fs::read_dir(gateway.data.path()).unwrap();
+    let mut seen = 0;
+    for file in files {
+        let file = file.unwrap();
+        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{:?}", file.file_name());
+        seen += 1;
+    }
+    assert!(seen >= 4, "the database, its lock and the minute");
+}
