@@ -25,6 +25,7 @@ pub mod config;
 pub mod auth;
 pub mod checked_toml;
 pub mod error;
+pub mod failpoint;
 pub mod limits;
 pub mod money;
 pub mod telemetry;

@@ -19,6 +19,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::{LedgerError, directory::Shared, health::Health, sqlite::Database};
+use crate::failpoint;
 
 /// The most steps in one transaction.
 const MAX_BATCH: usize = 512;
@@ -170,6 +171,7 @@ impl Work {
         self.health.begins();
         let started = Instant::now();
         let begun = self.database.begin();
+        failpoint::reached("batch_begun");
         let waiting = std::iter::once(first).chain(queue.try_iter());
         let mut taken = Vec::new();
         for step in waiting.take(MAX_BATCH) {
@@ -180,6 +182,7 @@ impl Work {
             }
         }
         let sound = taken.iter().all(|step| !step.failed);
+        failpoint::reached("batch_taken");
         let committed = match begun {
             Ok(()) if sound => self.database.commit(),
             other => other,
@@ -189,6 +192,7 @@ impl Work {
             let error = committed.err().map(|error| error.to_string());
             self.fail(taken.len(), error.as_deref());
         }
+        failpoint::reached("batch_committed");
         self.health.ends(taken.len(), started.elapsed());
         for step in taken {
             (step.tell)(is_committed);

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     chat::{ChatCall, Route},
     error::GatewayError,
+    failpoint,
     gateway::Gateway,
     ledger::{Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage},
     limits::{Admission, estimate_tokens},
@@ -48,6 +49,7 @@ pub fn admit<'a>(
         .limiter
         .admit(account_id, model, input + output, ceilings)
         .map_err(GatewayError::RateLimited)?;
+    failpoint::reached("counted");
     let held = gateway.ledger.hold(HoldRequest {
         request_id,
         account_id,
@@ -68,12 +70,14 @@ pub fn admit<'a>(
             return Err(unpaid(refused, gateway.links.billing.clone()));
         }
     };
+    failpoint::reached("held");
     if let Err(error) = place.keep(credit.id().0) {
         tracing::error!(%error, "an admission could not be kept: nothing is begun");
         place.cancel();
         credit.cancel();
         return Err(GatewayError::RateLimitUnavailable);
     }
+    failpoint::reached("kept");
     Ok(Admitted {
         gateway,
         place,
@@ -112,6 +116,7 @@ impl Admitted<'_> {
         loop {
             match self.credit.charge(usage, outcome).await {
                 Ok(call) => {
+                    failpoint::reached("charged");
                     self.place.settle(usage.total());
                     self.gateway.metrics.ended(&call);
                     return Ok(());

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     chat::ChatCall,
     error::{Envelope, GatewayError, UpstreamError},
+    failpoint,
     gateway::Gateway,
     ledger::Outcome,
     routing::Deployment,
@@ -46,6 +47,7 @@ pub async fn whole(
         }
     };
     admitted.answers();
+    failpoint::reached("answered");
     let outcome = if begun.is_closed() {
         Outcome::ClientLeft
     } else {
@@ -63,6 +65,7 @@ pub async fn whole(
             Err(error)
         }
     };
+    failpoint::reached("handed_over");
     let _ = begun.send(started); // nobody listens when the client has gone
 }
 
@@ -185,9 +188,11 @@ async fn finish(
         admitted.free(Outcome::NoUsage, None);
         return hand_over(shape, frames).await;
     };
+    failpoint::reached("answered");
     let patience = tokio::time::sleep(CHARGE_PATIENCE);
     let charged = admitted.charge(usage, outcome, patience).await;
     hand_over(shape, frames).await;
+    failpoint::reached("handed_over");
     if charged.is_ok() {
         return;
     }

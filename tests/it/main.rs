@@ -37,6 +37,7 @@ mod operator_credit;
 mod operator_history;
 mod process;
 mod process_check;
+mod process_kill;
 mod process_logs;
 mod process_memory;
 mod process_stop;

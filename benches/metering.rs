@@ -1,0 +1,184 @@
+//! What it costs to meter a call: `cargo bench`.
+//!
+//! Plain measurements, printed as they are: how long a place in the minute takes, how many calls a
+//! second can be held and charged, how long the estimate of a kilobyte takes and how far it is from
+//! what tokenizers count.
+
+#![expect(
+    clippy::cast_precision_loss,
+    reason = "figures to look at, not to add up"
+)]
+
+use std::{
+    collections::HashMap,
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+use tollgate::{
+    catalog::{Catalog, Tier, Track},
+    config::Durability,
+    ledger::{HoldRequest, Ledger, NewAccount, NewGrant, Outcome},
+    limits::{Ceilings, Limiter, estimate_tokens},
+    money::NanoUsd,
+    wire::chat::Usage,
+};
+
+const FOR: Duration = Duration::from_secs(2);
+const CJK: &str = "网关在每次调用之前预留额度，并在供应商报告实际用量之后结算。如果客户端中途断开连接，\
+    网关仍会读取到最后的用量信息。ゲートウェイは呼び出しの前に残高を確保し、実際の使用量が報告された後に精算します。\
+    게이트웨이는 호출 전에 잔액을 예약합니다.";
+
+fn main() {
+    // `cargo test --benches` only wants to know that it runs.
+    let quick = std::env::args().any(|argument| argument == "--test");
+    let time = if quick {
+        Duration::from_millis(20)
+    } else {
+        FOR
+    };
+    limiter(time);
+    ledger(time);
+    estimate(time);
+}
+
+/// Repeats until the time is over: the nanoseconds each took.
+fn each(time: Duration, mut work: impl FnMut()) -> f64 {
+    let (started, mut times) = (Instant::now(), 0_u32);
+    while started.elapsed() < time {
+        for _ in 0..100 {
+            work();
+        }
+        times += 100;
+    }
+    started.elapsed().as_secs_f64() * 1e9 / f64::from(times)
+}
+
+fn limiter(time: Duration) {
+    println!("limiter: one place in the minute, taken and settled");
+    let ceilings = Ceilings {
+        requests: 1_000,
+        tokens: u32::MAX,
+    };
+    // Windows that stay as full as ceilings let them: each account is used a thousand times.
+    let accounts: Vec<String> = (0..20_000).map(|n| format!("acct_{n:024}")).collect();
+    let folder = TempDir::new().unwrap();
+    let kept = Limiter::resume(&folder.path().join("t.db"), &HashMap::default()).unwrap();
+    for (name, limiter) in [("in memory", Limiter::default()), ("kept on disk", kept)] {
+        let limiter = Arc::new(limiter);
+        let mut call = 0;
+        let nanos = each(time, || {
+            let account = &accounts[call / 500 % accounts.len()];
+            let admitted = limiter.admit(account, "svc-standard", 4_100, ceilings);
+            let mut place = admitted.expect("there is room");
+            place.keep(call as u64).unwrap();
+            place.settle(black_box(14));
+            call += 1;
+        });
+        println!("  {name:14} {nanos:8.0} ns");
+    }
+}
+
+fn ledger(time: Duration) {
+    println!("ledger: calls held and charged a second, one account");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (name, durability) in [
+        ("process", Durability::Process),
+        ("power", Durability::Power),
+    ] {
+        for callers in [1, 8, 64, 256] {
+            let folder = TempDir::new().unwrap();
+            let ledger = Ledger::open(&folder.path().join("t.db"), durability).unwrap();
+            let pairs = runtime.block_on(pairs_a_second(Arc::new(ledger), callers, time));
+            println!("  durable against {name:8} {callers:4} callers {pairs:9.0}");
+        }
+    }
+}
+
+async fn pairs_a_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> f64 {
+    let account = ledger
+        .create_account(NewAccount {
+            email: "bench@example.com".into(),
+            name: None,
+            track: Track::Business,
+            tier: Tier::Flex,
+        })
+        .await
+        .unwrap();
+    let grant = NewGrant {
+        amount: NanoUsd::new(i64::MAX / 4),
+        expires_at: None,
+        reason: None,
+    };
+    ledger.add_grant(&account.id, grant).await.unwrap();
+    let (key, _) = ledger
+        .create_key(&account.id, "bench".into())
+        .await
+        .unwrap();
+    let model = Catalog::built_in().find("svc-standard").unwrap().clone();
+    let started = Instant::now();
+    let callers = (0..callers).map(|_| {
+        let (ledger, account, key) = (ledger.clone(), account.id.clone(), key.id.clone());
+        let model = model.clone();
+        tokio::spawn(async move {
+            let mut done = 0_u32;
+            while started.elapsed() < time {
+                let request = HoldRequest {
+                    request_id: "req_0123456789abcdefghijklmn",
+                    account_id: &account,
+                    key_id: &key,
+                    model: &model.id,
+                    routed_model: &model.id,
+                    prices: model.prices,
+                    stream: false,
+                    reserved_tokens: 4_100,
+                    amount: NanoUsd::new(37_000_000),
+                    worst: NanoUsd::new(37_000_000),
+                    overdraft: NanoUsd::default(),
+                };
+                let mut held = ledger.hold(request).expect("there is credit");
+                let usage = Usage {
+                    prompt: 11,
+                    cached: 0,
+                    completion: 3,
+                    reasoning: 0,
+                };
+                held.charge(usage, Outcome::Answered).await.unwrap();
+                done += 1;
+            }
+            done
+        })
+    });
+    let mut done = 0;
+    for caller in callers.collect::<Vec<_>>() {
+        done += caller.await.unwrap();
+    }
+    f64::from(done) / started.elapsed().as_secs_f64()
+}
+
+fn estimate(time: Duration) {
+    println!("estimate: a kilobyte, and its ratio to what tokenizers count");
+    let o200k = tiktoken_rs::o200k_base().unwrap();
+    let cl100k = tiktoken_rs::cl100k_base().unwrap();
+    for (name, text) in [
+        ("prose", include_str!("../docs/ARCHITECTURE.md")),
+        ("code", include_str!("../src/metered/shape.rs")),
+        ("JSON", include_str!("../tests/clients/package-lock.json")),
+        ("CJK", CJK),
+    ] {
+        let nanos = each(time / 4, || {
+            black_box(estimate_tokens(black_box(text)));
+        });
+        let kilobytes = text.len() as f64 / 1024.0;
+        let estimated = estimate_tokens(text) as f64;
+        let ratio = |counted: usize| estimated / counted as f64;
+        println!(
+            "  {name:6} {:6.2} µs/KB   o200k {:4.2}   cl100k {:4.2}",
+            nanos / 1_000.0 / kilobytes,
+            ratio(o200k.encode_ordinary(text).len()),
+            ratio(cl100k.encode_ordinary(text).len()),
+        );
+    }
+}

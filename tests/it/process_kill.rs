@@ -1,0 +1,365 @@
+//! The real program, killed at any moment under load: nothing that was paid for is lost, nothing is
+//! charged twice, nothing stays held, and the minute goes on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tollgate::failpoint;
+
+use crate::support::{
+    Process,
+    process::{run, text},
+};
+
+const TOKEN: &str = "0123456789abcdef";
+const MODEL: &str = "svc-standard";
+const WORKERS: usize = 8;
+const CREDIT_NANOS: i64 = 1_000_000_000_000;
+/// A minute never lets more through, however often the process is killed in it.
+const RPM: u64 = 100_000;
+
+/// How often each place is visited; more in a long run than in every run.
+fn rounds() -> u32 {
+    let wanted = std::env::var("TOLLGATE_KILL_ROUNDS");
+    wanted.map_or(3, |rounds| rounds.parse().unwrap())
+}
+
+/// A gateway that dies and comes back, and everything its clients know.
+struct Mortal {
+    folder: TempDir,
+    client: reqwest::Client,
+    account_id: String,
+    key: String,
+    /// IDs of requests whose answer arrived whole, when they were asked, and their tokens.
+    answered: Arc<Mutex<BTreeMap<String, (Instant, u64)>>>,
+    asked: Arc<AtomicUsize>,
+}
+
+struct Alive {
+    process: Process,
+    public: SocketAddr,
+    operator: SocketAddr,
+}
+
+impl Mortal {
+    async fn create() -> Self {
+        let folder = TempDir::new().unwrap();
+        let database = folder.path().join("tollgate.db");
+        let config = format!(
+            "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
+             store.url = \"sqlite:{}\"\nstore.durability = \"process\"\n\
+             limits.rpm = {RPM}\nlimits.tpm = 1000000000\n\
+             deployments = [{{ model = \"*\", provider = \"play\" }}]\n\
+             [providers.play]\nkind = \"simulator\"\n",
+            database.display()
+        );
+        std::fs::write(folder.path().join("tollgate.toml"), config).unwrap();
+        let mut mortal = Self {
+            folder,
+            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            account_id: String::new(),
+            key: String::new(),
+            answered: Arc::default(),
+            asked: Arc::default(),
+        };
+        let alive = mortal.start(None).await;
+        let body = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
+        let account = mortal
+            .operate(&alive, "POST", "/operator/accounts", body)
+            .await;
+        mortal.account_id = account["id"].as_str().unwrap().to_owned();
+        let path = format!("/operator/accounts/{}", mortal.account_id);
+        let grant = json!({ "amount": (CREDIT_NANOS / 1_000_000_000).to_string() });
+        mortal
+            .operate(&alive, "POST", &format!("{path}/grants"), grant)
+            .await;
+        let name = json!({ "name": "test" });
+        let key = mortal
+            .operate(&alive, "POST", &format!("{path}/keys"), name)
+            .await;
+        mortal.key = key["key"].as_str().unwrap().to_owned();
+        assert_eq!(alive.process.terminated().await.code, Some(0));
+        mortal
+    }
+
+    fn database(&self) -> PathBuf {
+        self.folder.path().join("tollgate.db")
+    }
+
+    async fn start(&self, die_at: Option<&str>) -> Alive {
+        let config = self.folder.path().join("tollgate.toml");
+        let mut environment = vec![("TOLLGATE_OPERATOR_TOKEN", TOKEN)];
+        environment.extend(die_at.map(|point| ("TOLLGATE_DIE_AT", point)));
+        let (process, public, operator) = Process::serve(&config, &environment).await;
+        Alive {
+            process,
+            public,
+            operator,
+        }
+    }
+
+    async fn operate(&self, alive: &Alive, method: &str, path: &str, body: Value) -> Value {
+        let url = format!("http://{}{path}", alive.operator);
+        let method = method.parse().unwrap();
+        let request = self.client.request(method, url).bearer_auth(TOKEN);
+        let response = request.json(&body).send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        response.json().await.unwrap()
+    }
+
+    /// Keeps asking from all sides until the process is gone.
+    async fn load_until_death(&self, public: SocketAddr) {
+        let workers = (0..WORKERS).map(|worker| {
+            let (client, key) = (self.client.clone(), self.key.clone());
+            let (answered, asked) = (self.answered.clone(), self.asked.clone());
+            tokio::spawn(async move {
+                loop {
+                    let number = asked.fetch_add(1, Relaxed);
+                    let id = format!("ask-{number}");
+                    let (stream, asked_at) = (worker % 2 == 0, Instant::now());
+                    let Some(tokens) = ask(&client, public, &key, &id, stream).await else {
+                        return;
+                    };
+                    let mut answered = answered.lock().unwrap();
+                    answered.insert(id, (asked_at, tokens));
+                }
+            })
+        });
+        for worker in workers.collect::<Vec<_>>() {
+            worker.await.unwrap();
+        }
+    }
+
+    /// What must be true of the file a dead process left, and of the next process on it.
+    async fn examine(&self, killed: &str) {
+        let audit = run(&["audit", "--database", path_text(&self.database())], &[]);
+        assert!(audit.status.success(), "{killed}: {}", text(&audit.stdout));
+        let alive = self.start(None).await;
+        let path = format!("/operator/accounts/{}", self.account_id);
+        let account = self.operate(&alive, "GET", &path, Value::Null).await;
+        assert_eq!(account["held"], "0.000000", "{killed}");
+        let usage = self
+            .operate(&alive, "GET", &format!("{path}/usage"), Value::Null)
+            .await;
+        let rows = usage["data"].as_array().unwrap();
+        let mut charged = BTreeSet::new();
+        let mut spent = 0;
+        let answered = self.answered.lock().unwrap().clone();
+        for row in rows {
+            let id = row["request_id"].as_str().unwrap();
+            assert!(
+                charged.insert(id.to_owned()),
+                "{killed}: {id} was charged twice"
+            );
+            let count = |key: &str| row[key].as_u64().unwrap();
+            if let Some((_, tokens)) = answered.get(id) {
+                assert_eq!(count("prompt_tokens") + count("completion_tokens"), *tokens);
+            }
+            spent += nanos(&row["cost"]);
+        }
+        for id in answered.keys() {
+            assert!(
+                charged.contains(id),
+                "{killed}: {id} was answered and is not charged"
+            );
+        }
+        assert_eq!(nanos(&account["balance"]), CREDIT_NANOS - spent, "{killed}");
+        self.examine_minute(&alive, killed).await;
+        let audit = self
+            .operate(&alive, "POST", "/operator/audit", json!({}))
+            .await;
+        assert_eq!(audit["ok"], true, "{killed}: {audit}");
+        assert_eq!(alive.process.terminated().await.code, Some(0));
+    }
+
+    fn assert_was_busy(&self) {
+        let answered = self.answered.lock().unwrap().len();
+        assert!(answered > 20, "only {answered} answers: that is no load");
+    }
+
+    /// Everything that was let through in the last minute still counts.
+    async fn examine_minute(&self, alive: &Alive, killed: &str) {
+        let url = format!("http://{}/v1/chat/completions", alive.public);
+        // Larger than the ceiling: refused, told how much is left, and not counted.
+        let limits = json!({ "account": self.account_id, "model": MODEL, "tpm": 10 });
+        self.operate(alive, "PUT", "/operator/limits", limits).await;
+        let body = json!({ "model": MODEL, "messages": [{ "role": "user", "content": "Hello" }] });
+        let request = self.client.post(url).bearer_auth(&self.key).json(&body);
+        let refused = request.send().await.unwrap();
+        assert_eq!(refused.status(), 429);
+        let left = refused.headers()["x-ratelimit-remaining"].to_str().unwrap();
+        let counted = RPM - left.parse::<u64>().unwrap();
+        let answered = self.answered.lock().unwrap().clone();
+        let asked = answered.values().map(|(asked_at, _)| asked_at.elapsed());
+        let least = asked.filter(|ago| *ago < Duration::from_mins(1)).count() as u64;
+        let most = self.asked.load(Relaxed) as u64;
+        assert!(
+            (least..=most).contains(&counted),
+            "{killed}: {counted} are remembered of {least} to {most}"
+        );
+        let none = json!({ "account": self.account_id, "model": MODEL, "tpm": null });
+        self.operate(alive, "PUT", "/operator/limits", none).await;
+    }
+}
+
+/// The answer's tokens, if it arrived whole.
+async fn ask(
+    client: &reqwest::Client,
+    public: SocketAddr,
+    key: &str,
+    id: &str,
+    stream: bool,
+) -> Option<u64> {
+    let body = json!({
+        "model": MODEL, "stream": stream, "stream_options": { "include_usage": true },
+        "messages": [{ "role": "user", "content": "Hello" }],
+    });
+    let request = client.post(format!("http://{public}/v1/chat/completions"));
+    let request = request
+        .bearer_auth(key)
+        .header("x-request-id", id)
+        .json(&body);
+    let response = request.send().await.ok()?;
+    assert_eq!(response.status(), 200);
+    let text = response.text().await.ok()?;
+    let last = if stream {
+        let whole = text.strip_suffix("data: [DONE]\n\n")?;
+        whole.trim_end().rsplit("data: ").next()?
+    } else {
+        &text
+    };
+    let answer: Value = serde_json::from_str(last).ok()?;
+    answer["usage"]["total_tokens"].as_u64()
+}
+
+fn nanos(money: &Value) -> i64 {
+    let text = money.as_str().unwrap();
+    let (whole, decimals) = text.split_once('.').unwrap();
+    format!("{whole}{decimals:0<9}").parse().unwrap()
+}
+
+fn path_text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dying_anywhere_loses_nothing() {
+    for round in 0..rounds() {
+        let mortal = Mortal::create().await;
+        for (at, point) in (0_u32..).zip(failpoint::POINTS) {
+            // Early, and later when many calls are at different places; not before it is ready.
+            let times = 5 + (round * 37 + at * 11) % 60;
+            let die_at = format!("{point}:{times}");
+            let alive = mortal.start(Some(&die_at)).await;
+            mortal.load_until_death(alive.public).await;
+            let ended = alive.process.ended().await;
+            assert_eq!(
+                ended.code, None,
+                "{die_at}: it was to be killed, not to exit"
+            );
+            mortal.examine(&die_at).await;
+        }
+        mortal.assert_was_busy();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn being_killed_at_any_moment_loses_nothing() {
+    for round in 0..rounds() {
+        let mortal = Mortal::create().await;
+        let alive = mortal.start(None).await;
+        let kill = async {
+            let enough = 21 + round as usize * 13 % 100;
+            while mortal.answered.lock().unwrap().len() < enough {
+                tokio::time::sleep(Duration::from_micros(700)).await;
+            }
+            alive.process.signal("KILL");
+        };
+        tokio::join!(kill, mortal.load_until_death(alive.public));
+        let ended = alive.process.ended().await;
+        assert_eq!(ended.code, None);
+        mortal.examine("at any moment").await;
+        mortal.assert_was_busy();
+    }
+}
+
+/// A page that was damaged is found at the start: nothing is served from books that lie.
+#[tokio::test]
+async fn a_damaged_database_is_not_served() {
+    let mortal = Mortal::create().await;
+    let alive = mortal.start(None).await;
+    for number in 0..50 {
+        let id = number.to_string();
+        let asked = ask(&mortal.client, alive.public, &mortal.key, &id, false);
+        asked.await.unwrap();
+    }
+    assert_eq!(alive.process.terminated().await.code, Some(0));
+    let mut bytes = std::fs::read(mortal.database()).unwrap();
+    let pages = bytes.len() / 4096;
+    // The last page is one of the tables that grew.
+    bytes[(pages - 1) * 4096..].fill(0xA5);
+    std::fs::write(mortal.database(), bytes).unwrap();
+    let config = mortal.folder.path().join("tollgate.toml");
+    let environment = [("TOLLGATE_OPERATOR_TOKEN", TOKEN)];
+    let refused = run(&["serve", "--config", path_text(&config)], &environment);
+    assert_eq!(refused.status.code(), Some(1));
+    let words = text(&refused.stderr);
+    assert!(words.contains("tollgate.db cannot be used"), "{words}");
+    assert!(
+        words.contains("malformed") || words.contains("Tree"),
+        "{words}"
+    );
+    let audit = run(&["audit", "--database", path_text(&mortal.database())], &[]);
+    assert_eq!(audit.status.code(), Some(1), "{}", text(&audit.stdout));
+}
+
+#[tokio::test]
+async fn an_audit_of_a_file_says_what_is_wrong_with_it() {
+    let mortal = Mortal::create().await;
+    let arguments = ["audit", "--database", path_text(&mortal.database())].map(str::to_owned);
+    let audit = |more: &[&str]| {
+        let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        arguments.extend(more);
+        let done = run(&arguments, &[]);
+        (done.status.code(), text(&done.stdout), text(&done.stderr))
+    };
+    let (code, told, _) = audit(&[]);
+    assert_eq!(code, Some(0));
+    assert!(
+        told.starts_with("1 accounts, 1 entries, 0 of them charges"),
+        "{told}"
+    );
+    assert!(told.ends_with("Everything adds up.\n"), "{told}");
+    let stranger = rusqlite::Connection::open(mortal.database()).unwrap();
+    stranger
+        .execute("UPDATE ledger_entries SET delta = delta + 1", [])
+        .unwrap();
+    drop(stranger);
+    let (code, told, problem) = audit(&[]);
+    assert_eq!(code, Some(1));
+    assert!(
+        told.contains(&mortal.account_id) && told.contains("add up to"),
+        "{told}"
+    );
+    assert_eq!(problem, "tollgate: the books do not add up\n");
+    let (code, json, _) = audit(&["--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &json["ok"]), (Some(1), &json!(false)));
+    assert_eq!(
+        json["violations"][0]["account_id"],
+        mortal.account_id.as_str()
+    );
+    let missing = run(&["audit", "--database", "/nowhere/at.db"], &[]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("/nowhere/at.db cannot be audited"));
+}
