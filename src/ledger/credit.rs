@@ -488,6 +488,23 @@ mod tests {
     }
 
     #[test]
+    fn of_two_that_expire_together_the_older_is_used_first() {
+        let mut credit = credit(&[(50, Some(10)), (50, Some(10)), (50, None), (50, None)]);
+        for (id, grant) in [(1, "g0"), (2, "g1"), (3, "g2"), (4, "g3")] {
+            credit.hold_at(0, id, 50).unwrap();
+            assert_eq!(&*credit.charge_at(0, id, 50).left[0].grant_id, grant);
+        }
+    }
+
+    #[test]
+    fn what_costs_more_than_it_held_is_not_paid_from_what_has_expired() {
+        let mut credit = credit(&[(100, Some(10)), (20, None)]);
+        credit.hold_at(0, 1, 30).unwrap();
+        let charge = credit.charge_at(10, 1, 60);
+        assert_eq!(charge.debt, Some(usd(10)), "30 held, 20 free, 10 owed");
+    }
+
+    #[test]
     fn expiry_takes_what_is_free_and_never_what_is_held() {
         let mut credit = credit(&[(100, Some(10))]);
         credit.hold_at(9, 1, 60).unwrap();
@@ -522,7 +539,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_revives_nothing() {
         let mut credit = credit(&[(100, Some(10))]);
-        credit.forfeit(10);
+        assert!(credit.hold_at(10, 1, 1).is_err());
         assert!(matches!(
             credit.hold_at(9, 1, 1),
             Err(Shortage::Expired { .. })

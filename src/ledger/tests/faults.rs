@@ -66,6 +66,7 @@ async fn a_full_disk_changes_nothing_and_heals() {
     );
     paying.limit_pages(None).await;
     paying.until_charges_are_taken().await;
+    paying.assert_sound().await;
     paying.pay().await.unwrap();
     paying.assert_sound().await;
     assert_eq!(paying.restart().balance(), spent(paid + 1));
