@@ -57,8 +57,9 @@ impl SseReader {
     pub fn finish(mut self) -> Option<Event> {
         let last = std::mem::take(&mut self.buffer);
         let last = last.strip_suffix(b"\r").unwrap_or(&last);
-        self.on_line(last);
-        self.has_data.then_some(Event(self.data))
+        // Where the bytes end with a line's end, nothing is left, and that is the blank line.
+        let ended = self.on_line(last);
+        ended.or_else(|| self.has_data.then_some(Event(self.data)))
     }
 
     /// The length of the first line and of its ending, once both are certain.
@@ -149,6 +150,9 @@ mod tests {
             ("data: a\ndata: b\n\n", vec!["a\nb"]),
             ("\u{feff}data: a\n\n", vec!["a"]),
             ("data: a\n\ndata: b", vec!["a", "b"]),
+            ("data: a\n\ndata: b\n", vec!["a", "b"]),
+            ("data: a\r\n\r\ndata: b\r\n", vec!["a", "b"]),
+            ("data: a\r\rdata: b\r", vec!["a", "b"]),
             ("data\n\n\n\ndata:\n\n", vec![""]),
             ("data:  a\n\n", vec![" a"]),
         ] {
