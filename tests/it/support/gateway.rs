@@ -1,6 +1,11 @@
 //! The gateway under test, and requests to it.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
@@ -165,6 +170,16 @@ impl TestGateway {
         assert_eq!(audit.violations, []);
     }
 
+    /// What the gateway's requests share, for a look behind the wire.
+    pub fn inside(&self) -> &Arc<Gateway> {
+        &self.running.as_ref().unwrap().gateway
+    }
+
+    /// Waits until no call is running any more, its client's presence or not.
+    pub async fn idle(&self) {
+        until("no call is running", || self.inside().tasks.is_empty()).await;
+    }
+
     /// A new account on this plan, with credit: its ID and a key.
     pub async fn account(&self, Plan(track, tier): Plan) -> (String, String) {
         let body = json!({ "email": "dev@example.com", "track": track, "tier": tier });
@@ -275,6 +290,15 @@ fn assert_nothing_held(gateway: &Gateway) {
     for account in gateway.ledger.accounts() {
         let held = gateway.ledger.balances(&account.id).held;
         assert_eq!(held.nanos(), 0, "held for {}", account.id);
+    }
+}
+
+/// Waits for what must come about; fails when it does not.
+pub async fn until(what: &str, come: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !come() {
+        assert!(Instant::now() < deadline, "still waiting until {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 

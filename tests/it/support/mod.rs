@@ -1,6 +1,7 @@
 //! A gateway on free ports with a provider that does as it is told.
 
 pub mod bodies;
+pub mod books;
 pub mod gateway;
 pub mod models;
 pub mod process;
@@ -10,9 +11,10 @@ pub mod sse;
 pub mod tls;
 pub mod upstream;
 
+pub use books::{Books, Purse, View};
 pub use gateway::{Answer, Plan, TestGateway};
 pub use process::Process;
 pub use raw::RawConnection;
 pub use serving::Serving;
 pub use sse::Stream;
-pub use upstream::{FakeUpstream, Step};
+pub use upstream::{FakeUpstream, Gate, Step};

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -57,12 +58,44 @@ impl RawConnection {
         }
     }
 
+    /// Reads until `words` have come so many times; what was read stays unread.
+    pub async fn until(&mut self, words: &str, times: usize) {
+        let words = words.as_bytes();
+        let count = |bytes: &[u8]| bytes.windows(words.len()).filter(|at| at == &words).count();
+        while count(&self.unread) < times {
+            self.more().await;
+        }
+    }
+
+    /// Hangs up, and waits until the other side has noticed and done the same.
+    pub async fn hang_up(mut self) {
+        self.socket.shutdown().await.unwrap();
+        let rest = self.socket.read_to_end(&mut self.unread);
+        let rest = tokio::time::timeout(PATIENCE, rest).await;
+        let _ = rest.expect("the gateway hangs up too");
+    }
+
+    /// Goes away without a goodbye.
+    pub fn reset(self) {
+        self.socket.set_zero_linger().unwrap();
+    }
+
     async fn more(&mut self) {
         let read = self.socket.read_buf(&mut self.unread);
         let read = tokio::time::timeout(PATIENCE, read).await;
         let read = read.expect("an answer in time").unwrap();
         assert_ne!(read, 0, "an answer, not a closed connection");
     }
+}
+
+/// A chat request as it goes over the wire; `headers` are whole lines.
+pub fn chat_request(key: &str, headers: &str, body: &Value) -> String {
+    let body = body.to_string();
+    format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {key}\r\n\
+         {headers}content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 fn parse_head(head: &[u8]) -> (u16, HeaderMap) {

@@ -14,18 +14,31 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
 };
+use tokio_util::sync::CancellationToken;
 
 /// What the provider does next on the connection.
 #[derive(Clone, Debug)]
 pub enum Step {
     Send(Vec<u8>),
     Pause(Duration),
+    /// Waits until it is told to go on.
+    Until(Gate),
     /// Ends the connection with a reset instead of a goodbye.
     Reset,
     /// Ends the connection in good order.
     Close,
     /// Sends this again and again until the other side stops reading it.
     Flood(Vec<u8>),
+}
+
+/// Something to wait for: closed at first, then open for good.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(CancellationToken);
+
+impl Gate {
+    pub fn open(&self) {
+        self.0.cancel();
+    }
 }
 
 /// What the gateway sent.
@@ -43,6 +56,12 @@ impl Received {
             let (key, value) = line.split_once(':')?;
             key.eq_ignore_ascii_case(name).then(|| value.trim())
         })
+    }
+
+    /// The last message: what the caller wrote.
+    pub fn question(&self) -> &str {
+        let messages = self.body["messages"].as_array().expect("messages");
+        messages.last().unwrap()["content"].as_str().unwrap()
     }
 }
 
@@ -165,6 +184,7 @@ impl FakeUpstream {
                         return;
                     }
                     Step::Pause(pause) => tokio::time::sleep(pause).await,
+                    Step::Until(Gate(open)) => open.cancelled().await,
                     Step::Reset => {
                         // Let what was sent arrive first: a reset overtakes unread bytes.
                         tokio::time::sleep(Duration::from_millis(5)).await;

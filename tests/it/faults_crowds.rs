@@ -1,0 +1,136 @@
+//! Many at once: exactly as many start as can be paid, and as the minute allows.
+
+use std::time::Duration;
+
+use futures_util::{
+    StreamExt as _,
+    future::join_all,
+    stream::{FuturesUnordered, iter},
+};
+use reqwest::Client;
+use serde_json::json;
+
+use crate::support::{
+    Books, Gate, RawConnection, Step, TestGateway,
+    bodies::hello_with,
+    books::MODEL,
+    gateway::{answer, hello},
+    raw::chat_request,
+    upstream::{completion, response},
+};
+
+/// Far longer than it takes; only so that a failure ends.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A thousand requests, a hundred on each of ten connections. None of the calls that start ends
+/// before all the others were refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_a_thousand_at_once_exactly_as_many_start_as_can_be_paid() {
+    let gateway = TestGateway::start().await;
+    // Each holds its input and 1,000 tokens at 9,000 billionths: seven fit, an eighth does not.
+    let purse = gateway.purse_with("0.07", 1_000_000).await;
+    let refusals_seen = Gate::default();
+    let hi = response(200, "application/json", &completion("Hi").to_string());
+    gateway
+        .upstream
+        .play(vec![Step::Until(refusals_seen.clone()), Step::Send(hi)]);
+    let connection = || Client::builder().no_proxy().http2_prior_knowledge().build();
+    let connections: Vec<_> = (0..10).map(|_| connection().unwrap()).collect();
+    let body = hello_with(MODEL, json!({ "max_tokens": 1_000 }));
+    let mut asked: FuturesUnordered<_> = (0..1_000)
+        .map(|number| {
+            let url = gateway.url("/v1/chat/completions");
+            let request = connections[number % 10].post(url).bearer_auth(&purse.key);
+            tokio::spawn(answer(request.json(&body)))
+        })
+        .collect();
+    let refused = asked.by_ref().take(993).collect::<Vec<_>>();
+    let refused = tokio::time::timeout(PATIENCE, refused).await;
+    let refused = refused.expect("all but seven are refused while seven are running");
+    for answer in refused {
+        let answer = answer.unwrap();
+        answer.assert_error(402, "insufficient_credits", Some("payment_required"), None);
+    }
+    refusals_seen.open();
+    for answer in asked.collect::<Vec<_>>().await {
+        answer.unwrap().assert_ok();
+    }
+    assert_eq!(gateway.upstream.calls(), 7);
+    assert_eq!(purse.books().await, Books::charged(7));
+}
+
+/// Sixteen callers with two keys of one account, two hundred tries each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_all_callers_of_an_account_exactly_as_many_are_admitted_as_the_minute_allows() {
+    let gateway = TestGateway::start().await;
+    let purse = gateway.purse_with("1000", 60).await;
+    let (_, second_key) = gateway.new_key(&purse.id).await;
+    let callers = [&purse.key, &second_key].repeat(8).into_iter().map(|key| {
+        let url = gateway.url("/v1/chat/completions");
+        let client = Client::builder().no_proxy().build().unwrap();
+        let request = client.post(url).bearer_auth(key).json(&hello(MODEL));
+        tokio::spawn(async move {
+            let tries = iter(0..200).then(|_| answer(request.try_clone().unwrap()));
+            tries.collect::<Vec<_>>().await
+        })
+    });
+    let mut admitted = 0;
+    for tries in join_all(callers).await {
+        for answer in tries.unwrap() {
+            if answer.status == 200 {
+                admitted += 1;
+            } else {
+                answer.assert_error(429, "rate_limit_exceeded", Some("rpm_exceeded"), None);
+            }
+        }
+    }
+    assert_eq!((admitted, gateway.upstream.calls()), (60, 60));
+    assert_eq!(purse.books().await, Books::charged(60));
+}
+
+/// Fifty requests in one write, each with its own question: answered in order, charged each for
+/// itself. Every fifth fails, and is free.
+#[tokio::test]
+async fn pipelined_requests_are_charged_each_for_itself() {
+    let gateway = TestGateway::start().await;
+    let purse = gateway.purse().await;
+    gateway.upstream.play_for_each(|request| {
+        let number: u32 = request.question().parse().unwrap();
+        let mut whole = completion(request.question());
+        whole["usage"] = json!({ "prompt_tokens": 100 + number, "completion_tokens": number });
+        let status = if number.is_multiple_of(5) { 500 } else { 200 };
+        vec![Step::Send(response(
+            status,
+            "application/json",
+            &whole.to_string(),
+        ))]
+    });
+    let mut written = String::new();
+    for number in 0..50 {
+        let mut body = hello(MODEL);
+        body["messages"][0]["content"] = number.to_string().into();
+        written += &chat_request(&purse.key, "x-request-id: the-same-for-all\r\n", &body);
+    }
+    let mut connection = RawConnection::open(gateway.public).await;
+    connection.send(written).await;
+    let mut expected = Books {
+        requests: 50,
+        ..Books::default()
+    };
+    let mut ids = std::collections::BTreeSet::new();
+    for number in 0..50_u32 {
+        let reply = connection.answer().await;
+        if number.is_multiple_of(5) {
+            reply.assert_error(502, "upstream_error", Some("500"), None);
+            continue;
+        }
+        let reply = reply.assert_ok();
+        let content = reply["choices"][0]["message"]["content"].as_str();
+        assert_eq!(content, Some(&*number.to_string()), "in order");
+        assert!(ids.insert(reply["id"].to_string()), "an ID of its own");
+        expected.spent += i64::from(100 + number) * 2_000 + i64::from(number) * 9_000;
+        expected.tokens += u64::from(100 + 2 * number);
+        expected.charges += 1;
+    }
+    assert_eq!(purse.books().await, expected);
+}

@@ -1,0 +1,193 @@
+//! A provider's answer that is cut at each of its bytes: what the caller sees, what it costs.
+
+use futures_util::StreamExt as _;
+use serde_json::json;
+
+use crate::support::{
+    Books, Step, TestGateway, View,
+    upstream::{completion, response, stream_head},
+};
+
+/// How the connection is lost. By the first, a body without a length seems to end; by the second,
+/// it is known to be incomplete.
+const CLOSED: &str = "closed";
+const RESET: &str = "reset";
+
+const TEXT: &str = "Grüß 😀";
+
+/// A stream as short as they come: two words, the end, the usage.
+fn events() -> String {
+    let word = |text: &str| json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
+    let chunks = [
+        word("Grüß "),
+        word("😀"),
+        json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }),
+        json!({ "choices": [], "usage": { "prompt_tokens": 11, "completion_tokens": 3 } }),
+    ];
+    crate::support::upstream::events(&chunks)
+}
+
+/// Lets the provider send `wire`, cut where the question says.
+fn serve_cut(gateway: &TestGateway, wire: Vec<u8>) {
+    gateway.upstream.play_for_each(move |request| {
+        let (ending, cut) = request.question().split_once(' ').unwrap();
+        let sent = wire[..cut.parse().unwrap()].to_vec();
+        let end = if ending == RESET {
+            Step::Reset
+        } else {
+            Step::Close
+        };
+        vec![Step::Send(sent), end]
+    });
+}
+
+/// What the caller saw and read for each cut.
+async fn asked(
+    purse: &crate::support::Purse<'_>,
+    ending: &str,
+    cuts: std::ops::RangeInclusive<usize>,
+    stream: bool,
+) -> Vec<(usize, View, String)> {
+    let asked = cuts.map(async |cut| {
+        let question = format!("{ending} {cut}");
+        let (view, text) = purse.ask_for_text(&question, stream).await;
+        (cut, view, text)
+    });
+    let asked = futures_util::stream::iter(asked);
+    asked.buffer_unordered(32).collect().await
+}
+
+/// Where a stream turns from one thing into the next, counted in bytes on the wire.
+struct Marks {
+    /// The first word has arrived.
+    opened: usize,
+    /// The terminal chunk has arrived.
+    finished: usize,
+    /// The usage has arrived, to its last brace.
+    priced: usize,
+    len: usize,
+}
+
+impl Marks {
+    /// An event counts once its blank line is there; where the body seems to end in good order,
+    /// once its JSON is whole.
+    fn of(wire: &[u8], needs_blank_line: bool) -> Self {
+        let text = String::from_utf8(wire.to_vec()).unwrap();
+        let end_of = |word: &str, blank: bool| {
+            let at = text.find(word).unwrap();
+            at + text[at..].find("\n\n").unwrap() + if blank { 2 } else { 0 }
+        };
+        Self {
+            opened: end_of("Grüß", needs_blank_line),
+            finished: end_of("finish_reason", needs_blank_line),
+            // From the terminal chunk on, how the connection ends does not matter any more.
+            priced: end_of("usage", false),
+            len: wire.len(),
+        }
+    }
+}
+
+/// Until the first word: an ordinary 502. Until the terminal chunk: an error event, after words
+/// that are whole. From then on the answer is finished, and from the last brace of its usage on it
+/// has a price. Before that it is free.
+#[tokio::test]
+async fn a_stream_that_is_cut_at_any_byte_is_free_until_its_usage_is_whole() {
+    let gateway = TestGateway::start().await;
+    let body = events();
+    let without_length = [stream_head(), body.clone().into_bytes()].concat();
+    let with_length = response(200, "text/event-stream", &body);
+    let chunked = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n\
+         {:x}\r\n{body}\r\n0\r\n\r\n",
+        body.len(),
+    );
+    for (what, wire, known_incomplete) in [
+        ("without a length", without_length, false),
+        ("with a length", with_length, true),
+        ("chunked", chunked.into_bytes(), true),
+    ] {
+        let marks = Marks::of(&wire, known_incomplete);
+        serve_cut(&gateway, wire);
+        let (free, charged) = (gateway.purse().await, gateway.purse().await);
+        let mut seen = asked(&free, CLOSED, 0..=marks.priced - 1, true).await;
+        seen.extend(asked(&charged, CLOSED, marks.priced..=marks.len, true).await);
+        for (cut, view, text) in seen {
+            let expected = match cut {
+                cut if cut < marks.opened => View::FAILED,
+                cut if cut < marks.finished => View::Interrupted,
+                _ => View::Finished,
+            };
+            if view == View::Finished {
+                assert_eq!(text, TEXT, "{what}, {cut}");
+            }
+            assert!(TEXT.starts_with(&text), "{what}, {cut}: {text}");
+            assert_eq!(view, expected, "{what}, {cut}");
+        }
+        let calls = u32::try_from(marks.priced).unwrap();
+        assert_eq!(free.books().await, Books::free(calls), "{what}");
+        let calls = u32::try_from(marks.len - marks.priced + 1).unwrap();
+        assert_eq!(charged.books().await, Books::charged(calls), "{what}");
+    }
+}
+
+/// A reset can overtake bytes that were sent before it, so it may only take away: who is charged
+/// has the whole answer, and before the usage is whole nobody is.
+#[tokio::test]
+async fn a_stream_that_is_reset_at_any_byte_is_free_or_finished() {
+    let gateway = TestGateway::start().await;
+    let wire = [stream_head(), events().into_bytes()].concat();
+    let marks = Marks::of(&wire, true);
+    serve_cut(&gateway, wire);
+    let (free, charged) = (gateway.purse().await, gateway.purse().await);
+    for (cut, view, text) in asked(&free, RESET, 0..=marks.priced - 1, true).await {
+        match view {
+            View::FAILED => {}
+            View::Interrupted => assert!(cut >= marks.opened, "{cut}"),
+            View::Finished => assert!(cut >= marks.finished && text == TEXT, "{cut}: {text}"),
+            other => panic!("{cut}: {other:?}"),
+        }
+        assert!(TEXT.starts_with(&text), "{cut}: {text}");
+    }
+    let calls = u32::try_from(marks.priced).unwrap();
+    assert_eq!(free.books().await, Books::free(calls));
+
+    let seen = asked(&charged, RESET, marks.priced..=marks.len, true).await;
+    let finished = seen.iter().filter(|(_, view, _)| *view == View::Finished);
+    let finished = u32::try_from(finished.count()).unwrap();
+    let calls = Books {
+        requests: seen.len() as u64,
+        ..Books::charged(finished)
+    };
+    assert_eq!(charged.books().await, calls);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_at_any_byte_is_a_failure_and_free() {
+    let gateway = TestGateway::start().await;
+    let body = completion(TEXT).to_string();
+    let with_length = response(200, "application/json", &body);
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+    let without_length = format!("{head}connection: close\r\n\r\n{body}").into_bytes();
+    for (what, wire, endings) in [
+        ("with a length", with_length, &[CLOSED, RESET][..]),
+        ("without a length", without_length, &[CLOSED]),
+    ] {
+        let len = wire.len();
+        serve_cut(&gateway, wire);
+        for ending in endings {
+            let (free, charged) = (gateway.purse().await, gateway.purse().await);
+            for (cut, view, _) in asked(&free, ending, 0..=len - 1, false).await {
+                assert_eq!(view, View::FAILED, "{what}, {ending} at {cut}");
+            }
+            let calls = u32::try_from(len).unwrap();
+            assert_eq!(free.books().await, Books::free(calls), "{what}, {ending}");
+            if *ending == CLOSED {
+                assert_eq!(
+                    charged.ask(&format!("{ending} {len}"), false).await,
+                    View::Answered
+                );
+                assert_eq!(charged.books().await, Books::charged(1), "{what}");
+            }
+        }
+    }
+}

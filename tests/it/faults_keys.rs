@@ -1,0 +1,101 @@
+//! A key that is disabled while its requests run: the very next one is refused.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, StatusCode},
+};
+use futures_util::future::join_all;
+use tollgate::{gateway::Gateway, ledger::KeyState};
+use tower::ServiceExt as _;
+
+use crate::support::{TestGateway, gateway::hello};
+
+/// Ten thousand in all.
+const KEYS: usize = 20;
+const ROUNDS: usize = 500;
+
+const MODEL: &str = "svc-native-fast";
+
+/// Asks without a socket in between, so that ten thousand rounds take seconds.
+async fn ask(router: &Router, key: &str) -> StatusCode {
+    let request = Request::post("/v1/chat/completions")
+        .header("authorization", format!("Bearer {key}"))
+        .body(Body::from(hello(MODEL).to_string()))
+        .unwrap();
+    router.clone().oneshot(request).await.unwrap().status()
+}
+
+/// Asks, disables, asks, enables, again and again.
+async fn rounds(gateway: Arc<Gateway>, router: Router, key_id: String, key: String) {
+    for round in 0..ROUNDS {
+        assert_eq!(ask(&router, &key).await, StatusCode::OK, "{round}");
+        let disabled = gateway.ledger.set_key_state(&key_id, KeyState::Disabled);
+        disabled.await.unwrap();
+        let refused = ask(&router, &key).await;
+        assert_eq!(refused, StatusCode::UNAUTHORIZED, "{round}");
+        let enabled = gateway.ledger.set_key_state(&key_id, KeyState::Active);
+        enabled.await.unwrap();
+    }
+}
+
+/// Asks on and on; says how many were answered.
+async fn keep_asking(router: Router, key: String, stop: Arc<AtomicBool>) -> usize {
+    let mut answered = 0;
+    while !stop.load(Ordering::Relaxed) {
+        match ask(&router, &key).await {
+            StatusCode::OK => answered += 1,
+            StatusCode::UNAUTHORIZED => {}
+            other => panic!("{other}"),
+        }
+        tokio::task::yield_now().await;
+    }
+    answered
+}
+
+/// Twenty keys of an account at the same time, and the first two of them are in use besides: what
+/// they were in the middle of is charged or refused, and nothing in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_disabled_key_is_refused_on_the_very_next_request_ten_thousand_times() {
+    let simulator = format!(
+        "[providers.play]\nkind = \"simulator\"\n\
+         [[deployments]]\nmodel = \"{MODEL}\"\nprovider = \"play\"\n"
+    );
+    let gateway = TestGateway::start_with(&simulator).await;
+    let (router, inside) = (tollgate::http::router(gateway.inside()), gateway.inside());
+    let balance = || inside.ledger.balances(&gateway.account_id).balance.nanos();
+
+    // One call, for the price of all.
+    let granted = balance();
+    assert_eq!(ask(&router, &gateway.key).await, StatusCode::OK);
+    let price = granted - balance();
+    assert!(price > 0);
+
+    let keys = (0..KEYS).map(|_| gateway.new_key(&gateway.account_id));
+    let keys = join_all(keys).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy: Vec<_> = keys[..2]
+        .iter()
+        .map(|(_, key)| tokio::spawn(keep_asking(router.clone(), key.clone(), stop.clone())))
+        .collect();
+    let turns: Vec<_> = keys
+        .into_iter()
+        .map(|(id, key)| tokio::spawn(rounds(inside.clone(), router.clone(), id, key)))
+        .collect();
+    for turn in turns {
+        turn.await.unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut answered = 1 + KEYS * ROUNDS;
+    for asking in busy {
+        answered += asking.await.unwrap();
+    }
+    gateway.idle().await;
+    let spent = i64::try_from(answered).unwrap() * price;
+    assert_eq!(granted - balance(), spent, "{answered} answers");
+}

@@ -1,0 +1,137 @@
+//! Clients that leave: what they asked for is read to its end and charged, once and in full.
+
+use serde_json::json;
+
+use crate::support::{
+    Books, Gate, Purse, RawConnection, Step, TestGateway,
+    books::MODEL,
+    gateway::{hello, until},
+    raw::chat_request,
+    upstream::{chunk, completion, events, response, stream_head, usage_chunk},
+};
+
+/// How a client leaves. It is known when the gateway has noticed the first; the second just happens.
+#[derive(Clone, Copy, Debug)]
+enum Leaving {
+    HangsUp,
+    Resets,
+}
+
+impl Leaving {
+    async fn now(self, connection: RawConnection) {
+        match self {
+            Self::HangsUp => connection.hang_up().await,
+            Self::Resets => connection.reset(),
+        }
+    }
+}
+
+/// A client that has asked, and whose question has reached the provider.
+async fn asked(gateway: &TestGateway, purse: &Purse<'_>, stream: bool) -> RawConnection {
+    let mut body = hello(MODEL);
+    body["stream"] = stream.into();
+    let calls = gateway.upstream.calls();
+    let mut connection = RawConnection::open(gateway.public).await;
+    connection.send(chat_request(&purse.key, "", &body)).await;
+    until("the provider is asked", || gateway.upstream.calls() > calls).await;
+    connection
+}
+
+/// For each number of events after which a client leaves, none and all included.
+#[tokio::test]
+async fn leaving_a_stream_after_any_number_of_events_costs_all_of_it() {
+    let gateway = TestGateway::start().await;
+    let words = |count: usize| {
+        let word = format!("data: {}\n\n", chunk(json!({ "content": "word " }), None));
+        Step::Send(word.repeat(count).into_bytes())
+    };
+    let end = events(&[chunk(json!({}), Some("stop")), usage_chunk(11, 3)]);
+    let end = Step::Send(end.into_bytes());
+    // Before the first event: the role. Then four words; the terminal chunk and `[DONE]` follow.
+    for leaving in [Leaving::HangsUp, Leaving::Resets] {
+        for read in 0..=7 {
+            let (purse, left) = (gateway.purse().await, Gate::default());
+            let (before, after) = match read {
+                0 => (vec![], vec![words(20)]),
+                1..=5 => (vec![words(4)], vec![words(20)]),
+                _ => (vec![words(4), end.clone()], vec![]),
+            };
+            let rest = [
+                vec![Step::Until(left.clone())],
+                after,
+                vec![end.clone(), Step::Close],
+            ];
+            let head = vec![Step::Send(stream_head())];
+            gateway
+                .upstream
+                .play([head, before, rest.concat()].concat());
+            let mut connection = asked(&gateway, &purse, true).await;
+            connection.until("\n\n", read).await;
+            leaving.now(connection).await;
+            left.open();
+            assert_eq!(
+                purse.books().await,
+                Books::charged(1),
+                "{leaving:?} after {read} events"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn leaving_before_a_whole_answer_costs_all_of_it() {
+    let gateway = TestGateway::start().await;
+    let whole = response(200, "application/json", &completion("Hi").to_string());
+    let (first, second) = whole.split_at(whole.len() / 2);
+    for leaving in [Leaving::HangsUp, Leaving::Resets] {
+        for sent in [&[], first] {
+            let (purse, left) = (gateway.purse().await, Gate::default());
+            let rest = if sent.is_empty() { &whole } else { second };
+            gateway.upstream.play(vec![
+                Step::Send(sent.to_vec()),
+                Step::Until(left.clone()),
+                Step::Send(rest.to_vec()),
+            ]);
+            let connection = asked(&gateway, &purse, false).await;
+            leaving.now(connection).await;
+            left.open();
+            assert_eq!(purse.books().await, Books::charged(1), "{leaving:?}");
+        }
+    }
+}
+
+/// What the provider fails to deliver is free, whether or not anyone is still there to be told.
+#[tokio::test]
+async fn leaving_an_answer_that_then_fails_costs_nothing() {
+    let gateway = TestGateway::start().await;
+    let word = format!("data: {}\n\n", chunk(json!({ "content": "word" }), None));
+    for stream in [false, true] {
+        let (purse, left) = (gateway.purse().await, Gate::default());
+        gateway.upstream.play(vec![
+            Step::Send(stream_head()),
+            Step::Send(word.clone().into_bytes()),
+            Step::Until(left.clone()),
+            Step::Send(word.repeat(20).into_bytes()),
+            Step::Close,
+        ]);
+        let connection = asked(&gateway, &purse, stream).await;
+        connection.hang_up().await;
+        left.open();
+        assert_eq!(purse.books().await, Books::free(1), "stream: {stream}");
+    }
+}
+
+/// A request that never came whole was never made.
+#[tokio::test]
+async fn leaving_in_the_middle_of_a_request_is_as_if_nothing_had_been_asked() {
+    let gateway = TestGateway::start().await;
+    let purse = gateway.purse().await;
+    let request = chat_request(&purse.key, "", &hello(MODEL));
+    for sent in 0..request.len() {
+        let mut connection = RawConnection::open(gateway.public).await;
+        connection.send(&request[..sent]).await;
+        connection.hang_up().await;
+    }
+    assert_eq!(purse.books().await, Books::default());
+    assert_eq!(gateway.upstream.calls(), 0);
+}
