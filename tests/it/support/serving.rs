@@ -6,7 +6,7 @@ use reqwest::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{FakeUpstream, Process};
+use super::{FakeUpstream, Process, process::Ended};
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -14,28 +14,35 @@ pub struct Serving {
     pub process: Process,
     pub public: SocketAddr,
     pub client: Client,
+    operator: SocketAddr,
+    /// Where the operator finds the account.
+    account: String,
     key: String,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Serving {
     /// On the simulator.
     pub async fn start(grace_seconds: u32) -> Self {
-        Self::start_with(grace_seconds, "kind = \"simulator\"").await
+        Self::start_with(grace_seconds, "kind = \"simulator\"", &[]).await
     }
 
     /// On a provider that does as it is told.
     pub async fn start_on(upstream: &FakeUpstream, grace_seconds: u32) -> Self {
         let address = upstream.address;
         let provider = format!("kind = \"openai\"\nbase_url = \"http://{address}/v1\"");
-        Self::start_with(grace_seconds, &provider).await
+        Self::start_with(grace_seconds, &provider, &[]).await
     }
 
-    async fn start_with(grace_seconds: u32, provider: &str) -> Self {
+    /// On this provider, with more of an environment.
+    pub async fn start_with(
+        grace_seconds: u32,
+        provider: &str,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let folder = TempDir::new().unwrap();
-        let config = write_config(folder.path(), grace_seconds, provider);
-        let environment = [("TOLLGATE_OPERATOR_TOKEN", TOKEN)];
-        let (process, public, operator) = Process::serve(&config, &environment).await;
+        write_config(folder.path(), grace_seconds, provider);
+        let (process, public, operator) = serve(folder.path(), environment).await;
         // Every request on a connection of its own: those that were idle are closed by a stop.
         let client = Client::builder().no_proxy().pool_max_idle_per_host(0);
         let client = client.build().unwrap();
@@ -46,16 +53,44 @@ impl Serving {
         };
         let account = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
         let account = post("/operator/accounts", account).await;
-        let path = format!("/operator/accounts/{}", account["id"].as_str().unwrap());
-        post(&format!("{path}/grants"), json!({ "amount": "100" })).await;
-        let key = post(&format!("{path}/keys"), json!({ "name": "test" })).await;
+        let account = format!("/operator/accounts/{}", account["id"].as_str().unwrap());
+        post(&format!("{account}/grants"), json!({ "amount": "100" })).await;
+        let key = post(&format!("{account}/keys"), json!({ "name": "test" })).await;
         Self {
             process,
             public,
             client,
+            operator,
+            account,
             key: key["key"].as_str().unwrap().to_owned(),
-            _folder: folder,
+            folder,
         }
+    }
+
+    /// Waits for the end that the process comes to by itself, and starts another on its data.
+    pub async fn ended_and_restarted(self) -> (Ended, Self) {
+        let ended = self.process.ended().await;
+        let (process, public, operator) = serve(self.folder.path(), &[]).await;
+        let restarted = Self {
+            process,
+            public,
+            operator,
+            ..self
+        };
+        (ended, restarted)
+    }
+
+    /// The account's balance and the number of calls it was charged for; nothing may be held.
+    pub async fn books(&self) -> (String, usize) {
+        let get = async |path: &str| -> Value {
+            let url = format!("http://{}{}{path}", self.operator, self.account);
+            let request = self.client.get(url).bearer_auth(TOKEN);
+            request.send().await.unwrap().json().await.unwrap()
+        };
+        let account = get("").await;
+        assert_eq!(account["held"], "0.000000", "nothing is held");
+        let charges = get("/usage").await["data"].as_array().unwrap().len();
+        (account["balance"].as_str().unwrap().to_owned(), charges)
     }
 
     pub fn chat(&self, body: &Value) -> reqwest::RequestBuilder {
@@ -64,15 +99,19 @@ impl Serving {
     }
 }
 
-fn write_config(folder: &Path, grace_seconds: u32, provider: &str) -> std::path::PathBuf {
-    let config = folder.join("tollgate.toml");
+async fn serve(folder: &Path, environment: &[(&str, &str)]) -> (Process, SocketAddr, SocketAddr) {
+    let environment = [&[("TOLLGATE_OPERATOR_TOKEN", TOKEN)], environment].concat();
+    Process::serve(&folder.join("tollgate.toml"), &environment).await
+}
+
+fn write_config(folder: &Path, grace_seconds: u32, provider: &str) {
     let text = format!(
         "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
          server.shutdown_grace_seconds = {grace_seconds}\nstore.url = \"sqlite:{}\"\n\
+         limits = {{ rpm = 1000000, tpm = 1000000000 }}\n\
          deployments = [{{ model = \"*\", provider = \"play\" }}]\n\
          [providers.play]\n{provider}\n",
         folder.join("tollgate.db").display()
     );
-    std::fs::write(&config, text).unwrap();
-    config
+    std::fs::write(folder.join("tollgate.toml"), text).unwrap();
 }

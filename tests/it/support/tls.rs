@@ -6,24 +6,46 @@ use http_body_util::Empty;
 use hyper::{Request, body::Bytes};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// A certificate for `localhost` that signs itself, and its key.
+/// A certificate that signs itself, and its key.
 pub struct Certificate {
     made: rcgen::CertifiedKey<rcgen::KeyPair>,
 }
 
 impl Certificate {
+    /// For `localhost`.
     pub fn generate() -> Self {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        Self::of("localhost")
+    }
+
+    /// For another name.
+    pub fn of(name: &str) -> Self {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        Self { made }
+    }
+
+    /// For `localhost`, and some years too old.
+    pub fn expired() -> Self {
+        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2019, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        let signing_key = rcgen::KeyPair::generate().unwrap();
+        let cert = params.self_signed(&signing_key).unwrap();
+        let made = rcgen::CertifiedKey { cert, signing_key };
         Self { made }
     }
 
     pub fn write(&self, cert: &Path, key: &Path) {
         std::fs::write(cert, self.made.cert.pem()).unwrap();
         std::fs::write(key, self.made.signing_key.serialize_pem()).unwrap();
+    }
+
+    pub fn key(&self) -> PrivateKeyDer<'static> {
+        let key = self.made.signing_key.serialize_der();
+        PrivateKeyDer::try_from(key).unwrap()
     }
 
     pub fn der(&self) -> CertificateDer<'static> {

@@ -244,9 +244,10 @@ pub fn stream_head() -> Vec<u8> {
 
 /// The chunks as events, `[DONE]` last.
 pub fn events(chunks: &[Value]) -> String {
-    let mut events: String = chunks.iter().fold(String::new(), |events, chunk| {
-        format!("{events}data: {chunk}\n\n")
-    });
+    let mut events = String::new();
+    for chunk in chunks {
+        events.extend(["data: ", &chunk.to_string(), "\n\n"]);
+    }
     events.push_str("data: [DONE]\n\n");
     events
 }
