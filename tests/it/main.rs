@@ -46,6 +46,7 @@ mod operator_history;
 mod process;
 mod process_check;
 mod process_kill;
+mod process_log_words;
 mod process_logs;
 mod process_memory;
 mod process_stop;

@@ -83,3 +83,63 @@ async fn a_reader_that_does_not_read_costs_no_memory() {
     assert!(growth < ALLOWED_GROWTH, "{growth} bytes for {sent} sent");
     drop(unread);
 }
+
+/// The largest answer that is taken is 32 MiB, and the longest line of a stream 1 MiB. A provider
+/// that sends more is cut off, costs little memory and no money.
+#[tokio::test]
+async fn an_answer_without_an_end_is_cut_off_and_free() {
+    let upstream = FakeUpstream::start().await;
+    let serving = Serving::start_on(&upstream, 1).await;
+    let head = |more: &str| {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{more}\r\n");
+        Step::Send(head.into_bytes())
+    };
+    let begun = format!("data: {}\n\ndata: ", kilobyte_chunk());
+    let begun = Step::Send([stream_head(), begun.into_bytes()].concat());
+    let flood = |bytes: &[u8]| Step::Flood(bytes.repeat(MEGABYTE / bytes.len()));
+    let line = b"data: 0123456789abcdef\n";
+    for (what, steps, stream, allowed) in [
+        (
+            "a bomb",
+            vec![head("content-encoding: gzip\r\n"), flood(b"\0")],
+            false,
+            ALLOWED_GROWTH,
+        ),
+        (
+            "a line",
+            vec![begun.clone(), flood(b"x")],
+            true,
+            ALLOWED_GROWTH,
+        ),
+        ("an event", vec![begun, flood(line)], true, ALLOWED_GROWTH),
+        (
+            "a header",
+            vec![Step::Send(b"HTTP/1.1 200 OK\r\nx: ".to_vec()), flood(b"x")],
+            false,
+            ALLOWED_GROWTH,
+        ),
+        (
+            "an answer",
+            vec![head(""), flood(b"x")],
+            false,
+            2 * 32 * MEGABYTE,
+        ),
+    ] {
+        upstream.play(steps);
+        let before = serving.process.most_memory();
+        let mut body = hello("svc-native-fast");
+        body["stream"] = stream.into();
+        let reply = serving.chat(&body).send().await.unwrap();
+        assert_eq!(reply.status(), if stream { 200 } else { 502 }, "{what}");
+        let text = reply.text().await.unwrap();
+        let error = if stream {
+            "stream_interrupted"
+        } else {
+            "upstream_error"
+        };
+        assert!(text.contains(error), "{what}: {text}");
+        let growth = serving.process.most_memory() - before;
+        assert!(growth < allowed, "{what}: {growth} bytes");
+    }
+    assert_eq!(serving.books().await, ("100.000000".to_owned(), 0));
+}

@@ -163,11 +163,17 @@ impl Process {
 
     /// The memory the program occupies now, in bytes.
     pub fn memory(&self) -> usize {
+        self.status("VmRSS:")
+    }
+
+    /// The most it has ever occupied.
+    pub fn most_memory(&self) -> usize {
+        self.status("VmHWM:")
+    }
+
+    fn status(&self, name: &str) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmRSS:"))
-            .unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
         let kilobytes = line.split_whitespace().nth(1).unwrap();
         kilobytes.parse::<usize>().unwrap() * 1_024
     }

@@ -17,7 +17,7 @@ pub struct Serving {
     operator: SocketAddr,
     /// Where the operator finds the account.
     account: String,
-    key: String,
+    pub key: String,
     folder: TempDir,
 }
 

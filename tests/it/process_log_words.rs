@@ -1,0 +1,106 @@
+//! Callers' words in the log: a line each, readable by machines, and never a key.
+
+use serde_json::Value;
+
+use crate::support::{RawConnection, Serving, gateway::hello, raw::chat_request};
+
+const MODEL: &str = "svc-native-fast";
+
+/// IDs that a header can carry, and what the log makes of them.
+fn ids(key: &str) -> Vec<(Vec<u8>, String)> {
+    let long = "i".repeat(8 << 10);
+    let same = |id: &str| (id.as_bytes().to_vec(), id.to_owned());
+    vec![
+        same("plain-1"),
+        same(r#""},"level":"ERROR","x":{"y":""#),
+        same(r"back\slash \n \u0000 %0a %1b[31m"),
+        same("a\tb"),
+        same("\u{2028}\u{2029}\u{85}\u{9b}31m\u{202e}😀"),
+        (
+            b"gr\xfc\xdf-\xff".to_vec(),
+            "gr\u{fffd}\u{fffd}-\u{fffd}".into(),
+        ),
+        (long.clone().into_bytes(), long[..128].to_owned()),
+        (format!("task {key} x").into_bytes(), "task ".to_owned()),
+    ]
+}
+
+/// The same ID on every call: a label, and no way to a call that is free.
+#[tokio::test]
+async fn any_request_id_is_echoed_logged_as_text_and_charged_again_each_time() {
+    let serving = Serving::start_with(1, "kind = \"simulator\"", &[("RUST_LOG", "debug")]).await;
+    let mut connection = RawConnection::open(serving.public).await;
+    let ids = ids(&serving.key);
+    for (id, _) in &ids {
+        for _ in 0..2 {
+            let request = chat_request(&serving.key, "x-request-id: @\r\n", &hello(MODEL));
+            let (before, after) = request.split_once('@').unwrap();
+            connection
+                .send([before.as_bytes(), id, after.as_bytes()].concat())
+                .await;
+            let reply = connection.answer().await;
+            reply.assert_ok();
+            assert_eq!(reply.headers["x-request-id"].as_bytes(), id);
+        }
+    }
+    let (_, charges) = serving.books().await;
+    assert_eq!(charges, 2 * ids.len());
+    let (key, ended) = (serving.key, serving.process.terminated().await);
+    let chats = |line: &Value| line["path"] == "/v1/chat/completions";
+    let lines = ended.stderr.lines();
+    let lines = lines.map(|line| serde_json::from_str::<Value>(line).expect(line));
+    let logged: Vec<_> = lines.filter(chats).collect();
+    assert_eq!(logged.len(), 2 * ids.len(), "a line each");
+    let expected = ids.iter().flat_map(|(_, id)| [id, id]);
+    for (line, id) in logged.iter().zip(expected) {
+        assert_eq!(line["request_id"], **id);
+    }
+    assert!(!ended.stderr.contains(&key), "no key in the log");
+}
+
+/// What a header cannot carry ends at the door, and writes nothing into the log.
+#[tokio::test]
+async fn an_id_with_control_characters_is_refused_and_not_logged() {
+    let serving = Serving::start_with(1, "kind = \"simulator\"", &[("RUST_LOG", "debug")]).await;
+    for id in ["\u{1b}[2Jcanary", "a\0canary", "a\u{7f}canary"] {
+        let mut connection = RawConnection::open(serving.public).await;
+        let headers = format!("x-request-id: {id}\r\n");
+        connection
+            .send(chat_request(&serving.key, &headers, &hello(MODEL)))
+            .await;
+        connection.until("HTTP/1.1 400", 1).await;
+    }
+    assert_eq!(serving.books().await, ("100.000000".to_owned(), 0));
+    let ended = serving.process.terminated().await;
+    assert!(!ended.stderr.contains("canary"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains('\u{1b}'), "{}", ended.stderr);
+}
+
+/// A key in a place where it is not looked for is not written down there either.
+#[tokio::test]
+async fn a_key_in_the_wrong_place_is_refused_and_not_logged() {
+    let serving = Serving::start_with(1, "kind = \"simulator\"", &[("RUST_LOG", "debug")]).await;
+    let key = serving.key.clone();
+    let url = format!("http://{}/v1/chat/completions", serving.public);
+    let chat = |url: &str| serving.client.post(url).json(&hello(MODEL));
+    let requests = [
+        chat(&format!("{url}?api_key={key}")),
+        chat(&format!("{url}?Authorization=Bearer%20{key}")),
+        chat(&format!("{url}/{key}")),
+        chat(&url).bearer_auth(&key).bearer_auth(&key),
+        chat(&url).header("authorization", &key),
+        chat(&url).header("authorization", format!("Basic {key}")),
+        chat(&url).header("authorization", format!("Bearer {key} {key}")),
+        chat(&url).header("x-api-key", &key),
+        chat(&url).header("cookie", format!("key={key}")),
+    ];
+    for request in requests {
+        assert_eq!(request.send().await.unwrap().status(), 401);
+    }
+    assert_eq!(serving.books().await, ("100.000000".to_owned(), 0));
+    let ended = serving.process.terminated().await;
+    assert!(ended.stderr.contains("\"status\":401"), "they are logged");
+    let secret = &key["sk-svc-".len()..];
+    let found = ended.stderr.lines().find(|line| line.contains(secret));
+    assert_eq!(found, None, "and the key is not");
+}
