@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -65,49 +64,6 @@ async fn usage_comes_last_for_those_who_ask() {
             .iter()
             .all(|chunk| chunk.get("usage").is_none())
     );
-}
-
-/// Cut anywhere, the caller gets either a complete stream or an error: never a silent end.
-#[tokio::test]
-async fn a_reset_at_any_byte_is_told() {
-    let gateway = TestGateway::start().await;
-    let body = events(&plain());
-    let terminal = r#""finish_reason":"stop"}]}"#;
-    let finished_at = body.find(terminal).unwrap() + terminal.len();
-    // The role alone makes no frame: until the first word came, a failure has a status of its own.
-    let first_word = body.find("Grüß").unwrap();
-    let opened_at = first_word + body[first_word..].find("\n\n").unwrap() + 2;
-    let served = body.clone();
-    gateway.upstream.play_for_each(move |request| {
-        let cut = request.body["messages"][0]["content"].as_str().unwrap();
-        let cut: usize = cut.parse().unwrap();
-        vec![
-            Step::Send(stream_head()),
-            Step::Send(served.as_bytes()[..cut].to_vec()),
-            Step::Reset,
-        ]
-    });
-    let check = async |cut: usize| {
-        let request = json!({
-            "model": MODEL, "messages": [{ "role": "user", "content": cut.to_string() }],
-        });
-        let response = gateway.open_stream(&request).await;
-        if response.status() == 502 {
-            assert!(cut < opened_at, "a stream that began was opened: {cut}");
-            return;
-        }
-        let text = response.text().await.unwrap();
-        let stream = Stream { text };
-        if cut >= finished_at + 2 {
-            stream.assert_complete(MODEL);
-            assert_eq!(stream.content(0), "Grüß dich 😀", "{cut}");
-        } else {
-            stream.assert_interrupted(MODEL);
-            assert!("Grüß dich 😀".starts_with(&stream.content(0)), "{cut}");
-        }
-    };
-    let checks = futures_util::stream::iter((0..body.len()).map(check));
-    checks.buffer_unordered(32).collect::<Vec<()>>().await;
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -268,38 +267,6 @@ async fn leaving_early_is_not_a_discount() {
         );
         assert_eq!(usage(&gateway, &id).await.len(), 1);
     }
-}
-
-#[tokio::test]
-async fn side_by_side_exactly_as_many_start_as_can_be_paid() {
-    let gateway = TestGateway::start().await;
-    // Each holds its input and 1,000 tokens at 9,000 billionths: seven fit, an eighth does not.
-    let (id, key) = account_with(&gateway, &[json!({ "amount": "0.07" })]).await;
-    gateway.upstream.play(vec![
-        Step::Pause(Duration::from_secs(1)),
-        Step::Send(crate::support::upstream::response(
-            200,
-            "application/json",
-            &completion("Hi").to_string(),
-        )),
-    ]);
-    let body = hello_with(MODEL, json!({ "max_tokens": 1_000 }));
-    let asked = (0..200).map(|_| gateway.chat_as(&key, &body));
-    let answers: Vec<_> = futures_util::stream::iter(asked)
-        .buffer_unordered(200)
-        .collect()
-        .await;
-    let started = answers.iter().filter(|answer| answer.status == 200).count();
-    assert_eq!(started, 7);
-    for answer in answers.iter().filter(|answer| answer.status != 200) {
-        answer.assert_error(402, "insufficient_credits", Some("payment_required"), None);
-    }
-    assert_eq!(gateway.upstream.calls(), 7);
-    assert_eq!(
-        settled_balance(&gateway, &id).await,
-        "0.069657",
-        "seven times 49,000 billionths"
-    );
 }
 
 /// What costs more than it held is charged whole; the next grant pays the debt.

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// before all the others were refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_a_thousand_at_once_exactly_as_many_start_as_can_be_paid() {
-    let gateway = TestGateway::start().await;
+    let gateway = TestGateway::start_patient().await;
     // Each holds its input and 1,000 tokens at 9,000 billionths: seven fit, an eighth does not.
     let purse = gateway.purse_with("0.07", 1_000_000).await;
     let refusals_seen = Gate::default();

@@ -4,8 +4,8 @@ use futures_util::StreamExt as _;
 use serde_json::json;
 
 use crate::support::{
-    Books, Step, TestGateway, View,
-    upstream::{completion, response, stream_head},
+    Books, Purse, Step, TestGateway, View,
+    upstream::{self, completion},
 };
 
 /// How the connection is lost. By the first, a body without a length seems to end; by the second,
@@ -24,7 +24,13 @@ fn events() -> String {
         json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }),
         json!({ "choices": [], "usage": { "prompt_tokens": 11, "completion_tokens": 3 } }),
     ];
-    crate::support::upstream::events(&chunks)
+    upstream::events(&chunks)
+}
+
+/// An answer on a connection that is not used again.
+fn answer(content_type: &str, headers: &str, body: &str) -> Vec<u8> {
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\nconnection: close\r\n");
+    format!("{head}{headers}\r\n{body}").into_bytes()
 }
 
 /// Lets the provider send `wire`, cut where the question says.
@@ -43,7 +49,7 @@ fn serve_cut(gateway: &TestGateway, wire: Vec<u8>) {
 
 /// What the caller saw and read for each cut.
 async fn asked(
-    purse: &crate::support::Purse<'_>,
+    purse: &Purse<'_>,
     ending: &str,
     cuts: std::ops::RangeInclusive<usize>,
     stream: bool,
@@ -94,17 +100,17 @@ impl Marks {
 async fn a_stream_that_is_cut_at_any_byte_is_free_until_its_usage_is_whole() {
     let gateway = TestGateway::start().await;
     let body = events();
-    let without_length = [stream_head(), body.clone().into_bytes()].concat();
-    let with_length = response(200, "text/event-stream", &body);
-    let chunked = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n\
-         {:x}\r\n{body}\r\n0\r\n\r\n",
-        body.len(),
-    );
+    let (length, hex) = (body.len(), format!("{:x}", body.len()));
+    let in_a_chunk = format!("{hex}\r\n{body}\r\n0\r\n\r\n");
+    let without_length = answer("text/event-stream", "", &body);
+    let with_length = format!("content-length: {length}\r\n");
+    let with_length = answer("text/event-stream", &with_length, &body);
+    let chunked = "transfer-encoding: chunked\r\n";
+    let chunked = answer("text/event-stream", chunked, &in_a_chunk);
     for (what, wire, known_incomplete) in [
         ("without a length", without_length, false),
         ("with a length", with_length, true),
-        ("chunked", chunked.into_bytes(), true),
+        ("chunked", chunked, true),
     ] {
         let marks = Marks::of(&wire, known_incomplete);
         serve_cut(&gateway, wire);
@@ -135,7 +141,7 @@ async fn a_stream_that_is_cut_at_any_byte_is_free_until_its_usage_is_whole() {
 #[tokio::test]
 async fn a_stream_that_is_reset_at_any_byte_is_free_or_finished() {
     let gateway = TestGateway::start().await;
-    let wire = [stream_head(), events().into_bytes()].concat();
+    let wire = answer("text/event-stream", "", &events());
     let marks = Marks::of(&wire, true);
     serve_cut(&gateway, wire);
     let (free, charged) = (gateway.purse().await, gateway.purse().await);
@@ -165,9 +171,9 @@ async fn a_stream_that_is_reset_at_any_byte_is_free_or_finished() {
 async fn an_answer_that_is_cut_at_any_byte_is_a_failure_and_free() {
     let gateway = TestGateway::start().await;
     let body = completion(TEXT).to_string();
-    let with_length = response(200, "application/json", &body);
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
-    let without_length = format!("{head}connection: close\r\n\r\n{body}").into_bytes();
+    let with_length = format!("content-length: {}\r\n", body.len());
+    let with_length = answer("application/json", &with_length, &body);
+    let without_length = answer("application/json", "", &body);
     for (what, wire, endings) in [
         ("with a length", with_length, &[CLOSED, RESET][..]),
         ("without a length", without_length, &[CLOSED]),

@@ -40,7 +40,7 @@ async fn asked(gateway: &TestGateway, purse: &Purse<'_>, stream: bool) -> RawCon
 /// For each number of events after which a client leaves, none and all included.
 #[tokio::test]
 async fn leaving_a_stream_after_any_number_of_events_costs_all_of_it() {
-    let gateway = TestGateway::start().await;
+    let gateway = TestGateway::start_patient().await;
     let words = |count: usize| {
         let word = format!("data: {}\n\n", chunk(json!({ "content": "word " }), None));
         Step::Send(word.repeat(count).into_bytes())
@@ -80,7 +80,7 @@ async fn leaving_a_stream_after_any_number_of_events_costs_all_of_it() {
 
 #[tokio::test]
 async fn leaving_before_a_whole_answer_costs_all_of_it() {
-    let gateway = TestGateway::start().await;
+    let gateway = TestGateway::start_patient().await;
     let whole = response(200, "application/json", &completion("Hi").to_string());
     let (first, second) = whole.split_at(whole.len() / 2);
     for leaving in [Leaving::HangsUp, Leaving::Resets] {
@@ -103,7 +103,7 @@ async fn leaving_before_a_whole_answer_costs_all_of_it() {
 /// What the provider fails to deliver is free, whether or not anyone is still there to be told.
 #[tokio::test]
 async fn leaving_an_answer_that_then_fails_costs_nothing() {
-    let gateway = TestGateway::start().await;
+    let gateway = TestGateway::start_patient().await;
     let word = format!("data: {}\n\n", chunk(json!({ "content": "word" }), None));
     for stream in [false, true] {
         let (purse, left) = (gateway.purse().await, Gate::default());
@@ -124,7 +124,7 @@ async fn leaving_an_answer_that_then_fails_costs_nothing() {
 /// A request that never came whole was never made.
 #[tokio::test]
 async fn leaving_in_the_middle_of_a_request_is_as_if_nothing_had_been_asked() {
-    let gateway = TestGateway::start().await;
+    let gateway = TestGateway::start_patient().await;
     let purse = gateway.purse().await;
     let request = chat_request(&purse.key, "", &hello(MODEL));
     for sent in 0..request.len() {

@@ -17,7 +17,7 @@ const SILENCE: Step = Step::Pause(Duration::from_mins(1));
 
 /// A failure that comes before the answer, the same for whole answers and streams.
 fn before_the_answer() -> Vec<(String, Vec<Step>, View)> {
-    let send = |bytes: Vec<u8>| vec![Step::Send(bytes), Step::Close];
+    let send = |bytes: Vec<u8>| vec![Step::Send(bytes)];
     let refusal = json!({ "error": { "message": "maximum context length is 8192" } });
     let mut cases: Vec<(String, Vec<Step>, View)> = Vec::new();
     for status in [400_u16, 401, 403, 404, 413, 422, 429, 500, 502, 503, 529] {
@@ -82,12 +82,7 @@ fn before_the_answer() -> Vec<(String, Vec<Step>, View)> {
 
 fn in_a_whole_answer() -> Vec<(String, Vec<Step>, View)> {
     let good = completion("Hi").to_string();
-    let json = |body: &str| {
-        vec![
-            Step::Send(response(200, "application/json", body)),
-            Step::Close,
-        ]
-    };
+    let json = |body: &str| vec![Step::Send(response(200, "application/json", body))];
     let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"id\":\"";
     let whole = response(200, "application/json", &good);
     let half = whole[..whole.len() / 2].to_vec();

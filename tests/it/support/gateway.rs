@@ -97,6 +97,13 @@ impl TestGateway {
         Self::start_with_all(TempDir::new().unwrap(), "", settings).await
     }
 
+    /// With a provider that may take its time: for tests that hold it back.
+    pub async fn start_patient() -> Self {
+        let first_byte = "PROVIDERS__FAKE__TIMEOUTS__FIRST_BYTE_SECONDS";
+        let idle = "PROVIDERS__FAKE__TIMEOUTS__IDLE_SECONDS";
+        Self::start_set(&[(first_byte, "120"), (idle, "120")]).await
+    }
+
     /// On the data of an earlier gateway.
     pub async fn start_in(data: TempDir, more: &str) -> Self {
         Self::start_with_all(data, more, &[]).await
