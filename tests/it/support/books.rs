@@ -101,7 +101,7 @@ impl TestGateway {
             .await;
         limited.assert_ok();
         let (_, key) = self.new_key(&id).await;
-        let granted = self.inside().ledger.balances(&id).balance.nanos();
+        let granted = nanos(&dollars.into());
         Purse {
             gateway: self,
             id,
@@ -162,12 +162,15 @@ impl Purse<'_> {
     /// what the charged calls cost.
     pub async fn books(&self) -> Books {
         self.gateway.idle().await;
-        let ledger = &self.gateway.inside().ledger;
-        let balances = ledger.balances(&self.id);
-        assert_eq!(balances.held.nanos(), 0, "nothing is held");
-        let spent = self.granted - balances.balance.nanos();
-        let rows = ledger.usage(&self.id, 0, i64::MAX).await.unwrap();
-        let cost: i64 = rows.iter().map(|row| row.cost.nanos()).sum();
+        let account = format!("/operator/accounts/{}", self.id);
+        let shown = self.gateway.operate(Method::GET, &account, None).await;
+        let shown = shown.assert_ok();
+        assert_eq!(nanos(&shown["held"]), 0, "nothing is held");
+        let spent = self.granted - nanos(&shown["balance"]);
+        let usage = format!("{account}/usage");
+        let rows = self.gateway.operate(Method::GET, &usage, None).await;
+        let rows = rows.assert_ok()["data"].as_array().unwrap();
+        let cost: i64 = rows.iter().map(|row| nanos(&row["cost"])).sum();
         assert_eq!(spent, cost, "what was spent is what the calls cost");
         let (requests, tokens) = self.minute().await;
         Books {
@@ -192,6 +195,13 @@ impl Purse<'_> {
             TPM - left("x-ratelimit-remaining-tokens"),
         )
     }
+}
+
+/// An amount of dollars as it is written, in billionths.
+fn nanos(amount: &Value) -> i64 {
+    let amount = amount.as_str().expect("money is a text");
+    let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
+    format!("{whole}{fraction:0<9}").parse().unwrap()
 }
 
 /// A stream that was opened, and its text. One that breaks off says so, and what came of it is

@@ -177,16 +177,6 @@ impl TestGateway {
         assert_eq!(audit.violations, []);
     }
 
-    /// What the gateway's requests share, for a look behind the wire.
-    pub fn inside(&self) -> &Arc<Gateway> {
-        &self.running.as_ref().unwrap().gateway
-    }
-
-    /// Waits until no call is running any more, its client's presence or not.
-    pub async fn idle(&self) {
-        until("no call is running", || self.inside().tasks.is_empty()).await;
-    }
-
     /// A new account on this plan, with credit: its ID and a key.
     pub async fn account(&self, Plan(track, tier): Plan) -> (String, String) {
         let body = json!({ "email": "dev@example.com", "track": track, "tier": tier });
@@ -222,6 +212,16 @@ impl TestGateway {
             request = request.json(&body);
         }
         answer(request).await
+    }
+
+    /// What the gateway's requests share, for a look behind the wire.
+    pub fn inside(&self) -> &Arc<Gateway> {
+        &self.running.as_ref().unwrap().gateway
+    }
+
+    /// Waits until no call is running any more, its client's presence or not.
+    pub async fn idle(&self) {
+        until("no call is running", || self.inside().tasks.is_empty()).await;
     }
 
     pub fn url(&self, path: &str) -> String {
