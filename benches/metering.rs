@@ -111,6 +111,7 @@ async fn pairs_a_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> 
         amount: NanoUsd::new(i64::MAX / 4),
         expires_at: None,
         reason: None,
+        reference: None,
     };
     ledger.add_grant(&account.id, grant).await.unwrap();
     let (key, _) = ledger

@@ -13,6 +13,7 @@ use crate::{
     ledger::Ledger,
     limits::{Ceilings, Limiter},
     metrics::Metrics,
+    money::NanoUsd,
     routing::{self, Deployments},
 };
 
@@ -29,6 +30,8 @@ pub struct Gateway {
     pub metrics: Metrics,
     /// The ceilings of whatever has none of its own.
     pub ceilings: Ceilings,
+    /// How far an account may go below zero by calls that cost more than they held.
+    pub max_overdraft: NanoUsd,
     /// How many answers may be read on after their clients have left.
     pub drains: Semaphore,
     /// Calls: work that must end before the process does.
@@ -97,6 +100,7 @@ impl Gateway {
             catalog: config.catalog,
             limiter: Arc::new(limiter),
             ceilings: config.limits,
+            max_overdraft: config.max_overdraft,
             drains: Semaphore::new(MAX_DRAINS),
             tasks: TaskTracker::new(),
             background: TaskTracker::new(),

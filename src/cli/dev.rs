@@ -88,6 +88,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             requests: 60,
             tokens: 100_000,
         },
+        max_overdraft: NanoUsd::new(5_000_000_000),
         providers: BTreeMap::from([("simulator".into(), Provider::Simulator)]),
         deployments: vec![Deployment {
             model: "*".into(),
@@ -131,6 +132,7 @@ async fn demo_account(ledger: &Ledger) -> Result<String, LedgerError> {
         amount: NanoUsd::new(DEMO_CREDIT),
         expires_at: None,
         reason: Some("for trying things out".into()),
+        reference: None,
     };
     ledger.add_grant(&account.id, credit).await?;
     Ok(account.id)

@@ -85,6 +85,9 @@ pub enum CreditCommand {
         expires_at: Option<String>,
         #[arg(long)]
         reason: Option<String>,
+        /// A number of yours, e.g. of a payment: given twice, it gives credit once
+        #[arg(long)]
+        reference: Option<String>,
     },
     /// List what an account was given
     List { account: String },
@@ -197,8 +200,12 @@ pub async fn credit(target: &Target, command: CreditCommand) -> Result<(), Strin
             amount,
             expires_at,
             reason,
+            reference,
         } => {
-            let body = json!({ "amount": amount, "expires_at": expires_at, "reason": reason });
+            let body = json!({
+                "amount": amount, "expires_at": expires_at, "reason": reason,
+                "reference": reference,
+            });
             (Method::POST, of_account(&account), Some(body))
         }
         CreditCommand::List { account } => (Method::GET, of_account(&account), None),

@@ -14,7 +14,9 @@ use std::{
 mod environment;
 mod read;
 
-use crate::{auth::Secret, catalog::Catalog, checked_toml::Mistake, limits::Ceilings};
+use crate::{
+    auth::Secret, catalog::Catalog, checked_toml::Mistake, limits::Ceilings, money::NanoUsd,
+};
 
 #[derive(Debug)]
 pub struct Config {
@@ -23,6 +25,8 @@ pub struct Config {
     pub store: Store,
     /// The ceilings of whatever has none of its own.
     pub limits: Ceilings,
+    /// How far an account may go below zero by calls that cost more than they held.
+    pub max_overdraft: NanoUsd,
     pub providers: BTreeMap<String, Provider>,
     pub deployments: Vec<Deployment>,
     pub catalog: Catalog,

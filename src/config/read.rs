@@ -11,6 +11,7 @@ use crate::{
     catalog::Catalog,
     checked_toml::{self, Mistake, Node, Section, Value, as_text},
     limits::Ceilings,
+    money::NanoUsd,
 };
 
 type Environment = BTreeMap<String, String>;
@@ -21,6 +22,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
         let operator = operator(root.section("operator"), environment);
         let store = store(root.section("store"));
         let limits = limits(root.section("limits"));
+        let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
         let providers: BTreeMap<_, _> = root
             .named_sections("providers")
@@ -50,6 +52,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
             operator,
             store,
             limits,
+            max_overdraft,
             providers,
             deployments,
             catalog,
@@ -159,6 +162,16 @@ fn limits(mut section: Section) -> Ceilings {
     };
     section.finish();
     limits
+}
+
+/// Five dollars, unless it is said otherwise.
+fn max_overdraft(mut section: Section) -> NanoUsd {
+    let expected = "US dollars as a decimal string, e.g. `\"5.00\"`; `\"0\"` for none";
+    let amount = section.optional("max_overdraft", expected, |value| {
+        NanoUsd::parse(&as_text(value)?)
+    });
+    section.finish();
+    amount.unwrap_or(NanoUsd::new(5_000_000_000))
 }
 
 fn log(mut section: Section) -> Log {

@@ -142,6 +142,28 @@ impl Directory {
         self.grants.get(account_id).map_or(&[], Vec::as_slice)
     }
 
+    /// The grant that this one repeats, if its reference was used before.
+    pub fn same_grant(
+        &self,
+        account_id: &str,
+        grant: &Grant,
+    ) -> Result<Option<Grant>, LedgerError> {
+        let Some(reference) = &grant.reference else {
+            return Ok(None);
+        };
+        let mut grants = self.grants(account_id).iter();
+        let before = grants.find(|before| before.reference.as_ref() == Some(reference));
+        match before {
+            Some(before)
+                if (before.amount, before.expires_at) != (grant.amount, grant.expires_at) =>
+            {
+                let reference = reference.clone();
+                Err(LedgerError::ReferenceTaken { reference })
+            }
+            before => Ok(before.cloned()),
+        }
+    }
+
     pub fn restore_credit(&mut self, account_id: &str, grants: Vec<Grant>, credit: Credit) {
         self.credits
             .insert(account_id.to_owned(), Mutex::new(credit));

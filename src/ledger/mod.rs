@@ -66,6 +66,8 @@ pub enum LedgerError {
         track: &'static str,
         tier: &'static str,
     },
+    #[error("`{reference}` was given before, with another amount or expiry")]
+    ReferenceTaken { reference: String },
     #[error("that is more credit than an account can hold")]
     TooMuchCredit,
     #[error("the database failed: {0}")]
@@ -322,11 +324,15 @@ impl Ledger {
             amount: new.amount,
             expires_at: new.expires_at,
             reason: new.reason,
+            reference: new.reference,
             created_at: self.clock.now(),
         };
         self.writer
             .run(move |database, directory| {
                 directory.read().account(&account_id)?;
+                if let Some(before) = directory.read().same_grant(&account_id, &grant)? {
+                    return Ok(before);
+                }
                 let (forfeits, granted) = {
                     let directory = directory.read();
                     let mut credit = directory.credit(&account_id);

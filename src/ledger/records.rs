@@ -64,6 +64,8 @@ pub struct Grant {
     pub amount: NanoUsd,
     pub expires_at: Option<i64>,
     pub reason: Option<String>,
+    /// The operator's own number for it, e.g. that of a payment.
+    pub reference: Option<String>,
     pub created_at: i64,
 }
 
@@ -72,6 +74,8 @@ pub struct NewGrant {
     pub amount: NanoUsd,
     pub expires_at: Option<i64>,
     pub reason: Option<String>,
+    /// A grant with a number that was given before is that grant, and no other.
+    pub reference: Option<String>,
 }
 
 #[derive(Clone)]

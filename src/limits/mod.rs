@@ -13,17 +13,20 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Instant, SystemTime},
 };
 
+mod clock;
 mod estimate;
 mod journal;
+#[cfg(test)]
+mod machine;
 mod window;
 
 pub use estimate::estimate_tokens;
 pub use window::{Ceilings, Limit, Refusal, WINDOW_MS};
 
 use self::{
+    clock::Clock,
     journal::{Admitted, Journal},
     window::Window,
 };
@@ -35,9 +38,7 @@ pub struct Limiter {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
     numbers: AtomicU64,
-    started: Instant,
-    /// Milliseconds since 1970 when it started. From there on it is a clock that is never set.
-    started_ms: u64,
+    clock: Clock,
     journal: Option<Journal>,
 }
 
@@ -63,14 +64,7 @@ pub struct Admission {
 
 impl Default for Limiter {
     fn default() -> Self {
-        Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
-            numbers: AtomicU64::new(0),
-            started: Instant::now(),
-            started_ms: unix_ms(),
-            journal: None,
-        }
+        Self::with_clock(Clock::system())
     }
 }
 
@@ -83,27 +77,39 @@ fn key(account: &str, model: &str) -> Box<str> {
     key.into()
 }
 
-fn unix_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
-}
-
 impl Limiter {
+    fn with_clock(clock: Clock) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            numbers: AtomicU64::new(0),
+            clock,
+            journal: None,
+        }
+    }
+
     /// Goes on with the minute that an earlier process kept beside `database`. `used` has what a
     /// call used in the end, where that is known; what is not known counts as it was reserved.
     pub fn resume(database: &Path, used: &HashMap<u64, u64>) -> io::Result<Self> {
-        let mut limiter = Self::default();
-        let (journal, kept) = Journal::open(database, limiter.started_ms)?;
+        Self::resume_at(Clock::system(), database, used)
+    }
+
+    fn resume_at(clock: Clock, database: &Path, used: &HashMap<u64, u64>) -> io::Result<Self> {
+        let now_ms = clock.now_ms();
+        let (journal, kept) = Journal::open(database, now_ms)?;
+        let limiter = Self {
+            journal: Some(journal),
+            ..Self::with_clock(clock)
+        };
         for entry in kept {
             let number = limiter.numbers.fetch_add(1, Ordering::Relaxed);
             let tokens = used.get(&entry.call).copied().unwrap_or(entry.tokens);
             // A clock that was set back in between can delay a request, and admit none more.
-            let at_ms = entry.at_ms.min(limiter.started_ms);
+            let at_ms = entry.at_ms.min(now_ms);
             let key = key(&entry.account, &entry.model);
             let mut shard = limiter.shard(&key);
             shard.window(&key, at_ms).restore(at_ms, number, tokens);
         }
-        limiter.journal = Some(journal);
         Ok(limiter)
     }
 
@@ -119,7 +125,7 @@ impl Limiter {
         let mut shard = self.shard(&key);
         // Numbered and timed under the lock: a window's entries are in order.
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let now_ms = self.now_ms();
+        let now_ms = self.clock.now_ms();
         shard
             .window(&key, now_ms)
             .admit(now_ms, number, need, ceilings)?;
@@ -139,11 +145,6 @@ impl Limiter {
         self.shards[at]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn now_ms(&self) -> u64 {
-        let elapsed = u64::try_from(self.started.elapsed().as_millis());
-        self.started_ms + elapsed.unwrap_or(0)
     }
 }
 

@@ -111,6 +111,11 @@ impl Window {
         }
     }
 
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub fn is_empty(&mut self, now_ms: u64) -> bool {
         self.forget(now_ms);
         self.entries.is_empty()
@@ -154,8 +159,6 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const TWO: Ceilings = Ceilings {
@@ -194,74 +197,5 @@ mod tests {
     fn what_is_larger_than_the_ceiling_never_fits() {
         let refusal = Window::default().admit(0, 1, 101, TWO).unwrap_err();
         assert_eq!((refusal.limit, refusal.wait_ms), (Limit::Tokens, None));
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Admit { after_ms: u64, need: u64 },
-        Settle { which: usize, tokens: u64 },
-        Cancel { which: usize },
-    }
-
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = prop_oneof![
-            4 => (0_u64..40_000, 0_u64..60).prop_map(|(after_ms, need)| Step::Admit { after_ms, need }),
-            1 => (0_usize..40, 0_u64..120).prop_map(|(which, tokens)| Step::Settle { which, tokens }),
-            1 => (0_usize..40).prop_map(|which| Step::Cancel { which }),
-        ];
-        prop::collection::vec(step, 0..60)
-    }
-
-    /// The window as a plain list of everything that was ever admitted.
-    #[derive(Default)]
-    struct Model(Vec<(u64, u64, u64)>);
-
-    impl Model {
-        fn fits(&self, now: u64, need: u64, ceilings: Ceilings) -> bool {
-            let live = self.0.iter().filter(|(_, at, _)| now - at < WINDOW_MS);
-            let (count, tokens) = live.fold((0, 0), |(n, t), (_, _, tokens)| (n + 1, t + tokens));
-            count < u64::from(ceilings.requests) && tokens + need <= u64::from(ceilings.tokens)
-        }
-    }
-
-    proptest! {
-        /// Whatever happens, the window decides like a list of everything, a refusal changes
-        /// nothing, and the wait it names is enough and not a millisecond too long.
-        #[test]
-        fn the_window_decides_like_a_list_of_everything(steps in steps()) {
-            let ceilings = Ceilings { requests: 5, tokens: 150 };
-            let (mut window, mut model, mut now, mut number) =
-                (Window::default(), Model::default(), 0_u64, 0_u64);
-            for step in steps {
-                match step {
-                    Step::Admit { after_ms, need } => {
-                        now += after_ms;
-                        number += 1;
-                        let admitted = window.admit(now, number, need, ceilings);
-                        prop_assert_eq!(admitted.is_ok(), model.fits(now, need, ceilings));
-                        match admitted {
-                            Ok(()) => model.0.push((number, now, need)),
-                            Err(refusal) => {
-                                let wait = refusal.wait_ms.unwrap();
-                                prop_assert!(model.fits(now + wait, need, ceilings));
-                                prop_assert!(!model.fits(now + wait - 1, need, ceilings));
-                            }
-                        }
-                    }
-                    Step::Settle { which, tokens } => {
-                        if let Some(entry) = model.0.get_mut(which) {
-                            entry.2 = tokens;
-                            window.settle(entry.0, tokens);
-                        }
-                    }
-                    Step::Cancel { which } => {
-                        if which < model.0.len() {
-                            window.cancel(model.0.remove(which).0);
-                        }
-                    }
-                }
-                prop_assert!(window.entries.len() <= ceilings.requests as usize);
-            }
-        }
     }
 }

@@ -9,13 +9,10 @@ use crate::{
     gateway::Gateway,
     ledger::{Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage},
     limits::{Admission, estimate_tokens},
-    money::NanoUsd,
     time_text,
     wire::chat::{ResponseFormat, Usage},
 };
 
-/// How far an account may go below zero by calls that cost more than they held: five dollars.
-const MAX_OVERDRAFT: NanoUsd = NanoUsd::new(5_000_000_000);
 /// How soon a charge that could not be written is tried again.
 const CHARGE_INTERVAL: Duration = Duration::from_millis(100);
 /// Role, separators and the like, for each message or tool.
@@ -61,7 +58,7 @@ pub fn admit<'a>(
         reserved_tokens: input + output,
         amount: prices.cost(input, 0, output),
         worst: prices.cost(input, 0, most),
-        overdraft: MAX_OVERDRAFT,
+        overdraft: gateway.max_overdraft,
     });
     let credit = match held {
         Ok(credit) => credit,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::{
     Admitted, Begun, Ending, FRAMES_IN_FLIGHT, Frame, Reply, Shape, Started, frames_for, stamp,
@@ -22,6 +22,9 @@ use crate::{
 /// How long an answer whose client has left is read on.
 const DRAIN_PATIENCE: Duration = Duration::from_mins(10);
 
+/// How long a frame waits for a client that takes none. A connection that stalls as a whole is
+/// noticed sooner; this is for one of many answers on a connection that is otherwise alive.
+const READER_PATIENCE: Duration = Duration::from_mins(10);
 /// How long an answer waits for a charge that cannot be written.
 const CHARGE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -148,6 +151,7 @@ pub async fn stream(
         Err(error) => Err(error),
     };
     let show_cached = call.route.requested.has_feature("prompt_caching");
+    shape.drop_usage_unless(|usage| is_plausible(call, usage));
     let finished = relayed.and_then(|outcome| {
         shape.on_end(call.include_usage, show_cached)?;
         Ok(outcome)
@@ -178,7 +182,7 @@ async fn finish(
     shape: &mut Shape,
     frames: &mpsc::Sender<Frame>,
 ) {
-    let Some(usage) = shape.usage().filter(|usage| is_plausible(call, *usage)) else {
+    let Some(usage) = shape.usage() else {
         let (account, model) = (&call.user, &call.route.requested.id);
         tracing::warn!(
             account.id = account,
@@ -271,7 +275,14 @@ async fn pump(
 
 async fn send_ready(shape: &mut Shape, frames: &mpsc::Sender<Frame>) -> Client {
     for frame in shape.take_ready() {
-        if frames.send(Frame::Data(frame)).await.is_err() {
+        let sent = match frames.try_send(Frame::Data(frame)) {
+            Ok(()) => true,
+            Err(TrySendError::Full(frame)) => {
+                frames.send_timeout(frame, READER_PATIENCE).await.is_ok()
+            }
+            Err(TrySendError::Closed(_)) => false,
+        };
+        if !sent {
             return Client::Gone;
         }
     }

@@ -119,6 +119,11 @@ impl Shape {
         Ok(())
     }
 
+    /// Forgets a count that cannot be true: it is neither shown nor billed.
+    pub fn drop_usage_unless(&mut self, plausible: impl FnOnce(Usage) -> bool) {
+        self.usage = self.usage.filter(|usage| plausible(*usage));
+    }
+
     /// The end of the provider's answer: the closing frames, or what is missing.
     ///
     /// Terminal frames wait until here, so that nothing can follow them.

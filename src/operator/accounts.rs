@@ -63,6 +63,7 @@ struct GrantObject<'a> {
     amount: NanoUsd,
     expires_at: Option<String>,
     reason: Option<&'a str>,
+    reference: Option<&'a str>,
     created_at: String,
 }
 
@@ -75,6 +76,7 @@ impl<'a> GrantObject<'a> {
             amount: grant.amount,
             expires_at: grant.expires_at.map(time_text::shown),
             reason: grant.reason.as_deref(),
+            reference: grant.reference.as_deref(),
             created_at: time_text::shown(grant.created_at),
         }
     }
@@ -185,6 +187,7 @@ pub struct CreateGrant {
     amount: String,
     expires_at: Option<String>,
     reason: Option<String>,
+    reference: Option<String>,
 }
 
 pub async fn grant(
@@ -194,6 +197,7 @@ pub async fn grant(
         amount,
         expires_at,
         reason,
+        reference,
     }): JsonBody<CreateGrant>,
 ) -> Result<Response, OperatorError> {
     let amount = NanoUsd::parse(&amount).filter(|amount| *amount > NanoUsd::default());
@@ -216,6 +220,7 @@ pub async fn grant(
                 amount,
                 expires_at,
                 reason,
+                reference,
             },
         )
         .await?;

@@ -57,6 +57,11 @@ impl OperatorError {
                     "invalid_request_error",
                     Some("key_deleted"),
                 ),
+                LedgerError::ReferenceTaken { .. } => (
+                    Status::CONFLICT,
+                    "invalid_request_error",
+                    Some("reference_taken"),
+                ),
                 LedgerError::NoSuchPlan { .. } | LedgerError::TooMuchCredit => {
                     (Status::BAD_REQUEST, "invalid_request_error", None)
                 }
@@ -73,6 +78,7 @@ impl OperatorError {
         let param = match self {
             Self::Invalid { param, .. } => param.clone(),
             Self::Ledger(LedgerError::NoSuchPlan { .. }) => Some("tier".into()),
+            Self::Ledger(LedgerError::ReferenceTaken { .. }) => Some("reference".into()),
             Self::Ledger(LedgerError::TooMuchCredit) => Some("amount".into()),
             _ => None,
         };

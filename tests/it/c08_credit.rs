@@ -296,6 +296,33 @@ async fn a_balance_below_zero_is_paid_by_the_next_grant() {
     assert_eq!(usage(&gateway, &id).await.len(), 2);
 }
 
+/// Without a budget a call may cost far more than it holds: 66,000 tokens of output, and 4,096 are
+/// held. How much of that an account may end up owing is the operator's to say.
+#[tokio::test]
+async fn how_far_a_balance_may_go_below_zero_is_a_setting() {
+    // At 30.00 a million, 4,096 tokens of output are 0.12288 USD, 66,000 are 1.98.
+    let model = "svc-basic";
+    for (max_overdraft, credit, starts) in [
+        ("0", "0.20", false),
+        ("0", "2.00", true),
+        ("1.79", "0.20", true),
+        ("1.77", "0.20", false),
+    ] {
+        let setting = [("CREDIT__MAX_OVERDRAFT", max_overdraft)];
+        let gateway = TestGateway::start_set(&setting).await;
+        let (_, key) = account_with(&gateway, &[json!({ "amount": credit })]).await;
+        let answer = gateway.chat_as(&key, &hello(model)).await;
+        let started = answer.status == 200;
+        assert_eq!(
+            started, starts,
+            "{max_overdraft} with {credit}: {}",
+            answer.body
+        );
+        let bounded = hello_with(model, json!({ "max_tokens": 200 }));
+        gateway.chat_as(&key, &bounded).await.assert_ok();
+    }
+}
+
 #[tokio::test]
 async fn usage_is_listed_by_time() {
     let gateway = TestGateway::start().await;

@@ -305,3 +305,18 @@ async fn usage_counts_wherever_it_stands_before_the_end_and_once() {
         assert_eq!(purse.books().await, books(bill), "{what}");
     }
 }
+
+/// What is not believed is not shown either.
+#[tokio::test]
+async fn a_count_that_cannot_be_true_is_not_handed_on() {
+    let gateway = TestGateway::start().await;
+    let word = chunk(json!({ "content": "Hi" }), Some("stop"));
+    gateway
+        .upstream
+        .answer_chunks(&[word, usage_chunk(11, 1_000_000)]);
+    let mut body = crate::support::gateway::hello("svc-standard");
+    body["stream_options"] = json!({ "include_usage": true });
+    let stream = gateway.stream(&body).await;
+    assert!(stream.is_done());
+    assert_eq!(stream.usage(), None);
+}

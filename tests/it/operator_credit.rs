@@ -211,3 +211,39 @@ async fn grants_are_listed_as_they_were_given() {
             .contains("currency")
     );
 }
+
+/// A payment that is reported twice gives credit once; one that is reported differently is told so.
+#[tokio::test]
+async fn a_reference_gives_credit_once() {
+    let gateway = TestGateway::start().await;
+    let account = Account::new(&gateway).await;
+    let paid = json!({ "amount": "10", "reference": "payment 1" });
+    let first = account.grant(paid.clone()).await.assert_ok().clone();
+    assert_eq!(first["reference"], "payment 1");
+    let again = account.grant(paid.clone()).await.assert_ok().clone();
+    assert_eq!(again, first, "the same grant");
+    let racing = futures_util::future::join_all((0..20).map(|_| account.grant(paid.clone())));
+    for grant in racing.await {
+        assert_eq!(grant.assert_ok()["id"], first["id"]);
+    }
+    assert_eq!(account.get("balance").await, "10.000000");
+    let other = json!({ "amount": "11", "reference": "payment 1" });
+    let taken = Some("reference_taken");
+    let refused = account.grant(other).await;
+    refused.assert_error(409, "invalid_request_error", taken, Some("reference"));
+    let next = json!({ "amount": "1", "reference": "payment 2" });
+    account.grant(next).await.assert_ok();
+    let else_where = Account::new(&gateway).await;
+    else_where.grant(paid.clone()).await.assert_ok();
+    assert_eq!(else_where.get("balance").await, "10.000000");
+    assert_eq!(account.get("balance").await, "11.000000");
+    let path = account.path.clone();
+    let gateway = TestGateway::start_in(gateway.stop().await, "").await;
+    let account = Account {
+        gateway: &gateway,
+        path,
+    };
+    let again = account.grant(paid).await.assert_ok().clone();
+    assert_eq!(again, first, "after a restart too");
+    assert_eq!(account.get("balance").await, "11.000000");
+}

@@ -1,6 +1,10 @@
 -- When an expiry left the account with nothing; empty once it was given more.
 ALTER TABLE accounts ADD COLUMN lapsed_at INTEGER;
 
+-- The operator's own number for a payment: the same one gives credit once.
+ALTER TABLE credit_grants ADD COLUMN reference TEXT;
+CREATE UNIQUE INDEX credit_grants_once ON credit_grants (account_id, reference);
+
 -- What an expiry took is entered in the books too.
 CREATE TABLE entries (
     seq           INTEGER PRIMARY KEY AUTOINCREMENT,

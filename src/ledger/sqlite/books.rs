@@ -31,8 +31,8 @@ impl Database {
     ) -> rusqlite::Result<()> {
         self.connection.execute(
             "INSERT INTO credit_grants
-                 (id, account_id, amount, expires_at, reason, created_at, remaining)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                 (id, account_id, amount, expires_at, reason, created_at, reference, remaining)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 grant.id,
                 account_id,
@@ -40,6 +40,7 @@ impl Database {
                 grant.expires_at,
                 grant.reason,
                 grant.created_at,
+                grant.reference,
                 granted.remaining.nanos()
             ],
         )?;

@@ -66,7 +66,8 @@ impl Database {
     /// The account's grants in the order in which they were given, and what is left of each.
     fn grants_of(&self, account_id: &str) -> rusqlite::Result<Vec<(Grant, Funds)>> {
         let mut grants = self.connection.prepare_cached(
-            "SELECT id, amount, expires_at, reason, created_at, remaining FROM credit_grants
+            "SELECT id, amount, expires_at, reason, created_at, reference, remaining
+             FROM credit_grants
              WHERE account_id = ?1 ORDER BY rowid",
         )?;
         let read = |row: &Row<'_>| {
@@ -76,8 +77,9 @@ impl Database {
                 expires_at: row.get(2)?,
                 reason: row.get(3)?,
                 created_at: row.get(4)?,
+                reference: row.get(5)?,
             };
-            let remaining = NanoUsd::new(row.get(5)?);
+            let remaining = NanoUsd::new(row.get(6)?);
             let funds = Funds::new(Arc::from(grant.id.as_str()), remaining, grant.expires_at);
             Ok((grant, funds))
         };

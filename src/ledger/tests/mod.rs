@@ -67,6 +67,7 @@ impl Paying {
             amount: NanoUsd::new(nanos),
             expires_at,
             reason: None,
+            reference: None,
         };
         self.ledger
             .add_grant(&self.account_id, grant)

@@ -1,0 +1,31 @@
+//! The time of the minute: milliseconds since 1970 that never run backwards.
+
+use std::time::{Instant, SystemTime};
+
+pub enum Clock {
+    /// The system's time when it started, and how long that is ago.
+    System { started_ms: u64, started: Instant },
+    #[cfg(test)]
+    Manual(std::sync::Arc<std::sync::atomic::AtomicU64>),
+}
+
+impl Clock {
+    pub fn system() -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self::System {
+            started_ms: u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX),
+            started: Instant::now(),
+        }
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        match self {
+            Self::System {
+                started_ms,
+                started,
+            } => started_ms + u64::try_from(started.elapsed().as_millis()).unwrap_or(0),
+            #[cfg(test)]
+            Self::Manual(now_ms) => now_ms.load(std::sync::atomic::Ordering::Relaxed),
+        }
+    }
+}
