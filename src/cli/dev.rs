@@ -14,7 +14,9 @@ use super::serve::until_stopped;
 use crate::{
     auth::{ApiKey, Secret},
     catalog::{Catalog, Tier, Track},
-    config::{Config, Deployment, Durability, Log, LogFormat, Operator, Provider, Server, Store},
+    config::{
+        Config, Deployment, Durability, Log, LogFormat, Operator, Patience, Provider, Server, Store,
+    },
     ledger::{Ledger, LedgerError, NewAccount, NewGrant},
     limits::Ceilings,
     money::NanoUsd,
@@ -75,6 +77,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             public_url: None,
             max_body_bytes: 32 << 20,
             shutdown_grace: Duration::from_secs(10),
+            patience: Patience::default(),
         },
         operator: Operator {
             listen: local(options.operator_port),

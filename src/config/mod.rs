@@ -42,6 +42,25 @@ pub struct Server {
     pub max_body_bytes: usize,
     /// How long running answers may go on after a request to stop.
     pub shutdown_grace: Duration,
+    pub patience: Patience,
+}
+
+/// How long a client may take for its part.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// From the first byte of a request's head to its last.
+    pub head: Duration,
+    /// Without taking a byte of the answer that waits for it.
+    pub stall: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_secs(10),
+            stall: Duration::from_mins(1),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    Config, Deployment, Durability, Log, LogFormat, OpenAiProvider, Operator, Provider, Server,
-    Store, Timeouts, TlsFiles,
+    Config, Deployment, Durability, Log, LogFormat, OpenAiProvider, Operator, Patience, Provider,
+    Server, Store, Timeouts, TlsFiles,
 };
 use crate::{
     auth::Secret,
@@ -92,9 +92,18 @@ fn server(mut section: Section) -> Server {
             .unwrap_or(32 << 20),
         shutdown_grace: seconds(&mut section, "shutdown_grace_seconds", 0..=3_600)
             .unwrap_or(Duration::from_secs(30)),
+        patience: patience(&mut section),
     };
     section.finish();
     server
+}
+
+fn patience(section: &mut Section) -> Patience {
+    let default = Patience::default();
+    Patience {
+        head: seconds(section, "head_seconds", 1..=3_600).unwrap_or(default.head),
+        stall: seconds(section, "stall_seconds", 1..=3_600).unwrap_or(default.stall),
+    }
 }
 
 fn operator(mut section: Section, environment: &Environment) -> Operator {

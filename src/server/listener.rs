@@ -11,13 +11,14 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use crate::gateway::Shutdown;
+use super::{socket, stall::StallLimit};
+use crate::{config::Patience, gateway::Shutdown};
 
 /// A client that has not sent its request's head by then, or has kept a connection idle for as
 /// long, is let go.
@@ -34,6 +35,7 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     tls: Option<TlsAcceptor>,
+    patience: Patience,
     shutdown: Shutdown,
 ) {
     let connections = TaskTracker::new();
@@ -51,6 +53,8 @@ pub async fn serve(
         };
         match socket {
             Ok((socket, _)) => {
+                socket::prepare(&socket);
+                let socket = StallLimit::new(socket, patience.stall);
                 let serving = connection(socket, router.clone(), tls.clone(), shutdown.clone());
                 if shutdown.is_requested() {
                     tokio::spawn(serving);
@@ -69,12 +73,11 @@ pub async fn serve(
 }
 
 async fn connection(
-    socket: TcpStream,
+    socket: StallLimit,
     router: Router,
     tls: Option<TlsAcceptor>,
     shutdown: Shutdown,
 ) {
-    let _ = socket.set_nodelay(true);
     let Some(tls) = tls else {
         return converse(socket, router, shutdown).await;
     };

@@ -11,6 +11,8 @@ use tokio::{net::TcpListener, task::JoinHandle};
 
 mod listener;
 mod reconciler;
+mod socket;
+mod stall;
 mod tls;
 
 use crate::{
@@ -65,7 +67,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (public_address, operator_address) = (local(&public), local(&operator));
     let scheme = if tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{}", reachable(public_address));
-    let grace = config.server.shutdown_grace;
+    let (grace, patience) = (config.server.shutdown_grace, config.server.patience);
     let gateway = Gateway::new(config, ledger, limiter, &origin).map_err(StartError::Provider)?;
     let gateway = Arc::new(gateway);
     if let Some(certificate) = &tls {
@@ -82,6 +84,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             listener,
             router,
             acceptor,
+            patience,
             gateway.shutdown.clone(),
         ))
     };

@@ -32,6 +32,7 @@ mod c08_store;
 mod configuration;
 mod configuration_catalog;
 mod configuration_environment;
+mod connection_stalls;
 mod faults_crowds;
 mod faults_cut;
 mod faults_forms;

@@ -6,7 +6,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 use super::Answer;
@@ -24,6 +24,40 @@ impl RawConnection {
         Self {
             socket: TcpStream::connect(address).await.unwrap(),
             unread: Vec::new(),
+        }
+    }
+
+    /// With room for little that has not been read.
+    pub async fn open_narrow(address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(16 << 10).unwrap();
+        Self {
+            socket: socket.connect(address).await.unwrap(),
+            unread: Vec::new(),
+        }
+    }
+
+    /// The next bytes, at most so many. There are none once the connection is over, in whatever way.
+    pub async fn read(&mut self, at_most: usize) -> Vec<u8> {
+        if self.unread.is_empty() {
+            let mut bytes = vec![0; at_most];
+            let read = tokio::time::timeout(PATIENCE, self.socket.read(&mut bytes)).await;
+            bytes.truncate(read.expect("bytes in time").unwrap_or(0));
+            return bytes;
+        }
+        let end = at_most.min(self.unread.len());
+        self.unread.drain(..end).collect()
+    }
+
+    /// All that is left, to the end of the connection.
+    pub async fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        loop {
+            let more = self.read(16 << 10).await;
+            if more.is_empty() {
+                return rest;
+            }
+            rest.extend(more);
         }
     }
 

@@ -1,0 +1,188 @@
+//! A reader that has stopped is let go, so that it does not hold on to its answer for ever.
+//!
+//! It fails its connection like a client that hangs up: whoever writes to it gets an error, and the
+//! answer is dropped. What was used by then is settled elsewhere.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use socket2::SockRef;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{Instant, Sleep, sleep},
+};
+
+/// A socket whose writes fail once the other side has taken nothing for `limit`.
+///
+/// The time runs only while bytes wait to be written: a client that waits for a slow answer is
+/// no stalled one.
+pub struct StallLimit {
+    socket: TcpStream,
+    limit: Duration,
+    /// Made when the first write has to wait, which for most connections is never.
+    timer: Option<Pin<Box<Sleep>>>,
+    waiting: bool,
+}
+
+impl StallLimit {
+    pub fn new(socket: TcpStream, limit: Duration) -> Self {
+        Self {
+            socket,
+            limit,
+            timer: None,
+            waiting: false,
+        }
+    }
+
+    /// What became of a write, or of waiting for it. `retry` asks the socket once more.
+    fn within_limit(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+        retry: impl FnOnce(SockRef<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.waiting = false;
+            return written;
+        }
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep(self.limit)));
+        if !self.waiting {
+            self.waiting = true;
+            timer.as_mut().reset(Instant::now() + self.limit);
+        }
+        ready!(timer.as_mut().poll(context));
+        self.waiting = false;
+        // We are woken when a good part of the kernel's buffer is free. A slow reader may need
+        // longer for that, and yet have taken something: then there is room for a little.
+        let retried = retry(SockRef::from(&self.socket));
+        Poll::Ready(retried.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                io::Error::new(io::ErrorKind::TimedOut, "the client has stopped reading")
+            }
+            _ => error,
+        }))
+    }
+}
+
+impl AsyncRead for StallLimit {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for StallLimit {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.socket).poll_write(context, bytes);
+        this.within_limit(context, written, |socket| socket.send(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.socket).poll_write_vectored(context, slices);
+        this.within_limit(context, written, |socket| socket.send_vectored(slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::{TcpListener, TcpSocket},
+    };
+
+    use super::*;
+
+    /// A socket with the limit, and a client with room for little.
+    async fn pair(limit: Duration) -> (StallLimit, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpSocket::new_v4().unwrap();
+        client.set_recv_buffer_size(16 << 10).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (client, accepted) = tokio::join!(client.connect(address), listener.accept());
+        let socket = StallLimit::new(accepted.unwrap().0, limit);
+        (socket, client.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_takes_nothing_is_let_go() {
+        let (mut socket, client) = pair(Duration::from_millis(300)).await;
+        let more_than_fits = vec![b'x'; 64 << 20];
+        let written =
+            tokio::time::timeout(Duration::from_secs(60), socket.write_all(&more_than_fits));
+        let error = written.await.expect("in time").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(client);
+    }
+
+    /// The reader takes so little that the kernel does not wake us in the whole time.
+    #[tokio::test]
+    async fn a_reader_that_takes_a_little_is_not() {
+        const LIMIT: Duration = Duration::from_secs(3);
+        let (mut socket, mut client) = pair(LIMIT).await;
+        let writing = tokio::spawn(async move {
+            let bytes = vec![b'x'; 64 << 20];
+            let mut written = 0;
+            loop {
+                match socket.write(&bytes).await {
+                    Ok(more) => written += more,
+                    Err(error) => return (written, error.kind()),
+                }
+            }
+        });
+        let started = Instant::now();
+        let mut read = 0;
+        let mut buffer = vec![0; 8 << 10];
+        while started.elapsed() < LIMIT * 3 {
+            read += client.read(&mut buffer).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        assert!(!writing.is_finished(), "cut off after {read} bytes");
+        drop(client);
+        let (written, error) = writing.await.unwrap();
+        assert!(written >= read);
+        assert_ne!(error, io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_an_answer_is_no_stall() {
+        let (mut socket, mut client) = pair(Duration::from_secs(1)).await;
+        for _ in 0..3 {
+            socket.write_all(b"a word").await.unwrap();
+            let mut word = [0; 6];
+            client.read_exact(&mut word).await.unwrap();
+            tokio::time::sleep(Duration::from_hours(1)).await;
+        }
+    }
+}
