@@ -29,6 +29,12 @@ pub enum GatewayError {
         "The request headers are larger than {limit} bytes, which is the most this service reads."
     )]
     HeadersTooLarge { limit: usize },
+    #[error("The request cannot be read: {reason}.")]
+    MalformedHead { reason: &'static str },
+    #[error("The request has more than {limit} headers, which is the most this service reads.")]
+    TooManyHeaders { limit: usize },
+    #[error("The head of the request did not arrive in time.")]
+    HeadTooSlow,
     #[error("The request body did not arrive in time.")]
     BodyTooSlow,
     #[error("No API key was sent. Send it in the header `Authorization: Bearer sk-svc-...`.")]
@@ -94,14 +100,18 @@ impl GatewayError {
     fn wire(&self) -> (Status, &'static str, Option<String>) {
         let code = |code: &str| Some(code.to_owned());
         match self {
-            Self::InvalidRequest { .. } => (Status::BAD_REQUEST, "invalid_request_error", None),
+            Self::InvalidRequest { .. } | Self::MalformedHead { .. } => {
+                (Status::BAD_REQUEST, "invalid_request_error", None)
+            }
             Self::BodyTooLarge { .. } => (Status::PAYLOAD_TOO_LARGE, "invalid_request_error", None),
-            Self::HeadersTooLarge { .. } => (
+            Self::HeadersTooLarge { .. } | Self::TooManyHeaders { .. } => (
                 Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
                 "invalid_request_error",
                 None,
             ),
-            Self::BodyTooSlow => (Status::REQUEST_TIMEOUT, "invalid_request_error", None),
+            Self::HeadTooSlow | Self::BodyTooSlow => {
+                (Status::REQUEST_TIMEOUT, "invalid_request_error", None)
+            }
             Self::MissingKey => (
                 Status::UNAUTHORIZED,
                 "authentication_error",

@@ -9,11 +9,14 @@ use axum::{
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
+use tokio::time::Instant;
 
 use crate::{auth::ApiKey, catalog::Plan, error::GatewayError, gateway::Gateway, ledger::Caller};
 
-/// How long a client may pause in the middle of its body.
+/// How long a client has for each [`BODY_PACE`] bytes of its body, or for the rest of it: a kilobyte
+/// a second, so that none can keep a request open by a byte now and then.
 const BODY_PATIENCE: Duration = Duration::from_secs(30);
+const BODY_PACE: usize = 30 << 10;
 /// How much of a body that nobody wants is still taken off the wire.
 const MAX_DRAINED_BYTES: usize = 64 << 20;
 
@@ -76,8 +79,9 @@ pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayErr
         return Err(GatewayError::BodyTooLarge { limit });
     }
     let mut whole = BytesMut::with_capacity(announced);
+    let (mut due, mut due_by) = (BODY_PACE, Instant::now() + BODY_PATIENCE);
     loop {
-        let frame = tokio::time::timeout(BODY_PATIENCE, body.frame())
+        let frame = tokio::time::timeout_at(due_by, body.frame())
             .await
             .map_err(|_| GatewayError::BodyTooSlow)?;
         let data = match frame {
@@ -92,11 +96,14 @@ pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayErr
             return Err(GatewayError::BodyTooLarge { limit });
         }
         whole.extend_from_slice(&data);
+        if whole.len() >= due {
+            (due, due_by) = (whole.len() + BODY_PACE, Instant::now() + BODY_PATIENCE);
+        }
     }
 }
 
 fn broken_body() -> GatewayError {
-    let message = "The request body broke off.".to_owned();
+    let message = "The request body broke off, or is not framed as HTTP has it.".to_owned();
     GatewayError::InvalidRequest {
         message,
         param: None,
@@ -121,4 +128,51 @@ pub fn drain_unread(mut body: Body) {
             }
         }
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    /// Reads a body that comes in pieces of these sizes, each after so many seconds; says how long
+    /// that took.
+    async fn read(
+        pieces: impl IntoIterator<Item = (u64, usize)>,
+    ) -> (Result<usize, GatewayError>, u64) {
+        let pieces: Vec<_> = pieces.into_iter().collect();
+        let pieces = stream::unfold(pieces.into_iter(), async |mut pieces| {
+            let (seconds, bytes) = pieces.next()?;
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            let piece = Ok::<_, std::convert::Infallible>(vec![b'x'; bytes]);
+            Some((piece, pieces))
+        });
+        let started = Instant::now();
+        let read = read_body(Body::from_stream(pieces), 1 << 20).await;
+        (read.map(|body| body.len()), started.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_body_is_read_and_a_dripping_one_is_not() {
+        let (steady, _) = read(std::iter::repeat_n((1, 2_000), 200)).await;
+        assert_eq!(steady.unwrap(), 400_000);
+        let (late, _) = read([(25, 30_000), (4, 1_000), (29, 10)]).await;
+        assert_eq!(late.unwrap(), 31_010);
+
+        let too_slow = |read: Result<usize, GatewayError>| {
+            assert!(matches!(read, Err(GatewayError::BodyTooSlow)), "{read:?}");
+        };
+        let (silent, took) = read([(1, 1_000), (60, 1_000)]).await;
+        too_slow(silent);
+        assert_eq!(took, 30);
+        let (dripping, took) = read(std::iter::repeat_n((1, 100), 1_000)).await;
+        too_slow(dripping);
+        assert_eq!(took, 30);
+        // What was sent fast at first does not pay for it.
+        let fast = std::iter::once((0, 500_000));
+        let (dripping, took) = read(fast.chain(std::iter::repeat_n((1, 100), 1_000))).await;
+        too_slow(dripping);
+        assert_eq!(took, 30);
+    }
 }

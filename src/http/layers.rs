@@ -10,11 +10,11 @@ use axum::{
 use futures_util::FutureExt as _;
 
 use super::access_log::RequestLog;
-use super::extract::{drain_unread, key_presented};
+use super::{
+    extract::{drain_unread, key_presented},
+    refused::{MAX_HEAD_BYTES, Refused},
+};
 use crate::{error::GatewayError, gateway::Gateway, ledger::Caller};
-
-/// Larger than any client's headers, smaller than a nuisance.
-const MAX_HEADER_BYTES: usize = 64 << 10;
 
 /// A panic is ours to explain, in the envelope like any other failure.
 pub async fn catch_panics(request: Request, next: Next) -> Response {
@@ -25,18 +25,19 @@ pub async fn catch_panics(request: Request, next: Next) -> Response {
     }
 }
 
-pub async fn limit_headers(request: Request, next: Next) -> Response {
+/// Answers for the heads that the connection refused; those of HTTP/2 are measured here.
+pub async fn refuse_bad_heads(request: Request, next: Next) -> Response {
+    if let Some(refused) = Refused::of(&request) {
+        return refused.error().into_response();
+    }
     let line = request.uri().path().len() + request.uri().query().map_or(0, str::len);
     let headers: usize = request
         .headers()
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + 4)
         .sum();
-    if line + headers > MAX_HEADER_BYTES {
-        return GatewayError::HeadersTooLarge {
-            limit: MAX_HEADER_BYTES,
-        }
-        .into_response();
+    if line + headers > MAX_HEAD_BYTES {
+        return Refused::TooLarge.error().into_response();
     }
     next.run(request).await
 }

@@ -7,12 +7,14 @@ mod health;
 mod layers;
 mod models;
 mod provider;
+mod refused;
 mod router;
 mod sse;
 
 pub use access_log::{log_requests, loggable};
 pub use extract::{drain_unread, read_body};
-pub use layers::{catch_panics, limit_headers};
+pub use layers::{catch_panics, refuse_bad_heads};
+pub use refused::{MAX_HEAD_BYTES, MAX_HEADERS, Refused};
 pub use router::router;
 
 use axum::{

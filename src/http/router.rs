@@ -31,7 +31,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         .method_not_allowed_fallback(layers::route_not_found)
         .with_state(gateway.clone())
         .layer(stopping)
-        .layer(middleware::from_fn(layers::limit_headers))
+        .layer(middleware::from_fn(layers::refuse_bad_heads))
         .layer(middleware::from_fn(layers::catch_panics))
         .layer(logged)
 }

@@ -33,7 +33,7 @@ pub use audit::AuditObject;
 use self::error::OperatorError;
 use crate::{
     gateway::Gateway,
-    http::{catch_panics, drain_unread, limit_headers, log_requests},
+    http::{catch_panics, drain_unread, log_requests, refuse_bad_heads},
 };
 
 pub fn router(gateway: &Arc<Gateway>) -> Router {
@@ -76,7 +76,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
             gateway.clone(),
             authenticate,
         ))
-        .layer(middleware::from_fn(limit_headers))
+        .layer(middleware::from_fn(refuse_bad_heads))
         .layer(middleware::from_fn(catch_panics))
         .layer(logged)
 }

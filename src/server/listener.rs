@@ -17,14 +17,13 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use super::{socket, stall::StallLimit};
+use super::{guard::Guard, socket, stall::StallLimit};
 use crate::{config::Patience, gateway::Shutdown};
 
-/// A client that has not sent its request's head by then, or has kept a connection idle for as
-/// long, is let go.
-const HEAD_PATIENCE: Duration = Duration::from_secs(75);
+/// How long a connection may stay without a request.
+const IDLE_PATIENCE: Duration = Duration::from_secs(75);
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
-/// More than the limit on headers, so that it is our own answer that refuses them.
+/// More than the limit on heads, so that it is our own answer that refuses them.
 const READ_BUFFER: usize = 1 << 20;
 
 /// Accepts until every connection is over after a request to stop.
@@ -55,7 +54,13 @@ pub async fn serve(
             Ok((socket, _)) => {
                 socket::prepare(&socket);
                 let socket = StallLimit::new(socket, patience.stall);
-                let serving = connection(socket, router.clone(), tls.clone(), shutdown.clone());
+                let serving = connection(
+                    socket,
+                    router.clone(),
+                    tls.clone(),
+                    patience,
+                    shutdown.clone(),
+                );
                 if shutdown.is_requested() {
                     tokio::spawn(serving);
                 } else {
@@ -76,13 +81,14 @@ async fn connection(
     socket: StallLimit,
     router: Router,
     tls: Option<TlsAcceptor>,
+    patience: Patience,
     shutdown: Shutdown,
 ) {
     let Some(tls) = tls else {
-        return converse(socket, router, shutdown).await;
+        return converse(socket, router, patience, shutdown).await;
     };
     match tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(socket)).await {
-        Ok(Ok(socket)) => converse(socket, router, shutdown).await,
+        Ok(Ok(socket)) => converse(socket, router, patience, shutdown).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
@@ -91,8 +97,10 @@ async fn connection(
 async fn converse(
     socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
+    patience: Patience,
     shutdown: Shutdown,
 ) {
+    let socket = Guard::new(socket, IDLE_PATIENCE, patience.head);
     let service =
         router.map_request(|request: hyper::Request<Incoming>| request.map(axum::body::Body::new));
     let came_late = shutdown.is_requested();
@@ -100,7 +108,8 @@ async fn converse(
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
+        // It sees a head when all of it is there. One that begins at the last moment has its time too.
+        .header_read_timeout(IDLE_PATIENCE + patience.head)
         .max_buf_size(READ_BUFFER)
         .keep_alive(!came_late);
     builder

@@ -9,6 +9,10 @@ use std::{
 
 use tokio::{net::TcpListener, task::JoinHandle};
 
+mod chunks;
+mod framing;
+mod guard;
+mod head;
 mod listener;
 mod reconciler;
 mod socket;

@@ -140,7 +140,7 @@ mod tests {
         let (mut socket, client) = pair(Duration::from_millis(300)).await;
         let more_than_fits = vec![b'x'; 64 << 20];
         let written =
-            tokio::time::timeout(Duration::from_secs(60), socket.write_all(&more_than_fits));
+            tokio::time::timeout(Duration::from_mins(1), socket.write_all(&more_than_fits));
         let error = written.await.expect("in time").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(client);

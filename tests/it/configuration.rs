@@ -10,6 +10,7 @@ listen = "127.0.0.1:8080"
 public_url = "https://llm.example.com/"
 max_body_bytes = 16_777_216
 shutdown_grace_seconds = 20
+head_seconds = 5
 stall_seconds = 45
 [operator]
 listen = "127.0.0.1:9090"
@@ -89,6 +90,7 @@ fn a_full_file_says_it_all() {
     assert_eq!(public_url, Some("https://llm.example.com"));
     assert_eq!(config.server.max_body_bytes, 16 << 20);
     assert_eq!(config.server.shutdown_grace, Duration::from_secs(20));
+    assert_eq!(config.server.patience.head, Duration::from_secs(5));
     assert_eq!(config.server.patience.stall, Duration::from_secs(45));
     assert!(config.server.tls.is_none());
     assert_eq!(config.operator.listen, "127.0.0.1:9090".parse().unwrap());
@@ -133,6 +135,7 @@ fn a_small_file_leaves_the_rest_to_the_documented_defaults() {
         config.operator.token.matches("fedcba9876543210"),
         "TOLLGATE_OPERATOR_TOKEN"
     );
+    assert_eq!(config.server.patience.head, Duration::from_secs(10));
     assert_eq!(config.server.patience.stall, Duration::from_mins(1));
     assert_eq!(config.store.durability, Durability::Power);
     assert_eq!(config.limits.requests, 60);
@@ -155,10 +158,10 @@ fn five_mistakes_are_reported_as_five() {
     insta::assert_snapshot!(refused(&text, &[]), @r#"
     tollgate.toml cannot be used: 5 mistakes
     - line 2: `server.listen` is "localhost"; expected an IP address and a port, e.g. `127.0.0.1:8080`
-    - line 12: `store.durability` is "eternal"; expected `power` or `process`
-    - line 15: `limits.rpm` is 0; expected a number of at least 1; 0 would refuse every request
-    - line 26: `providers.play.kind` is "telepathy"; expected `openai` or `simulator`
-    - line 34: `deployments[1].provider` is "plya"; expected the name of a provider above (`local`, `play`)
+    - line 13: `store.durability` is "eternal"; expected `power` or `process`
+    - line 16: `limits.rpm` is 0; expected a number of at least 1; 0 would refuse every request
+    - line 27: `providers.play.kind` is "telepathy"; expected `openai` or `simulator`
+    - line 35: `deployments[1].provider` is "plya"; expected the name of a provider above (`local`, `play`)
     "#);
 }
 
@@ -186,39 +189,44 @@ fn mistakes_of_every_kind_name_the_line_and_what_is_expected() {
             "line 5: `server.shutdown_grace_seconds` is -1; expected a number of seconds",
         ),
         (
+            "head_seconds = 5",
+            "head_seconds = 4_000",
+            "line 6: `server.head_seconds` is 4000; expected a number of seconds from 1 to 3600",
+        ),
+        (
             "stall_seconds = 45",
             "stall_seconds = 0",
-            "line 6: `server.stall_seconds` is 0; expected a number of seconds from 1 to 3600",
+            "line 7: `server.stall_seconds` is 0; expected a number of seconds from 1 to 3600",
         ),
         (
             "tpm = 100000",
             "tpm = \"many\"",
-            "line 16: `limits.tpm` is \"many\"; expected a number of at least 1",
+            "line 17: `limits.tpm` is \"many\"; expected a number of at least 1",
         ),
         (
             "url = \"sqlite:data/tollgate.db\"",
             "url = \"mysql://x\"",
-            "line 11: `store.url` is \"mysql://x\"; expected `sqlite:`",
+            "line 12: `store.url` is \"mysql://x\"; expected `sqlite:`",
         ),
         (
             "level = \"tollgate=debug,hyper=warn\"",
             "level = \"tollgate=loud\"",
-            "line 19: `log.level` is",
+            "line 20: `log.level` is",
         ),
         (
             "model = \"svc-pro\"",
             "model = \"svc-prof\"",
-            "line 32: `deployments[1].model` is \"svc-prof\"; expected a model ID",
+            "line 33: `deployments[1].model` is \"svc-prof\"; expected a model ID",
         ),
         (
             "weight = 3",
             "weight = 0",
-            "line 34: `deployments[1].weight` is 0; expected a number from 1 to 1000",
+            "line 35: `deployments[1].weight` is 0; expected a number from 1 to 1000",
         ),
         (
             "base_url = \"http://127.0.0.1:9000/v1\"",
             "",
-            "line 20: `providers.local.base_url` is missing; expected a URL",
+            "line 21: `providers.local.base_url` is missing; expected a URL",
         ),
         (
             "[[deployments]]\nmodel = \"*\"",
@@ -246,11 +254,11 @@ fn an_unknown_key_is_a_mistake_with_a_suggestion() {
     for (instead, expected) in [
         (
             "rmp = 60",
-            "line 15: `limits.rmp` is not a setting; did you mean `rpm`?",
+            "line 16: `limits.rmp` is not a setting; did you mean `rpm`?",
         ),
         (
             "burst = 60",
-            "line 15: `limits.burst` is not a setting; expected one of `rpm`, `tpm`, `url`",
+            "line 16: `limits.burst` is not a setting; expected one of `rpm`, `tpm`, `url`",
         ),
     ] {
         let message = refused(&FULL.replace("rpm = 60", instead), &[]);

@@ -32,6 +32,8 @@ mod c08_store;
 mod configuration;
 mod configuration_catalog;
 mod configuration_environment;
+mod connection_heads;
+mod connection_slow;
 mod connection_stalls;
 mod faults_crowds;
 mod faults_cut;

@@ -67,6 +67,11 @@ impl RawConnection {
         sent.expect("the gateway reads on").unwrap();
     }
 
+    /// Whether the other side still takes something.
+    pub async fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.socket.write_all(bytes).await.is_ok()
+    }
+
     /// The next answer; it must have a length and a JSON body.
     pub async fn answer(&mut self) -> Answer {
         let head_end = loop {

@@ -8,7 +8,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 /// A certificate that signs itself, and its key.
 pub struct Certificate {
@@ -61,13 +61,12 @@ pub struct Met {
     pub status: u16,
 }
 
-/// `GET path` from a client that trusts `certificate` alone and speaks `protocols`.
-pub async fn get(
+/// A connection from a client that trusts `certificate` alone and speaks `protocols`.
+pub async fn connect(
     address: SocketAddr,
     certificate: &Certificate,
     protocols: &[&str],
-    path: &str,
-) -> Result<Met, String> {
+) -> Result<TlsStream<TcpStream>, String> {
     let mut roots = RootCertStore::empty();
     roots.add(certificate.der()).unwrap();
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -84,7 +83,17 @@ pub async fn get(
         .map_err(|error| error.to_string())?;
     let name = ServerName::try_from("localhost").unwrap();
     let connecting = TlsConnector::from(Arc::new(config)).connect(name, socket);
-    let socket = connecting.await.map_err(|error| error.to_string())?;
+    connecting.await.map_err(|error| error.to_string())
+}
+
+/// `GET path` on such a connection.
+pub async fn get(
+    address: SocketAddr,
+    certificate: &Certificate,
+    protocols: &[&str],
+    path: &str,
+) -> Result<Met, String> {
+    let socket = connect(address, certificate, protocols).await?;
     let agreed = socket.get_ref().1.alpn_protocol().unwrap_or_default();
     let protocol = String::from_utf8(agreed.to_vec()).unwrap();
     let request = |uri: String| {

@@ -1,0 +1,98 @@
+//! Heads that the connection refused before they became requests.
+//!
+//! The listener reads heads more strictly than the HTTP library does. What it refuses is answered like
+//! everything else, through the router: in the place of the bad head it hands on a request that
+//! names the reason, made here and recognised here. A client that sends such a request of its own accord
+//! is refused as well, and nothing is lost.
+
+use axum::extract::Request;
+
+use crate::error::GatewayError;
+
+/// The most a head may hold: larger than any client's, smaller than a nuisance.
+pub const MAX_HEAD_BYTES: usize = 64 << 10;
+/// As many as the HTTP library reads.
+pub const MAX_HEADERS: usize = 100;
+
+const METHOD: &str = "REFUSED";
+
+/// Why a head was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    RequestLine,
+    LineEnds,
+    Header,
+    Host,
+    Length,
+    TooLarge,
+    TooMany,
+    TooSlow,
+}
+
+impl Refused {
+    const ALL: [Self; 8] = [
+        Self::RequestLine,
+        Self::LineEnds,
+        Self::Header,
+        Self::Host,
+        Self::Length,
+        Self::TooLarge,
+        Self::TooMany,
+        Self::TooSlow,
+    ];
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::RequestLine => "/request-line",
+            Self::LineEnds => "/line-ends",
+            Self::Header => "/header",
+            Self::Host => "/host",
+            Self::Length => "/length",
+            Self::TooLarge => "/too-large",
+            Self::TooMany => "/too-many",
+            Self::TooSlow => "/too-slow",
+        }
+    }
+
+    /// The request that stands in for what was refused, under the ID that the caller gave it. It is
+    /// the last one of its connection.
+    pub fn request(self, id: Option<&[u8]>) -> Vec<u8> {
+        let mut request = format!("{METHOD} {} HTTP/1.1\r\n", self.path()).into_bytes();
+        if let Some(id) = id {
+            request.extend_from_slice(b"x-request-id: ");
+            request.extend_from_slice(id);
+            request.extend_from_slice(b"\r\n");
+        }
+        request.extend_from_slice(b"connection: close\r\n\r\n");
+        request
+    }
+
+    pub fn of(request: &Request) -> Option<Self> {
+        if request.method().as_str() != METHOD {
+            return None;
+        }
+        let path = request.uri().path();
+        Self::ALL.into_iter().find(|refused| refused.path() == path)
+    }
+
+    pub fn error(self) -> GatewayError {
+        let reason = match self {
+            Self::RequestLine => "its first line is not that of an HTTP/1.1 request",
+            Self::LineEnds => "a line of its head does not end in CR LF",
+            Self::Header => "one of its header lines is malformed",
+            Self::Host => "it must have one Host header",
+            Self::Length => {
+                "its length is not clear: Content-Length or Transfer-Encoding is \
+                 repeated, contradicted or not understood"
+            }
+            Self::TooLarge => {
+                return GatewayError::HeadersTooLarge {
+                    limit: MAX_HEAD_BYTES,
+                };
+            }
+            Self::TooMany => return GatewayError::TooManyHeaders { limit: MAX_HEADERS },
+            Self::TooSlow => return GatewayError::HeadTooSlow,
+        };
+        GatewayError::MalformedHead { reason }
+    }
+}
