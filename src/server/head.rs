@@ -50,25 +50,36 @@ pub fn request_id(head: &[u8]) -> Option<&[u8]> {
         .map(|(_, id)| id)
 }
 
+/// Which bytes make up names and methods: every head is mostly these, so they are looked up.
+const TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(
+                byte,
+                b'!' | b'#'
+                    | b'$'
+                    | b'%'
+                    | b'&'
+                    | b'\''
+                    | b'*'
+                    | b'+'
+                    | b'-'
+                    | b'.'
+                    | b'^'
+                    | b'_'
+                    | b'`'
+                    | b'|'
+                    | b'~'
+            );
+        byte += 1;
+    }
+    table
+};
+
 pub fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'-' | b'_'
-                | b'.'
-                | b'!'
-                | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'^'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
+    TOKEN[usize::from(byte)]
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
