@@ -92,14 +92,24 @@ pub enum Durability {
 
 #[derive(Debug)]
 pub enum Provider {
-    OpenAi(OpenAiProvider),
+    Remote(RemoteProvider),
     Simulator,
 }
 
+/// Whose language a provider speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderKind {
+    OpenAi,
+    Anthropic,
+    Gemini,
+}
+
 #[derive(Debug)]
-pub struct OpenAiProvider {
+pub struct RemoteProvider {
+    pub kind: ProviderKind,
     pub base_url: String,
-    pub api_key: Option<Secret>,
+    /// Used in turn.
+    pub api_keys: Vec<Secret>,
     pub timeouts: Timeouts,
 }
 

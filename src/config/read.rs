@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    Config, Deployment, Durability, Log, LogFormat, OpenAiProvider, Operator, Patience, Provider,
-    Server, Store, Timeouts, TlsFiles,
+    Config, Deployment, Durability, Log, LogFormat, Operator, Patience, Provider, ProviderKind,
+    RemoteProvider, Server, Store, Timeouts, TlsFiles,
 };
 use crate::{
     auth::Secret,
@@ -211,18 +211,31 @@ fn log(mut section: Section) -> Log {
 }
 
 fn provider(mut section: Section, environment: &Environment) -> Provider {
-    let kind = section.required("kind", "`openai` or `simulator`", |value| {
-        as_text(value).filter(|kind| matches!(kind.as_str(), "openai" | "simulator"))
+    let expected = "`openai`, `anthropic`, `gemini` or `simulator`";
+    let kind = section.required("kind", expected, |value| match as_text(value)?.as_str() {
+        "openai" => Some(Some(ProviderKind::OpenAi)),
+        "anthropic" => Some(Some(ProviderKind::Anthropic)),
+        "gemini" => Some(Some(ProviderKind::Gemini)),
+        "simulator" => Some(None),
+        _ => None,
     });
-    if kind.as_deref() == Some("simulator") {
+    let Some(kind) = kind.unwrap_or(Some(ProviderKind::OpenAi)) else {
         section.finish();
         return Provider::Simulator;
-    }
-    let base_url = section.required(
-        "base_url",
-        "a URL up to and including its version, e.g. `http://127.0.0.1:9000/v1`",
-        http_url,
-    );
+    };
+    let expected = "a URL up to and including its version, e.g. `http://127.0.0.1:9000/v1`";
+    // Vendors have one address, and it is known; compatible servers are anywhere.
+    let base_url = match kind {
+        ProviderKind::OpenAi => section.required("base_url", expected, http_url),
+        ProviderKind::Anthropic => {
+            let given = section.optional("base_url", expected, http_url);
+            Some(given.unwrap_or_else(|| "https://api.anthropic.com/v1".into()))
+        }
+        ProviderKind::Gemini => {
+            let given = section.optional("base_url", expected, http_url);
+            Some(given.unwrap_or_else(|| "https://generativelanguage.googleapis.com/v1beta".into()))
+        }
+    };
     let api_key = secret(&mut section, "api_key", None, environment);
     let mut timeouts = section.section("timeouts");
     let default = Timeouts::default();
@@ -235,9 +248,10 @@ fn provider(mut section: Section, environment: &Environment) -> Provider {
     };
     timeouts.finish();
     section.finish();
-    Provider::OpenAi(OpenAiProvider {
+    Provider::Remote(RemoteProvider {
+        kind,
         base_url: base_url.unwrap_or_default(),
-        api_key,
+        api_keys: api_key.into_iter().collect(),
         timeouts: read,
     })
 }

@@ -19,6 +19,8 @@ pub enum UpstreamError {
         status: u16,
         /// The provider's reason, cleaned of names and secrets, where it concerns the caller.
         reason: Option<String>,
+        /// How long the provider asks us to wait.
+        retry_after: Option<Duration>,
     },
     #[error("broke off: {0}")]
     Broken(String),
@@ -77,12 +79,14 @@ impl UpstreamError {
             Self::Status {
                 status,
                 reason: Some(reason),
+                ..
             } => {
                 format!("The model's provider refused the request ({status}): {reason}")
             }
             Self::Status {
                 status,
                 reason: None,
+                ..
             } => {
                 format!("The model's provider failed with status {status}.")
             }

@@ -6,7 +6,7 @@ use rand::RngExt as _;
 
 use crate::{
     config::{self, Config},
-    upstream::{OpenAi, Provider, Simulator},
+    upstream::{Provider, Simulator},
 };
 
 /// One upstream that serves a model.
@@ -90,11 +90,8 @@ pub fn providers(config: &Config) -> Result<HashMap<String, Arc<Provider>>, Stri
     let make = |(name, written): (&String, &config::Provider)| {
         let provider = match written {
             config::Provider::Simulator => Provider::Simulator(Simulator),
-            config::Provider::OpenAi(openai) => {
-                let made = OpenAi::new(openai);
-                Provider::OpenAi(Box::new(
-                    made.map_err(|error| format!("provider `{name}`: {error}"))?,
-                ))
+            config::Provider::Remote(remote) => {
+                Provider::remote(remote).map_err(|error| format!("provider `{name}`: {error}"))?
             }
         };
         Ok((name.clone(), Arc::new(provider)))

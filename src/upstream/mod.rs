@@ -6,17 +6,25 @@
 
 use futures_util::stream::BoxStream;
 
+mod client;
 mod openai;
 mod part;
+mod reason;
 mod simulator;
 mod sse;
+mod stream;
 
 pub use openai::OpenAi;
 pub use part::Part;
 pub use simulator::Simulator;
 pub use sse::{Event, SseReader};
 
-use crate::{chat::ChatCall, error::UpstreamError, wire::chat::Answer};
+use crate::{
+    chat::ChatCall,
+    config::{ProviderKind, RemoteProvider},
+    error::UpstreamError,
+    wire::chat::Answer,
+};
 
 /// The parts of a streamed answer, in the order in which the provider sent them.
 ///
@@ -30,6 +38,16 @@ pub enum Provider {
 }
 
 impl Provider {
+    /// A provider somewhere else, in its own language.
+    pub fn remote(config: &RemoteProvider) -> Result<Self, String> {
+        match config.kind {
+            ProviderKind::OpenAi => Ok(Self::OpenAi(Box::new(OpenAi::new(config)?))),
+            ProviderKind::Anthropic | ProviderKind::Gemini => {
+                Err("this kind is not served yet".into())
+            }
+        }
+    }
+
     pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
         match self {
             Self::OpenAi(provider) => provider.complete(call, model).await,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tollgate::config::{Config, Durability, LogFormat, OpenAiProvider, Provider};
+use tollgate::config::{Config, Durability, LogFormat, Provider, RemoteProvider};
 
 /// The configuration of the documentation.
 pub const FULL: &str = r#"[server]
@@ -75,9 +75,9 @@ pub fn refused(text: &str, variables: &[(&str, &str)]) -> String {
     error.expect_err("a mistake to be found").to_string()
 }
 
-pub fn openai<'a>(config: &'a Config, name: &str) -> &'a OpenAiProvider {
+pub fn openai<'a>(config: &'a Config, name: &str) -> &'a RemoteProvider {
     match &config.providers[name] {
-        Provider::OpenAi(provider) => provider,
+        Provider::Remote(provider) => provider,
         Provider::Simulator => panic!("`{name}` is a simulator"),
     }
 }
@@ -103,7 +103,7 @@ fn a_full_file_says_it_all() {
     assert_eq!(config.log.level, "tollgate=debug,hyper=warn");
     let local = openai(&config, "local");
     assert_eq!(local.base_url, "http://127.0.0.1:9000/v1");
-    assert!(local.api_key.as_ref().unwrap().matches("sk-local"));
+    assert!(local.api_keys[0].matches("sk-local"));
     let timeouts = [
         local.timeouts.connect,
         local.timeouts.first_byte,
@@ -160,7 +160,7 @@ fn five_mistakes_are_reported_as_five() {
     - line 2: `server.listen` is "localhost"; expected an IP address and a port, e.g. `127.0.0.1:8080`
     - line 13: `store.durability` is "eternal"; expected `power` or `process`
     - line 16: `limits.rpm` is 0; expected a number of at least 1; 0 would refuse every request
-    - line 27: `providers.play.kind` is "telepathy"; expected `openai` or `simulator`
+    - line 27: `providers.play.kind` is "telepathy"; expected `openai`, `anthropic`, `gemini` or `simulator`
     - line 35: `deployments[1].provider` is "plya"; expected the name of a provider above (`local`, `play`)
     "#);
 }

@@ -47,16 +47,6 @@ struct WrittenFunction {
     arguments: Option<Arguments>,
 }
 
-/// Some servers label JSON as text; a page of HTML is no answer, whatever its status.
-pub fn require_json(content_type: &str) -> Result<(), UpstreamError> {
-    if content_type.starts_with("text/html") || content_type.starts_with("text/event-stream") {
-        return Err(UpstreamError::Malformed(format!(
-            "an answer of type {content_type:?}"
-        )));
-    }
-    Ok(())
-}
-
 /// The answer, with at most the `n` choices that were asked for.
 pub fn read(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
     let written: Written =

@@ -69,6 +69,7 @@ async fn begin(call: &ChatCall) -> Result<Directives, UpstreamError> {
         Some(status) => Err(UpstreamError::Status {
             status,
             reason: None,
+            retry_after: None,
         }),
         None => Ok(script),
     }

@@ -1,8 +1,14 @@
 //! The connection to a provider: pooled, bounded in time, never redirected.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use axum::http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -12,51 +18,126 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 
+use super::reason::Cleaner;
 use crate::{
-    config::{OpenAiProvider, Timeouts},
+    chat::ChatCall,
+    config::{RemoteProvider, Timeouts},
     error::UpstreamError,
 };
+
+/// The largest whole answer that is read.
+const MAX_ANSWER_BYTES: usize = 32 << 20;
+/// The most of a refusal's body that is read for its reason.
+const MAX_REFUSAL_BYTES: usize = 64 << 10;
+/// A refusal's body is worth a moment, not a timeout.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Client {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base_url: String,
-    authorization: Option<HeaderValue>,
+    /// What every request carries.
+    headers: HeaderMap,
+    /// One of these on each request, in turn.
+    keys: Vec<(HeaderName, HeaderValue)>,
+    turn: AtomicUsize,
     timeouts: Timeouts,
+    reasons: Cleaner,
+}
+
+/// How a provider wants its key: the header, and what stands before the key in it.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyHeader {
+    pub name: &'static str,
+    pub prefix: &'static str,
+}
+
+impl KeyHeader {
+    pub const BEARER: Self = Self {
+        name: "authorization",
+        prefix: "Bearer ",
+    };
 }
 
 /// The head of an answer, and its body still to come.
 pub struct Reply {
     pub status: StatusCode,
     pub content_type: String,
+    retry_after: Option<Duration>,
     body: Incoming,
     idle: Duration,
 }
 
 impl Client {
-    pub fn new(config: &OpenAiProvider) -> Result<Self, String> {
-        let authorization = match &config.api_key {
-            None => None,
-            Some(key) => {
-                let mut value = HeaderValue::try_from(format!("Bearer {}", key.reveal()))
-                    .map_err(|_| "its key has characters that a header cannot carry")?;
-                value.set_sensitive(true);
-                Some(value)
-            }
-        };
+    pub fn new(config: &RemoteProvider, key_header: KeyHeader) -> Result<Self, String> {
+        let name = HeaderName::from_static(key_header.name);
+        let keys = config.api_keys.iter().map(|key| {
+            let value = format!("{}{}", key_header.prefix, key.reveal());
+            let mut value = HeaderValue::try_from(value)
+                .map_err(|_| "its key has characters that a header cannot carry")?;
+            value.set_sensitive(true);
+            Ok((name.clone(), value))
+        });
         Ok(Self {
             http: connect_with(config.timeouts.connect)?,
             base_url: config.base_url.clone(),
-            authorization,
+            headers: HeaderMap::new(),
+            keys: keys.collect::<Result<_, String>>()?,
+            turn: AtomicUsize::new(0),
             timeouts: config.timeouts,
+            reasons: Cleaner::new(&config.base_url, &config.api_keys),
         })
     }
 
-    pub async fn post(&self, path: &str, body: Bytes) -> Result<Reply, UpstreamError> {
-        self.send(Method::POST, path, body).await
+    #[expect(dead_code, reason = "for providers that want one")]
+    /// With a header that every request carries.
+    pub fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
+        let (name, value) = (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
+        self.headers.insert(name, value);
+        self
     }
 
-    pub async fn get(&self, path: &str) -> Result<Reply, UpstreamError> {
-        self.send(Method::GET, path, Bytes::new()).await
+    /// Asks for an answer to a call; what is not a success is a failure with its reason.
+    pub async fn ask(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        call: &ChatCall,
+        model: &str,
+    ) -> Result<Reply, UpstreamError> {
+        let reply = self.send(Method::POST, path, body.into()).await?;
+        if reply.status == StatusCode::OK {
+            return Ok(reply);
+        }
+        let (status, retry_after) = (reply.status.as_u16(), reply.retry_after);
+        let reading = tokio::time::timeout(REFUSAL_PATIENCE, reply.body_up_to(MAX_REFUSAL_BYTES));
+        let body = reading.await.ok().and_then(Result::ok).unwrap_or_default();
+        let requested = &call.route.requested.id;
+        let reason = self.reasons.for_caller(status, &body, model, requested);
+        Err(UpstreamError::Status {
+            status,
+            reason,
+            retry_after,
+        })
+    }
+
+    /// Asks for something that costs nothing; says what was wrong.
+    pub async fn probe(&self, path: &str) -> Result<String, String> {
+        let reply = self.send(Method::GET, path, Bytes::new()).await;
+        let reply = reply.map_err(|error| error.to_string())?;
+        let status = reply.status.as_u16();
+        match reply.status {
+            status if status.is_success() => Ok("answers".into()),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Err(format!("refuses our key (status {status})"))
+            }
+            StatusCode::NOT_FOUND => {
+                Err(format!("has no {path} (status 404): is `base_url` right?"))
+            }
+            _ => Err(format!("fails with status {status}")),
+        }
     }
 
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Reply, UpstreamError> {
@@ -73,8 +154,13 @@ impl Client {
                 header::USER_AGENT,
                 concat!("tollgate/", env!("CARGO_PKG_VERSION")),
             );
-        if let Some(authorization) = &self.authorization {
-            request = request.header(header::AUTHORIZATION, authorization);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        if !self.keys.is_empty() {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.keys.len();
+            let (name, value) = &self.keys[turn];
+            request = request.header(name, value);
         }
         let request = request
             .body(Full::new(body))
@@ -99,6 +185,7 @@ impl Client {
         Ok(Reply {
             status: head.status,
             content_type,
+            retry_after: retry_after(&head.headers),
             body,
             idle: self.timeouts.idle,
         })
@@ -131,7 +218,18 @@ impl Reply {
         }
     }
 
-    pub async fn body_up_to(mut self, limit: usize) -> Result<Vec<u8>, UpstreamError> {
+    /// A whole answer's body. Some servers label JSON as text; a page of HTML is no answer,
+    /// whatever its status.
+    pub async fn json(self) -> Result<Vec<u8>, UpstreamError> {
+        let kind = &self.content_type;
+        if kind.starts_with("text/html") || kind.starts_with("text/event-stream") {
+            let message = format!("an answer of type {kind:?}");
+            return Err(UpstreamError::Malformed(message));
+        }
+        self.body_up_to(MAX_ANSWER_BYTES).await
+    }
+
+    async fn body_up_to(mut self, limit: usize) -> Result<Vec<u8>, UpstreamError> {
         let mut body = Vec::new();
         while let Some(data) = self.next().await? {
             if body.len() + data.len() > limit {
@@ -141,6 +239,12 @@ impl Reply {
         }
         Ok(body)
     }
+}
+
+/// How long the provider asks us to wait, in seconds; its other form, a date, is not worth a clock.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
 fn connect_with(

@@ -1,111 +1,22 @@
 //! A streamed answer: the provider's chunks → [`Part`]s.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
-use futures_util::Stream;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{
-    client::Reply,
-    words::{self, Arguments},
-};
+use super::words::{self, Arguments};
 use crate::{
     error::UpstreamError,
-    upstream::{Event, Part, SseReader, sse::MAX_EVENT_BYTES},
+    upstream::{
+        Part,
+        stream::{Then, Translator},
+    },
     wire::json_text::JsonText,
 };
 
-/// How long a provider that has finished may take to say so or to report its usage.
-const TAIL: Duration = Duration::from_secs(5);
-
-/// The parts of an answer of `n` choices.
-pub fn parts(reply: Reply, n: u32) -> impl Stream<Item = Result<Part, UpstreamError>> + Send {
-    futures_util::stream::unfold(Some(Reading::new(reply, n)), |reading| async {
-        let mut reading = reading?;
-        match reading.next().await {
-            Ok(Some(part)) => Some((Ok(part), Some(reading))),
-            Ok(None) => None,
-            Err(error) => Some((Err(error), None)),
-        }
-    })
-}
-
-struct Reading {
-    reply: Reply,
-    sse: Option<SseReader>,
-    chunks: Chunks,
-    ready: VecDeque<Part>,
-}
-
-impl Reading {
-    fn new(reply: Reply, n: u32) -> Self {
-        let chunks = Chunks {
-            n,
-            called_tools: Vec::new(),
-            finished: Vec::new(),
-        };
-        Self {
-            reply,
-            sse: Some(SseReader::default()),
-            chunks,
-            ready: VecDeque::new(),
-        }
-    }
-
-    async fn next(&mut self) -> Result<Option<Part>, UpstreamError> {
-        loop {
-            if let Some(part) = self.ready.pop_front() {
-                return Ok(Some(part));
-            }
-            let Some(sse) = &mut self.sse else {
-                return Ok(None);
-            };
-            let event = sse
-                .next_event()
-                .map_err(|_| UpstreamError::TooLarge(MAX_EVENT_BYTES))?;
-            if let Some(Event(data)) = event {
-                self.on_event(&data)?;
-            } else if let Some(bytes) = self.read().await? {
-                sse_push(&mut self.sse, &bytes);
-            } else if let Some(Event(data)) = self.sse.take().and_then(SseReader::finish) {
-                // Half an event is what a broken connection leaves. Whether the answer was
-                // complete without it is judged like any other end.
-                let _ = self.on_event(&data);
-            }
-        }
-    }
-
-    /// More bytes; `None` when there are none to wait for.
-    ///
-    /// An answer that has finished is not undone by how the connection ends.
-    async fn read(&mut self) -> Result<Option<bytes::Bytes>, UpstreamError> {
-        if !self.chunks.all_finished() {
-            return self.reply.next().await;
-        }
-        Ok(self.reply.next_within(TAIL).await.unwrap_or_default())
-    }
-
-    fn on_event(&mut self, data: &[u8]) -> Result<(), UpstreamError> {
-        if data.trim_ascii() == b"[DONE]" {
-            self.sse = None; // whatever follows is not part of the answer
-            return Ok(());
-        }
-        if data.is_empty() {
-            return Ok(());
-        }
-        self.chunks.read(data, &mut self.ready)
-    }
-}
-
-fn sse_push(sse: &mut Option<SseReader>, bytes: &[u8]) {
-    if let Some(sse) = sse {
-        sse.push(bytes);
-    }
-}
-
 /// What must be remembered from one chunk to the next.
-struct Chunks {
+pub struct Chunks {
     n: u32,
     /// The choices that have called a tool.
     called_tools: Vec<u32>,
@@ -152,12 +63,18 @@ struct FunctionDelta {
     arguments: Option<Arguments>,
 }
 
-impl Chunks {
-    fn all_finished(&self) -> bool {
+impl Translator for Chunks {
+    fn is_finished(&self) -> bool {
         self.finished.len() >= self.n as usize
     }
 
-    fn read(&mut self, data: &[u8], parts: &mut VecDeque<Part>) -> Result<(), UpstreamError> {
+    fn on_event(&mut self, data: &[u8], parts: &mut VecDeque<Part>) -> Result<Then, UpstreamError> {
+        if data.trim_ascii() == b"[DONE]" {
+            return Ok(Then::End);
+        }
+        if data.is_empty() {
+            return Ok(Then::GoOn);
+        }
         let chunk: Chunk =
             serde_json::from_slice(data).map_err(|error| UpstreamError::unreadable(&error))?;
         if let Some(error) = chunk.error {
@@ -177,7 +94,18 @@ impl Chunks {
         if parts.is_empty() {
             parts.push_back(Part::Silence);
         }
-        Ok(())
+        Ok(Then::GoOn)
+    }
+}
+
+impl Chunks {
+    /// Of an answer with `n` choices.
+    pub fn new(n: u32) -> Self {
+        Self {
+            n,
+            called_tools: Vec::new(),
+            finished: Vec::new(),
+        }
     }
 
     fn on_choice(

@@ -14,7 +14,7 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    pub fn new(base_url: &str, api_key: Option<&Secret>) -> Self {
+    pub fn new(base_url: &str, api_keys: &[Secret]) -> Self {
         let uri: Option<axum::http::Uri> = base_url.parse().ok();
         let host = uri
             .as_ref()
@@ -27,8 +27,8 @@ impl Cleaner {
             .nth(1)
             .filter(|part| part.len() > 3)
             .map(str::to_owned);
-        let key = api_key.map(|key| key.reveal().to_lowercase());
-        let forbidden = [Some(host), vendor, key].into_iter().flatten();
+        let keys = api_keys.iter().map(|key| key.reveal().to_lowercase());
+        let forbidden = [Some(host), vendor].into_iter().flatten().chain(keys);
         Self {
             forbidden: forbidden.filter(|word| !word.is_empty()).collect(),
         }
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_reason_is_shown_without_names_and_keys() {
         let key = Secret::new("sk-live-0123456789");
-        let cleaner = Cleaner::new("https://api.vendor.com/v1", Some(&key));
+        let cleaner = Cleaner::new("https://api.vendor.com/v1", &[key]);
         let reason = |message: &str| {
             let body = serde_json::json!({ "error": { "message": message } }).to_string();
             cleaner.for_caller(400, body.as_bytes(), "gpt-9o", "svc-pro")
