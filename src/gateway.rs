@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -9,20 +10,20 @@ use crate::{
     auth::Secret,
     catalog::{Catalog, Model, Plan},
     chat::Route,
-    config::Config,
+    config::{Config, Routing},
     ledger::Ledger,
     limits::{Ceilings, Limiter},
     metrics::Metrics,
     money::NanoUsd,
-    routing::{self, Deployments},
+    routing::Deployments,
 };
 
 const MAX_DRAINS: usize = 1_000;
 
 pub struct Gateway {
-    pub catalog: Catalog,
+    /// Models and who serves them: replaced as a whole when the configuration is read anew.
+    routes: ArcSwap<Routes>,
     pub ledger: Arc<Ledger>,
-    pub deployments: Deployments,
     pub operator_token: Secret,
     pub links: Links,
     pub max_body_bytes: usize,
@@ -39,6 +40,25 @@ pub struct Gateway {
     /// What runs as long as the gateway does.
     pub background: TaskTracker,
     pub shutdown: Shutdown,
+}
+
+/// What can change while the gateway runs.
+pub struct Routes {
+    pub catalog: Catalog,
+    pub deployments: Deployments,
+    pub routing: Routing,
+}
+
+impl Routes {
+    /// `before` is what these take the place of.
+    pub fn new(config: Config, before: Option<&Self>) -> Result<Self, String> {
+        let before = before.map(|before| &before.deployments);
+        Ok(Self {
+            deployments: Deployments::new(&config, before)?,
+            routing: config.routing,
+            catalog: config.catalog,
+        })
+    }
 }
 
 /// Where errors send people.
@@ -84,23 +104,20 @@ impl Gateway {
         limiter: Limiter,
         origin: &str,
     ) -> Result<Self, String> {
-        let providers = routing::providers(&config)?;
-        let deployments = Deployments::new(&config, &providers);
         let origin = config.server.public_url.as_deref().unwrap_or(origin);
         Ok(Self {
-            deployments,
             metrics: Metrics::new(ledger.health()),
             ledger: Arc::new(ledger),
-            operator_token: config.operator.token,
+            operator_token: config.operator.token.clone(),
             links: Links {
                 billing: format!("{origin}/portal/billing"),
                 upgrade: format!("{origin}/portal/plan"),
             },
             max_body_bytes: config.server.max_body_bytes,
-            catalog: config.catalog,
             limiter: Arc::new(limiter),
             ceilings: config.limits,
             max_overdraft: config.max_overdraft,
+            routes: ArcSwap::from_pointee(Routes::new(config, None)?),
             drains: Semaphore::new(MAX_DRAINS),
             tasks: TaskTracker::new(),
             background: TaskTracker::new(),
@@ -108,19 +125,28 @@ impl Gateway {
         })
     }
 
+    /// As they are now. Whoever has them keeps them: a call that is running goes on as it began.
+    pub fn routes(&self) -> Arc<Routes> {
+        self.routes.load_full()
+    }
+
+    pub fn replace_routes(&self, routes: Routes) {
+        self.routes.store(Arc::new(routes));
+    }
+
     /// The model, unless an administrator has disabled it (SPEC §3.3).
-    fn callable_model(&self, id: &str) -> Option<&Arc<Model>> {
-        self.catalog
-            .find(id)
-            .filter(|model| self.ledger.model_settings(&model.id).enabled)
+    fn callable<'a>(&self, catalog: &'a Catalog, id: &str) -> Option<&'a Arc<Model>> {
+        let model = catalog.find(id)?;
+        let enabled = self.ledger.model_settings(&model.id).enabled;
+        enabled.then_some(model)
     }
 
     /// Who answers for a model ID: the model itself, or a hybrid's first target in service.
-    pub fn route(&self, id: &str) -> Option<Route> {
-        let requested = self.callable_model(id)?;
+    pub fn route(&self, catalog: &Catalog, id: &str) -> Option<Route> {
+        let requested = self.callable(catalog, id)?;
         let mut targets = requested.targets.iter();
         let target = if requested.is_hybrid() {
-            targets.find_map(|id| self.callable_model(id))?
+            targets.find_map(|id| self.callable(catalog, id))?
         } else {
             requested
         };
@@ -131,11 +157,13 @@ impl Gateway {
     }
 
     /// The models a plan can see: callable, included, and not superseded (SPEC §4.4, §9).
-    pub fn visible_models(&self, plan: Plan) -> impl Iterator<Item = &Arc<Model>> {
-        self.catalog.models().filter(move |model| {
+    pub fn visible_models(&self, plan: Plan) -> Vec<Arc<Model>> {
+        let routes = self.routes();
+        let visible = routes.catalog.models().filter(|model| {
             let settings = self.ledger.model_settings(&model.id);
             let unlisted = settings.unlisted.unwrap_or(model.unlisted);
             plan.includes(model.min_tier) && settings.enabled && !unlisted
-        })
+        });
+        visible.cloned().collect()
     }
 }

@@ -48,6 +48,12 @@ struct Tokens {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Attempted {
+    upstream: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Code {
     code: String,
 }
@@ -60,6 +66,7 @@ pub struct Metrics {
     request_seconds: Histograms<Route>,
     refusals: Family<Code, Counter>,
     calls: Family<Ended, Counter>,
+    attempts: Family<Attempted, Counter>,
     first_byte_seconds: Histograms<Model>,
     tokens: Family<Tokens, Counter>,
     charged: Family<Model, Counter>,
@@ -87,6 +94,7 @@ impl Metrics {
             request_seconds: Family::new_with_constructor(seconds),
             refusals: Family::default(),
             calls: Family::default(),
+            attempts: Family::default(),
             first_byte_seconds: Family::new_with_constructor(seconds),
             tokens: Family::default(),
             charged: Family::default(),
@@ -116,6 +124,11 @@ impl Metrics {
             "calls",
             "Admitted calls by how they ended",
             self.calls.clone(),
+        );
+        registry.register(
+            "attempts",
+            "Upstreams asked, by how that went; a call can make several",
+            self.attempts.clone(),
         );
         registry.register_with_unit(
             "first_byte",
@@ -175,6 +188,14 @@ impl Metrics {
     pub fn refused(&self, code: &str) {
         let code = code.to_owned();
         self.refusals.get_or_create(&Code { code }).inc();
+    }
+
+    /// An upstream was asked.
+    pub fn attempted(&self, upstream: &str, outcome: &'static str) {
+        let upstream = upstream.to_owned();
+        self.attempts
+            .get_or_create(&Attempted { upstream, outcome })
+            .inc();
     }
 
     /// A call is over.

@@ -15,7 +15,8 @@ use crate::{
     auth::{ApiKey, Secret},
     catalog::{Catalog, Tier, Track},
     config::{
-        Config, Deployment, Durability, Log, LogFormat, Operator, Patience, Provider, Server, Store,
+        Config, Deployment, Durability, Log, LogFormat, Operator, Patience, Provider, Routing,
+        Server, Store,
     },
     ledger::{Ledger, LedgerError, NewAccount, NewGrant},
     limits::Ceilings,
@@ -91,6 +92,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             requests: 60,
             tokens: 100_000,
         },
+        routing: Routing::default(),
         max_overdraft: NanoUsd::new(5_000_000_000),
         providers: BTreeMap::from([("simulator".into(), Provider::Simulator)]),
         deployments: vec![Deployment {
@@ -99,8 +101,10 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             upstream_model: None,
             weight: 1,
             priority: 0,
+            timeouts: None,
         }],
         catalog: Catalog::built_in(),
+        catalog_file: None,
         log,
     }
 }

@@ -13,9 +13,11 @@ use crate::{
 pub async fn run(file: &Path) -> Result<(), String> {
     let config = Config::load(file).map_err(|error| error.to_string())?;
     telemetry::start(&config.log);
+    let catalog = config.catalog_file.clone();
     let running = server::start(config)
         .await
         .map_err(|error| error.to_string())?;
+    running.reload_from(file.to_owned(), catalog);
     tracing::info!(
         public = %running.public,
         operator = %running.operator,

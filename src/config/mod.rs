@@ -29,7 +29,10 @@ pub struct Config {
     pub max_overdraft: NanoUsd,
     pub providers: BTreeMap<String, Provider>,
     pub deployments: Vec<Deployment>,
+    pub routing: Routing,
     pub catalog: Catalog,
+    /// Where the catalog was read from, if not from the program itself.
+    pub catalog_file: Option<PathBuf>,
     pub log: Log,
 }
 
@@ -104,7 +107,7 @@ pub enum ProviderKind {
     Gemini,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RemoteProvider {
     pub kind: ProviderKind,
     pub base_url: String,
@@ -120,6 +123,8 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Between two reads of the answer's body.
     pub idle: Duration,
+    /// From the request to the last byte.
+    pub total: Duration,
 }
 
 impl Default for Timeouts {
@@ -128,6 +133,7 @@ impl Default for Timeouts {
             connect: Duration::from_secs(5),
             first_byte: Duration::from_mins(5),
             idle: Duration::from_mins(2),
+            total: Duration::from_hours(1),
         }
     }
 }
@@ -142,6 +148,37 @@ pub struct Deployment {
     pub weight: u32,
     /// The lowest number is asked first.
     pub priority: u32,
+    /// Its own, where they differ from its provider's.
+    pub timeouts: Option<Timeouts>,
+}
+
+/// How a call finds its upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct Routing {
+    /// How often upstreams are asked for one call.
+    pub attempts: u32,
+    /// After this long, no other upstream is tried.
+    pub patience: Duration,
+    pub choice: Choice,
+}
+
+/// How one is chosen among upstreams of the same priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// As often as its weight says.
+    Weight,
+    /// Of two drawn by weight, the one that has been quicker to answer.
+    Latency,
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self {
+            attempts: 3,
+            patience: Duration::from_mins(1),
+            choice: Choice::Weight,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -187,6 +224,15 @@ impl fmt::Display for ConfigError {
 }
 
 impl Config {
+    /// How long a call of this deployment may take.
+    pub fn longest_call(&self, deployment: &Deployment) -> Duration {
+        let own = deployment.timeouts.map(|timeouts| timeouts.total);
+        own.unwrap_or_else(|| match self.providers.get(&deployment.provider) {
+            Some(Provider::Remote(remote)) => remote.timeouts.total,
+            _ => Timeouts::default().total,
+        })
+    }
+
     /// Reads a file, with this process's environment on top. Paths in it are relative to the
     /// directory the process was started in.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {

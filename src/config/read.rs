@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    Config, Deployment, Durability, Log, LogFormat, Operator, Patience, Provider, ProviderKind,
-    RemoteProvider, Server, Store, Timeouts, TlsFiles,
+    Choice, Config, Deployment, Durability, Log, LogFormat, Operator, Patience, Provider,
+    ProviderKind, RemoteProvider, Routing, Server, Store, Timeouts, TlsFiles,
 };
 use crate::{
     auth::Secret,
@@ -22,6 +22,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
         let operator = operator(root.section("operator"), environment);
         let store = store(root.section("store"));
         let limits = limits(root.section("limits"));
+        let routing = routing(root.section("routing"));
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
         let providers: BTreeMap<_, _> = root
@@ -35,7 +36,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
                 "is missing; expected at least one `[providers.NAME]`",
             );
         }
-        let catalog = catalog(root.section("catalog"));
+        let (catalog, catalog_file) = catalog(root.section("catalog"));
         let deployments: Vec<_> = root
             .list_of_sections("deployments")
             .into_iter()
@@ -53,9 +54,11 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
             store,
             limits,
             max_overdraft,
+            routing,
             providers,
             deployments,
             catalog,
+            catalog_file,
             log,
         }
     })
@@ -237,16 +240,7 @@ fn provider(mut section: Section, environment: &Environment) -> Provider {
         }
     };
     let api_key = secret(&mut section, "api_key", None, environment);
-    let mut timeouts = section.section("timeouts");
-    let default = Timeouts::default();
-    let mut limit =
-        |key: &str, default: Duration| seconds(&mut timeouts, key, 1..=3_600).unwrap_or(default);
-    let read = Timeouts {
-        connect: limit("connect_seconds", default.connect),
-        first_byte: limit("first_byte_seconds", default.first_byte),
-        idle: limit("idle_seconds", default.idle),
-    };
-    timeouts.finish();
+    let read = timeouts(&mut section, Timeouts::default());
     section.finish();
     Provider::Remote(RemoteProvider {
         kind,
@@ -254,6 +248,44 @@ fn provider(mut section: Section, environment: &Environment) -> Provider {
         api_keys: api_key.into_iter().collect(),
         timeouts: read,
     })
+}
+
+/// Those that are given, and the others as they are.
+fn timeouts(section: &mut Section, default: Timeouts) -> Timeouts {
+    let mut given = section.section("timeouts");
+    let mut limit =
+        |key: &str, default: Duration| seconds(&mut given, key, 1..=86_400).unwrap_or(default);
+    let timeouts = Timeouts {
+        connect: limit("connect_seconds", default.connect),
+        first_byte: limit("first_byte_seconds", default.first_byte),
+        idle: limit("idle_seconds", default.idle),
+        total: limit("total_seconds", default.total),
+    };
+    given.finish();
+    timeouts
+}
+
+fn routing(mut section: Section) -> Routing {
+    let default = Routing::default();
+    let attempts = section.optional("attempts", "a number from 1 to 10", |value| {
+        checked_toml::as_integer(value).filter(|attempts| (1..=10).contains(attempts))
+    });
+    let patience = seconds(&mut section, "patience_seconds", 1..=3_600);
+    let choice = section.optional("choose_by", "`weight` or `latency`", |value| match as_text(
+        value,
+    )?
+    .as_str()
+    {
+        "weight" => Some(Choice::Weight),
+        "latency" => Some(Choice::Latency),
+        _ => None,
+    });
+    section.finish();
+    Routing {
+        attempts: attempts.unwrap_or(default.attempts),
+        patience: patience.unwrap_or(default.patience),
+        choice: choice.unwrap_or(default.choice),
+    }
 }
 
 fn deployment(
@@ -276,6 +308,12 @@ fn deployment(
         checked_toml::as_integer(value).filter(|weight| (1..=1_000).contains(weight))
     });
     let priority = section.integer("priority", "a number from 0; the lowest is asked first");
+    let inherited = match provider.as_ref().and_then(|name| providers.get(name)) {
+        Some(Provider::Remote(remote)) => remote.timeouts,
+        _ => Timeouts::default(),
+    };
+    let own = section.contains("timeouts");
+    let timeouts = own.then(|| timeouts(&mut section, inherited));
     section.finish();
     Deployment {
         model: model.unwrap_or_default(),
@@ -283,15 +321,16 @@ fn deployment(
         upstream_model,
         weight: weight.unwrap_or(1),
         priority: priority.unwrap_or(0),
+        timeouts,
     }
 }
 
 /// The built-in catalog, or a file on top of it, or (with `extends = false`) a file instead of it.
-fn catalog(mut section: Section) -> Catalog {
+fn catalog(mut section: Section) -> (Catalog, Option<PathBuf>) {
     let built_in = Catalog::built_in();
     let file = section.optional("file", "the path of a readable file", readable_file);
     let extends = section.flag("extends").unwrap_or(true);
-    let read = file.map(|path| {
+    let read = file.clone().map(|path| {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         let read = if extends {
             built_in.extended_by(&text)
@@ -311,7 +350,7 @@ fn catalog(mut section: Section) -> Catalog {
         }
     };
     section.finish();
-    catalog
+    (catalog, file)
 }
 
 /// A secret under `{key}_env` (the name of a variable) or `{key}_file` (a path).

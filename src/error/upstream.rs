@@ -14,6 +14,8 @@ pub enum UpstreamError {
     FirstByte(Duration),
     #[error("silent for {0:?} in the middle of an answer")]
     Idle(Duration),
+    #[error("not finished within {0:?}")]
+    TooLong(Duration),
     #[error("answered with status {status}")]
     Status {
         status: u16,
@@ -68,12 +70,41 @@ impl UpstreamError {
         })
     }
 
+    /// What kind of failure it was, for the operator's counters: of few different values.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Connect(_) => "connect",
+            Self::FirstByte(_) | Self::Idle(_) | Self::TooLong(_) => "timeout",
+            Self::Status { status: 429, .. } => "rate_limited",
+            Self::Status { status, .. } if *status < 500 => "refused",
+            Self::Status { .. } => "status",
+            Self::Broken(_) => "broken",
+            Self::Malformed(_) | Self::TooLarge(_) => "malformed",
+            Self::GatewayStopping => "stopping",
+            Self::Reported(_) => "reported",
+        }
+    }
+
+    /// Whether another upstream might do better. What this one found wrong with the request, every
+    /// other one would too.
+    pub fn is_worth_another_try(&self) -> bool {
+        !matches!(self, Self::GatewayStopping) && !matches!(self.status(), Some(400 | 413 | 422))
+    }
+
+    /// How long the provider wants to be left alone.
+    pub fn asked_rest(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
     /// What the caller reads: no host, no model name, no key, no words we did not choose but for
     /// a cleaned reason.
     pub fn public_message(&self) -> String {
         match self {
             Self::Connect(_) => "The model's provider could not be reached.".into(),
-            Self::FirstByte(_) | Self::Idle(_) => {
+            Self::FirstByte(_) | Self::Idle(_) | Self::TooLong(_) => {
                 "The model's provider did not answer in time.".into()
             }
             Self::Status {

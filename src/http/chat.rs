@@ -37,7 +37,8 @@ pub async fn chat_completions(
     let body = read_body(body, gateway.max_body_bytes).await?;
     let mut request = ChatRequest::parse(&body)?;
     log.model(&request.model);
-    let route = gateway.route(&request.model);
+    let routes = gateway.routes();
+    let route = gateway.route(&routes.catalog, &request.model);
     let dropped = |parameter| route.as_ref().is_some_and(|route| route.drops(parameter));
     let settings = std::mem::take(&mut request.sampling).checked(dropped)?;
     // §3.3 The model is one this account may use.
@@ -54,7 +55,7 @@ pub async fn chat_completions(
         });
     }
     // §2.2–2.4, §8.3 The values are allowed, and the request is put in our own form.
-    let identity = gateway.catalog.identity_prompt(&model);
+    let identity = routes.catalog.identity_prompt(&model);
     let call = chat::prepare(
         request,
         settings,

@@ -50,9 +50,8 @@ pub async fn list(
 ) -> Response {
     // A query that cannot be read filters nothing: §4.4 knows no status but 200.
     let filters = filters.map(|Query(filters)| filters).unwrap_or_default();
-    let models = gateway
-        .visible_models(plan)
-        .filter(|model| filters.admit(model));
+    let visible = gateway.visible_models(plan);
+    let models = visible.iter().filter(|model| filters.admit(model));
     Json(ModelList::new(models)).into_response()
 }
 
@@ -64,8 +63,8 @@ pub async fn one(
 ) -> Result<Response, GatewayError> {
     // An ID that is not even text is one of no model.
     let id = id.map_or_else(|_| "?".to_owned(), |Path(id)| id);
-    let mut visible = gateway.visible_models(plan);
-    match visible.find(|model| model.id == id) {
+    let visible = gateway.visible_models(plan);
+    match visible.iter().find(|model| model.id == id) {
         Some(model) => Ok(Json(ModelObject::new(model)).into_response()),
         None => Err(GatewayError::ModelNotFound { model: id }),
     }

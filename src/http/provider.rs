@@ -36,7 +36,7 @@ struct TierPrice {
 /// The published Personal catalog as an upper bound, the same for every caller.
 pub async fn provider(State(gateway): State<Arc<Gateway>>) -> Response {
     let personal = Plan::new(Track::Personal, Tier::Max).unwrap_or(Plan::ANONYMOUS);
-    let models: Vec<_> = gateway.visible_models(personal).collect();
+    let models = gateway.visible_models(personal);
     let mut features: Vec<&str> = models
         .iter()
         .flat_map(|model| &model.features)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Call, CallId, Charged, Ledger, LedgerError, Outcome, credit::Shortage, directory::Shared,
-    sqlite::Database,
+    Attempt, Call, CallId, Charged, Ledger, LedgerError, Outcome, credit::Shortage,
+    directory::Shared, sqlite::Database,
 };
 use crate::{catalog::Prices, money::NanoUsd, wire::chat::Usage};
 
@@ -111,6 +111,7 @@ fn begun(id: CallId, admitted_ms: i64, request: HoldRequest<'_>) -> Call {
         ended_ms: admitted_ms,
         outcome: Outcome::Lost,
         failure: None,
+        attempts: Vec::new(),
         charged: None,
     }
 }
@@ -124,6 +125,13 @@ impl Held {
     pub fn asks(&mut self, upstream: &Arc<str>) {
         if let Some(call) = &mut self.call {
             call.upstream = Some(upstream.clone());
+        }
+    }
+
+    /// It failed, and another may be asked.
+    pub fn failed_attempt(&mut self, attempt: Attempt) {
+        if let Some(call) = &mut self.call {
+            call.attempts.push(attempt);
         }
     }
 

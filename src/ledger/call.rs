@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::CallId;
 use crate::{catalog::Prices, money::NanoUsd, wire::chat::Usage};
 
@@ -31,8 +33,18 @@ pub struct Call {
     pub outcome: Outcome,
     /// What went wrong, for the operator.
     pub failure: Option<String>,
+    /// Upstreams that were asked and failed, in order.
+    pub attempts: Vec<Attempt>,
     /// `None` where nothing was charged.
     pub charged: Option<Charged>,
+}
+
+/// An upstream that was asked and failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub upstream: String,
+    pub failure: String,
+    pub ms: u64,
 }
 
 /// What a call was charged, and what that did to the balance.

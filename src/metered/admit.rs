@@ -7,7 +7,7 @@ use crate::{
     error::GatewayError,
     failpoint,
     gateway::Gateway,
-    ledger::{Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage},
+    ledger::{Attempt, Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage},
     limits::{Admission, estimate_tokens},
     time_text,
     wire::chat::{ResponseFormat, Usage},
@@ -91,6 +91,11 @@ impl Admitted<'_> {
     /// Which provider is asked.
     pub fn asks(&mut self, upstream: &Arc<str>) {
         self.credit.asks(upstream);
+    }
+
+    /// It failed, and another may be asked.
+    pub fn failed_attempt(&mut self, attempt: Attempt) {
+        self.credit.failed_attempt(attempt);
     }
 
     /// The provider has begun to answer.

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 mod admit;
+mod attempts;
 mod relay;
 mod shape;
 
@@ -77,23 +78,22 @@ pub async fn start(
 type Begun = oneshot::Sender<Result<Started, GatewayError>>;
 
 async fn run(gateway: &Gateway, caller: &Caller, request_id: &str, call: ChatCall, begun: Begun) {
-    let Some(deployment) = gateway.deployments.pick(&call.route.target.id) else {
+    if gateway.routes().deployments.count(&call.route.target.id) == 0 {
         let reason = "no provider is configured for this model";
         let _ = begun.send(Err(GatewayError::Gateway { reason }));
         return;
-    };
-    let mut admitted = match admit(gateway, caller, request_id, &call) {
+    }
+    let admitted = match admit(gateway, caller, request_id, &call) {
         Ok(admitted) => admitted,
         Err(refused) => {
             let _ = begun.send(Err(refused));
             return;
         }
     };
-    admitted.asks(&deployment.name);
     if call.stream {
-        relay::stream(gateway, &call, &deployment, admitted, begun).await;
+        relay::stream(gateway, &call, admitted, begun).await;
     } else {
-        relay::whole(gateway, &call, &deployment, admitted, begun).await;
+        relay::whole(gateway, &call, admitted, begun).await;
     }
 }
 

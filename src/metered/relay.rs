@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    time::Instant,
+};
 
 use super::{
-    Admitted, Begun, Ending, FRAMES_IN_FLIGHT, Frame, Reply, Shape, Started, frames_for, stamp,
+    Admitted, Begun, Ending, FRAMES_IN_FLIGHT, Frame, Reply, Shape, Started, attempts::Attempts,
+    frames_for, stamp,
 };
 use crate::{
     chat::ChatCall,
@@ -29,16 +33,10 @@ const READER_PATIENCE: Duration = Duration::from_mins(10);
 const CHARGE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Answers in one piece.
-pub async fn whole(
-    gateway: &Gateway,
-    call: &ChatCall,
-    deployment: &Deployment,
-    mut admitted: Admitted<'_>,
-    begun: Begun,
-) {
+pub async fn whole(gateway: &Gateway, call: &ChatCall, mut admitted: Admitted<'_>, begun: Begun) {
     let credits_expire_at = admitted.credits_expire_at();
     let answer = tokio::select! {
-        answer = complete(call, deployment) => answer,
+        answer = complete(Attempts::new(gateway, call, &begun), call, &mut admitted) => answer,
         () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping),
     };
     let (body, usage) = match answer {
@@ -87,8 +85,28 @@ fn outcome_of(error: &UpstreamError) -> Outcome {
     }
 }
 
-/// The whole answer as the caller gets it, and what it used.
+/// The first whole answer that some upstream gives.
 async fn complete(
+    mut attempts: Attempts<'_>,
+    call: &ChatCall,
+    admitted: &mut Admitted<'_>,
+) -> Result<(Vec<u8>, Usage), UpstreamError> {
+    loop {
+        let asking = attempts.next(admitted)?;
+        let longest = asking.deployment.longest;
+        let asked = tokio::time::timeout(longest, ask_for_all(call, &asking.deployment)).await;
+        match asked.unwrap_or(Err(UpstreamError::TooLong(longest))) {
+            Ok(answer) => {
+                attempts.answered(asking);
+                return Ok(answer);
+            }
+            Err(error) => attempts.failed(asking, error, admitted).await?,
+        }
+    }
+}
+
+/// The whole answer as the caller gets it, and what it used.
+async fn ask_for_all(
     call: &ChatCall,
     deployment: &Deployment,
 ) -> Result<(Vec<u8>, Usage), UpstreamError> {
@@ -111,20 +129,18 @@ async fn complete(
 ///
 /// A client that leaves does not end the call: the provider is read to its usage, because what
 /// was used is owed.
-pub async fn stream(
-    gateway: &Gateway,
-    call: &ChatCall,
-    deployment: &Deployment,
-    mut admitted: Admitted<'_>,
-    begun: Begun,
-) {
-    let mut shape = Shape::new(frames_for(call), call.choices());
+pub async fn stream(gateway: &Gateway, call: &ChatCall, mut admitted: Admitted<'_>, begun: Begun) {
     let opened = tokio::select! {
-        opened = open(call, deployment, &mut shape) => opened,
+        opened = open(Attempts::new(gateway, call, &begun), call, &mut admitted) => opened,
         () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping),
     };
-    let mut parts = match opened {
-        Ok(parts) => parts,
+    let Opened {
+        mut parts,
+        mut shape,
+        deadline,
+        longest,
+    } = match opened {
+        Ok(opened) => opened,
         Err(error) => {
             admitted.free(outcome_of(&error), Some(error.to_string()));
             let _ = begun.send(Err(refusal(error)));
@@ -140,6 +156,7 @@ pub async fn stream(
     let _ = begun.send(Ok(started)); // a client that has left is noticed below
     let relayed = tokio::select! {
         relayed = pump(&mut parts, &mut shape, &frames) => relayed,
+        () = tokio::time::sleep_until(deadline) => Err(UpstreamError::TooLong(longest)),
         () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping),
     };
     let relayed = match relayed {
@@ -223,12 +240,46 @@ async fn hand_over(shape: &mut Shape, frames: &mpsc::Sender<Frame>) {
     let _ = frames.send(Frame::End(Ending::Finished { usage })).await;
 }
 
-/// Asks the provider and waits for the first part that makes a frame.
+/// A stream that has begun.
+struct Opened {
+    parts: Parts,
+    shape: Shape,
+    deadline: Instant,
+    longest: Duration,
+}
+
+/// The first stream that some upstream begins.
 async fn open(
+    mut attempts: Attempts<'_>,
+    call: &ChatCall,
+    admitted: &mut Admitted<'_>,
+) -> Result<Opened, UpstreamError> {
+    loop {
+        let asking = attempts.next(admitted)?;
+        let longest = asking.deployment.longest;
+        let deadline = Instant::now() + longest;
+        let asked = tokio::time::timeout_at(deadline, ask_for_parts(call, &asking.deployment));
+        match asked.await.unwrap_or(Err(UpstreamError::TooLong(longest))) {
+            Ok((parts, shape)) => {
+                attempts.answered(asking);
+                return Ok(Opened {
+                    parts,
+                    shape,
+                    deadline,
+                    longest,
+                });
+            }
+            Err(error) => attempts.failed(asking, error, admitted).await?,
+        }
+    }
+}
+
+/// Asks the provider and waits for the first part that makes a frame.
+async fn ask_for_parts(
     call: &ChatCall,
     deployment: &Deployment,
-    shape: &mut Shape,
-) -> Result<Parts, UpstreamError> {
+) -> Result<(Parts, Shape), UpstreamError> {
+    let mut shape = Shape::new(frames_for(call), call.choices());
     let mut parts = deployment
         .provider
         .stream(call, &deployment.upstream_model)
@@ -239,7 +290,7 @@ async fn open(
             None => return Err(UpstreamError::Broken("an empty stream".into())),
         }
     }
-    Ok(parts)
+    Ok((parts, shape))
 }
 
 /// Whether these counts can be true of this call. A bill of more than a model can say or read is a

@@ -69,7 +69,7 @@ pub async fn change(
     if let Some(model) = change
         .model
         .as_ref()
-        .filter(|id| gateway.catalog.find(id).is_none())
+        .filter(|id| gateway.routes().catalog.find(id).is_none())
     {
         return Err(OperatorError::NoSuchModel(model.clone()));
     }

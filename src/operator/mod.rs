@@ -26,6 +26,7 @@ mod models;
 mod path;
 mod query;
 mod requests;
+mod routing;
 mod usage;
 
 pub use audit::AuditObject;
@@ -66,6 +67,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
             put(models::change).get(models::show),
         )
         .route("/operator/requests/{id}", get(requests::show))
+        .route("/operator/routing", get(routing::show))
         .route("/operator/analytics", get(analytics::show))
         .route("/operator/audit", post(audit::run))
         .route("/metrics", get(metrics::show))

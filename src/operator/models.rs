@@ -40,7 +40,8 @@ impl<'a> ModelObject<'a> {
 }
 
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Response {
-    let models = gateway.catalog.models();
+    let routes = gateway.routes();
+    let models = routes.catalog.models();
     let models = models
         .map(|model| ModelObject::new(&gateway, model))
         .collect();
@@ -51,7 +52,8 @@ pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {
-    let model = gateway
+    let routes = gateway.routes();
+    let model = routes
         .catalog
         .find(&id)
         .ok_or(OperatorError::NoSuchModel(id))?;
@@ -70,7 +72,8 @@ pub async fn change(
     Path(id): Path<String>,
     JsonBody(Change { enabled, unlisted }): JsonBody<Change>,
 ) -> Result<Response, OperatorError> {
-    let model = gateway
+    let routes = gateway.routes();
+    let model = routes
         .catalog
         .find(&id)
         .ok_or(OperatorError::NoSuchModel(id))?;

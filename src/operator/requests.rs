@@ -12,7 +12,7 @@ use super::{error::OperatorError, path::Path, usage::PricesObject};
 use crate::{
     gateway::Gateway,
     http::{Json, loggable},
-    ledger::{Call, LedgerError},
+    ledger::{Attempt, Call, LedgerError},
     money::NanoUsd,
     time_text,
 };
@@ -33,6 +33,8 @@ struct RequestObject {
     stream: bool,
     outcome: &'static str,
     failure: Option<String>,
+    /// Upstreams that were asked and failed, in order; the last of them too, if none answered.
+    failed_attempts: Vec<Attempt>,
     admission: Admission,
     hold: Hold,
     first_byte_at: Option<String>,
@@ -99,6 +101,7 @@ impl RequestObject {
             stream: call.stream,
             outcome: call.outcome.as_str(),
             failure: call.failure,
+            failed_attempts: call.attempts,
             admission: Admission {
                 at: time_text::shown_ms(call.admitted_ms),
                 reserved_tokens: call.reserved_tokens,

@@ -1,88 +1,156 @@
 //! Which upstream answers for which model.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use rand::RngExt as _;
 
+mod circuit;
+mod deployment;
+
+pub use circuit::State;
+pub use deployment::{Asking, Counts, Deployment, Record};
+
 use crate::{
-    config::{self, Config},
+    config::{self, Choice, Config},
     upstream::{Provider, Simulator},
 };
 
-/// One upstream that serves a model.
-#[derive(Clone)]
-pub struct Deployment {
-    /// The provider's name in the configuration, for logs.
-    pub name: Arc<str>,
-    pub provider: Arc<Provider>,
-    pub upstream_model: Arc<str>,
-    weight: u32,
-}
-
-/// Every model's upstreams, worked out once: those asked first, with their weights.
+/// Every model's upstreams, worked out once.
 pub struct Deployments {
     by_model: HashMap<String, Vec<Deployment>>,
+    /// In the order of the configuration, each once.
+    records: Vec<Listed>,
+    choice: Choice,
+}
+
+/// A deployment as it stands in the configuration.
+pub struct Listed {
+    pub model: String,
+    pub provider: Arc<str>,
+    pub upstream_model: Option<String>,
+    pub weight: u32,
+    pub priority: u32,
+    record: Arc<Record>,
+}
+
+impl Listed {
+    pub fn counts(&self) -> Counts {
+        self.record.look()
+    }
+
+    fn is(&self, written: &config::Deployment) -> bool {
+        (&*self.provider, &self.model) == (written.provider.as_str(), &written.model)
+            && self.upstream_model == written.upstream_model
+    }
 }
 
 impl Deployments {
-    pub fn new(config: &Config, providers: &HashMap<String, Arc<Provider>>) -> Self {
-        let models = config.catalog.models().filter(|model| !model.is_hybrid());
-        let by_model = models
-            .map(|model| {
-                let serving = |id: &str| -> Vec<_> {
-                    config
-                        .deployments
-                        .iter()
-                        .filter(|deployment| deployment.model == id)
-                        .collect()
-                };
-                let mut serving_this = serving(&model.id);
-                if serving_this.is_empty() {
-                    serving_this = serving("*");
-                }
-                let first = serving_this
-                    .iter()
-                    .map(|deployment| deployment.priority)
-                    .min();
-                serving_this.retain(|deployment| Some(deployment.priority) == first);
-                let deployments = serving_this
-                    .into_iter()
-                    .filter_map(|written| deployment(written, &model.id, providers))
-                    .collect();
-                (model.id.clone(), deployments)
+    /// `before` are those that these take the place of: what was learned about them is kept.
+    pub fn new(config: &Config, before: Option<&Self>) -> Result<Self, String> {
+        let providers = providers(config)?;
+        let known = |written: &config::Deployment| {
+            let mut records = before.into_iter().flat_map(|before| &before.records);
+            let same = records.find(|listed| listed.is(written));
+            same.map(|listed| listed.record.clone()).unwrap_or_default()
+        };
+        let records: Vec<_> = config
+            .deployments
+            .iter()
+            .map(|written| Listed {
+                model: written.model.clone(),
+                provider: written.provider.as_str().into(),
+                upstream_model: written.upstream_model.clone(),
+                weight: written.weight,
+                priority: written.priority,
+                record: known(written),
             })
             .collect();
-        Self { by_model }
+        let own = own_providers(config)?;
+        let models = config.catalog.models().filter(|model| !model.is_hybrid());
+        let by_model = models.map(|model| {
+            let listed = || config.deployments.iter().zip(&records).zip(&own);
+            let serving = |id: &str| -> Vec<Deployment> {
+                let serving = listed().filter(|((written, _), _)| written.model == id);
+                let made = serving.filter_map(|((written, listed), own)| {
+                    let shared = || providers.get(&written.provider).cloned();
+                    let name = written.upstream_model.as_deref();
+                    Some(Deployment {
+                        name: listed.provider.clone(),
+                        provider: own.clone().or_else(shared)?,
+                        upstream_model: name.unwrap_or(&model.id).into(),
+                        weight: written.weight,
+                        priority: written.priority,
+                        longest: config.longest_call(written),
+                        record: listed.record.clone(),
+                    })
+                });
+                made.collect()
+            };
+            let mut deployments = serving(&model.id);
+            if deployments.is_empty() {
+                deployments = serving("*");
+            }
+            (model.id.clone(), deployments)
+        });
+        Ok(Self {
+            by_model: by_model.collect(),
+            records,
+            choice: config.routing.choice,
+        })
     }
 
-    /// One of the model's upstreams, each as often as its weight says.
-    pub fn pick(&self, model: &str) -> Option<Deployment> {
-        let deployments = self.by_model.get(model)?;
-        if let [only] = deployments.as_slice() {
-            return Some(only.clone());
-        }
-        let total: u32 = deployments.iter().map(|deployment| deployment.weight).sum();
-        let mut ticket = rand::rng().random_range(0..total.max(1));
-        let drawn = deployments.iter().find(|deployment| {
-            let found = ticket < deployment.weight;
-            ticket = ticket.saturating_sub(deployment.weight);
-            found
-        });
-        drawn.cloned()
+    pub fn listed(&self) -> &[Listed] {
+        &self.records
+    }
+
+    /// How many upstreams a model has.
+    pub fn count(&self, model: &str) -> usize {
+        self.by_model.get(model).map_or(0, Vec::len)
+    }
+
+    /// The upstream to ask next, of those that were not tried: of the lowest priority number, one
+    /// that is not left alone, each as often as its weight says. Where all are left alone, the one
+    /// that is soonest over it: being asked too often is better than nobody being asked.
+    pub fn pick(&self, model: &str, tried: &[Arc<Record>]) -> Option<Asking> {
+        let now = Instant::now();
+        let untried = |deployment: &&Deployment| {
+            let mut tried = tried.iter();
+            !tried.any(|record| Arc::ptr_eq(record, &deployment.record))
+        };
+        let all = self.by_model.get(model)?.iter().filter(untried);
+        let all: Vec<&Deployment> = all.collect();
+        let inviting = all.iter().filter(|one| one.record.is_inviting(now));
+        let first = inviting.clone().map(|one| one.priority).min();
+        let inviting: Vec<_> = inviting
+            .copied()
+            .filter(|one| Some(one.priority) == first)
+            .collect();
+        let picked = match (inviting.as_slice(), self.choice) {
+            ([], _) => all.into_iter().min_by_key(|one| one.record.rests_until())?,
+            ([only], _) => only,
+            (several, Choice::Weight) => drawn(several),
+            (several, Choice::Latency) => {
+                let (one, other) = (drawn(several), drawn(several));
+                // One that was never asked is worth asking.
+                let slow = |one: &Deployment| one.record.first_byte().unwrap_or(0.0);
+                if slow(one) <= slow(other) { one } else { other }
+            }
+        };
+        Some(Asking::begin(picked.clone()))
     }
 }
 
-fn deployment(
-    written: &config::Deployment,
-    model: &str,
-    providers: &HashMap<String, Arc<Provider>>,
-) -> Option<Deployment> {
-    Some(Deployment {
-        name: written.provider.as_str().into(),
-        provider: providers.get(&written.provider)?.clone(),
-        upstream_model: written.upstream_model.as_deref().unwrap_or(model).into(),
-        weight: written.weight,
-    })
+/// One of these, each as often as its weight says.
+fn drawn<'a>(deployments: &[&'a Deployment]) -> &'a Deployment {
+    let total: u32 = deployments.iter().map(|one| one.weight).sum();
+    let mut ticket = rand::rng().random_range(0..total.max(1));
+    for deployment in deployments {
+        if ticket < deployment.weight {
+            return deployment;
+        }
+        ticket -= deployment.weight;
+    }
+    deployments[0]
 }
 
 /// The providers of a configuration, ready to be asked.
@@ -97,4 +165,27 @@ pub fn providers(config: &Config) -> Result<HashMap<String, Arc<Provider>>, Stri
         Ok((name.clone(), Arc::new(provider)))
     };
     config.providers.iter().map(make).collect()
+}
+
+/// For each deployment with timeouts of its own, a provider that keeps to them.
+fn own_providers(config: &Config) -> Result<Vec<Option<Arc<Provider>>>, String> {
+    let own = config.deployments.iter().map(|deployment| {
+        let Some(timeouts) = deployment.timeouts else {
+            return Ok(None);
+        };
+        match config.providers.get(&deployment.provider) {
+            Some(config::Provider::Remote(remote)) => {
+                let remote = config::RemoteProvider {
+                    timeouts,
+                    ..remote.clone()
+                };
+                let name = &deployment.provider;
+                let made = Provider::remote(&remote);
+                let made = made.map_err(|error| format!("provider `{name}`: {error}"))?;
+                Ok(Some(Arc::new(made)))
+            }
+            _ => Ok(None),
+        }
+    });
+    own.collect()
 }

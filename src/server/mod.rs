@@ -15,6 +15,7 @@ mod guard;
 mod head;
 mod listener;
 mod reconciler;
+mod reload;
 mod socket;
 mod stall;
 mod tls;
@@ -107,6 +108,13 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 impl Running {
+    /// Reads models and upstreams anew whenever this file, or the catalog it names, changes.
+    pub fn reload_from(&self, file: PathBuf, catalog: Option<PathBuf>) {
+        let gateway = self.gateway.clone();
+        let watching = reload::on_change(gateway, file, catalog);
+        self.gateway.background.spawn(watching);
+    }
+
     /// Stops: not ready at once, no new work, running answers finish within the grace period.
     pub async fn stop(self) {
         let shutdown = self.gateway.shutdown.clone();

@@ -15,7 +15,7 @@ use crate::{
 const COLUMNS: &str = "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
     outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
     admitted_ms, first_byte_ms, ended_ms, prompt, cached, completion, reasoning, cost,
-    balance_before, balance_after";
+    balance_before, balance_after, attempts";
 
 /// How many rows a list has at most.
 const MAX_ROWS: usize = 10_000;
@@ -24,11 +24,13 @@ impl Database {
     pub fn insert_call(&self, call: &Call) -> rusqlite::Result<()> {
         let (prices, charged) = (call.prices, call.charged);
         let usage = charged.map(|charged| charged.usage);
+        let attempts = (!call.attempts.is_empty())
+            .then(|| serde_json::to_string(&call.attempts).unwrap_or_default());
         let nanos = |amount: fn(Charged) -> NanoUsd| charged.map(amount).map(NanoUsd::nanos);
         self.connection
             .prepare_cached(
                 "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-                     ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)",
+                     ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)",
             )?
             .execute(params![
                 i64::try_from(call.id.0).unwrap_or(i64::MAX),
@@ -57,6 +59,7 @@ impl Database {
                 nanos(|charged| charged.cost),
                 nanos(|charged| charged.balance_before),
                 nanos(|charged| charged.balance_after),
+                attempts,
             ])?;
         Ok(())
     }
@@ -176,6 +179,8 @@ pub fn read(row: &Row<'_>) -> rusqlite::Result<Call> {
     let price = |column| row.get(column).map(TokenPrice::from_picos);
     let amount = |column| row.get(column).map(NanoUsd::new);
     let outcome: String = row.get(8)?;
+    let attempts: Option<String> = row.get(26)?;
+    let attempts = attempts.and_then(|attempts| serde_json::from_str(&attempts).ok());
     let charged = match row.get::<_, Option<i64>>(23)? {
         None => None,
         Some(cost) => Some(Charged {
@@ -212,6 +217,7 @@ pub fn read(row: &Row<'_>) -> rusqlite::Result<Call> {
         admitted_ms: row.get(16)?,
         first_byte_ms: row.get(17)?,
         ended_ms: row.get(18)?,
+        attempts: attempts.unwrap_or_default(),
         charged,
     })
 }

@@ -1,0 +1,108 @@
+//! One upstream after the other, until one begins to answer.
+//!
+//! Nothing of a failed attempt has reached the client, so another one can be made. Once something
+//! has, there is no second attempt: half of one answer and half of another are none.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rand::RngExt as _;
+
+use super::{Admitted, Begun};
+use crate::{
+    chat::ChatCall,
+    error::UpstreamError,
+    gateway::{Gateway, Routes},
+    ledger::Attempt,
+    routing::{Asking, Record},
+};
+
+/// The pause before an upstream is asked a second time, and how far it may grow.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The upstreams of one call, in the order in which they are asked.
+///
+/// Each is asked once before any is asked again, and that only where there is more than one: a lone
+/// upstream that failed is the client's to try again.
+pub struct Attempts<'a> {
+    gateway: &'a Gateway,
+    routes: Arc<Routes>,
+    model: &'a str,
+    begun: &'a Begun,
+    started: Instant,
+    tried: Vec<Arc<Record>>,
+    made: u32,
+    pause: Duration,
+}
+
+impl<'a> Attempts<'a> {
+    pub fn new(gateway: &'a Gateway, call: &'a ChatCall, begun: &'a Begun) -> Self {
+        Self {
+            gateway,
+            routes: gateway.routes(),
+            model: &call.route.target.id,
+            begun,
+            started: Instant::now(),
+            tried: Vec::new(),
+            made: 0,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// The next upstream to ask.
+    pub fn next(&mut self, admitted: &mut Admitted<'_>) -> Result<Asking, UpstreamError> {
+        let asking = self.routes.deployments.pick(self.model, &self.tried);
+        let asking = asking.ok_or_else(|| UpstreamError::Connect("nobody to ask".into()))?;
+        self.made += 1;
+        admitted.asks(&asking.deployment.name);
+        Ok(asking)
+    }
+
+    /// It has begun to answer: there is no other attempt.
+    pub fn answered(self, asking: Asking) {
+        let name = &asking.deployment.name;
+        self.gateway.metrics.attempted(name, "answered");
+        asking.answered();
+    }
+
+    /// It failed. Returns when another one can be asked, or with the failure if none is.
+    pub async fn failed(
+        &mut self,
+        asking: Asking,
+        error: UpstreamError,
+        admitted: &mut Admitted<'_>,
+    ) -> Result<(), UpstreamError> {
+        let name = asking.deployment.name.clone();
+        self.gateway.metrics.attempted(&name, error.kind());
+        admitted.failed_attempt(Attempt {
+            upstream: name.to_string(),
+            failure: error.to_string(),
+            ms: u64::try_from(asking.elapsed().as_millis()).unwrap_or(u64::MAX),
+        });
+        self.tried.push(asking.deployment.record.clone());
+        asking.failed(&error);
+        let all = self.routes.deployments.count(self.model);
+        if !error.is_worth_another_try() || all < 2 || self.is_enough() {
+            return Err(error);
+        }
+        if self.tried.len() >= all {
+            self.tried.clear();
+            // Part of it by chance, so that calls that failed together do not return together.
+            let jitter = rand::rng().random_range(0.5..1.0);
+            tokio::time::sleep(self.pause.mul_f64(jitter)).await;
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// For a client that has left, nobody new is asked: it would be for nothing.
+    fn is_enough(&self) -> bool {
+        let routing = self.routes.routing;
+        self.made >= routing.attempts
+            || self.started.elapsed() > routing.patience
+            || self.begun.is_closed()
+    }
+}
