@@ -165,6 +165,11 @@ impl Section {
         self.report(self.origin.clone(), key, message);
     }
 
+    pub fn is_list(&self, key: &str) -> bool {
+        let value = self.entries.get(key).map(|node| &node.value);
+        matches!(value, Some(Value::List(_)))
+    }
+
     pub fn contains(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }

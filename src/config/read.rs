@@ -239,13 +239,13 @@ fn provider(mut section: Section, environment: &Environment) -> Provider {
             Some(given.unwrap_or_else(|| "https://generativelanguage.googleapis.com/v1beta".into()))
         }
     };
-    let api_key = secret(&mut section, "api_key", None, environment);
+    let api_keys = api_keys(&mut section, environment);
     let read = timeouts(&mut section, Timeouts::default());
     section.finish();
     Provider::Remote(RemoteProvider {
         kind,
         base_url: base_url.unwrap_or_default(),
-        api_keys: api_key.into_iter().collect(),
+        api_keys,
         timeouts: read,
     })
 }
@@ -351,6 +351,30 @@ fn catalog(mut section: Section) -> (Catalog, Option<PathBuf>) {
     };
     section.finish();
     (catalog, file)
+}
+
+/// The keys of a provider: none, one, or several under a list of variables.
+fn api_keys(section: &mut Section, environment: &Environment) -> Vec<Secret> {
+    if !section.is_list("api_key_env") {
+        return secret(section, "api_key", None, environment)
+            .into_iter()
+            .collect();
+    }
+    section.refuse("api_key", "does not belong here: use `api_key_env`");
+    let expected = "the names of environment variables";
+    let names = section.texts("api_key_env", expected).unwrap_or_default();
+    let read = names.iter().filter_map(|variable| {
+        let key = environment.get(variable).map(|key| key.trim());
+        if key.is_none_or(str::is_empty) {
+            let hint = "which is not set; export it, or leave it out";
+            section.mistake(
+                "api_key_env",
+                &format!("names the variable {variable}, {hint}"),
+            );
+        }
+        key.filter(|key| !key.is_empty()).map(Secret::new)
+    });
+    read.collect()
 }
 
 /// A secret under `{key}_env` (the name of a variable) or `{key}_file` (a path).

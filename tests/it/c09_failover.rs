@@ -1,0 +1,374 @@
+//! More than one upstream for a model: a call survives the bad minute of one of them.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    FakeUpstream, Step, TestGateway,
+    bodies::hello_with,
+    gateway::hello,
+    upstream::{chunk, completion, events, response, stream_head, usage_chunk},
+};
+
+const MODEL: &str = "svc-standard";
+
+/// A gateway with two upstreams: the first is asked first, the second when it fails.
+struct Two {
+    gateway: TestGateway,
+    second: FakeUpstream,
+}
+
+impl Two {
+    async fn start() -> Self {
+        Self::start_with("priority = 1", "").await
+    }
+
+    /// `place` is where the second upstream stands; `more` is more configuration.
+    async fn start_with(place: &str, more: &str) -> Self {
+        let second = FakeUpstream::start().await;
+        let config = format!(
+            "{more}\n[providers.second]\nkind = \"openai\"\nbase_url = \"http://{}/v1\"\n\
+             timeouts = {{ connect_seconds = 2, first_byte_seconds = 2, idle_seconds = 2 }}\n\
+             [[deployments]]\nmodel = \"*\"\nprovider = \"second\"\n{place}\n",
+            second.address
+        );
+        let gateway = TestGateway::start_with(&config).await;
+        Self { gateway, second }
+    }
+
+    fn first(&self) -> &FakeUpstream {
+        &self.gateway.upstream
+    }
+
+    fn calls(&self) -> (usize, usize) {
+        (self.first().calls(), self.second.calls())
+    }
+
+    async fn look(&self, path: &str) -> Value {
+        let answer = self.gateway.operate(Method::GET, path, None).await;
+        answer.assert_ok().clone()
+    }
+
+    async fn spent(&self) -> String {
+        let path = format!("/operator/accounts/{}", self.gateway.account_id);
+        let account = self.look(&path).await;
+        assert_eq!(account["held"], "0.000000");
+        account["balance"].as_str().unwrap().to_owned()
+    }
+
+    /// Sends a chat with an ID and waits for all of its answer.
+    async fn ask(&self, id: &str, body: &Value) -> (u16, String) {
+        let request = self.gateway.request(Method::POST, "/v1/chat/completions");
+        let request = request.header("x-request-id", id).json(body);
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        (status, response.text().await.unwrap())
+    }
+
+    /// What is known of the deployment of this provider.
+    async fn routing(&self, provider: &str) -> Value {
+        let routing = self.look("/operator/routing").await;
+        let mut deployments = routing["deployments"].as_array().unwrap().iter();
+        let found = deployments.find(|deployment| deployment["provider"] == provider);
+        found.unwrap().clone()
+    }
+}
+
+/// Every way to fail before there is anything to hand on.
+fn failures() -> Vec<(&'static str, Vec<Step>)> {
+    let answer = |status, kind: &str, body: &str| vec![Step::Send(response(status, kind, body))];
+    let mut uncounted = completion("Hi");
+    uncounted.as_object_mut().unwrap().remove("usage");
+    let sse = |text: &str| {
+        let bytes = [stream_head(), text.as_bytes().to_vec()].concat();
+        vec![Step::Send(bytes), Step::Close]
+    };
+    vec![
+        ("429", answer(429, "application/json", "{}")),
+        ("401 of our key", answer(401, "application/json", "{}")),
+        ("404 of its model", answer(404, "application/json", "{}")),
+        ("500", answer(500, "text/plain", "oh")),
+        ("503", answer(503, "text/html", "<html>")),
+        ("529", answer(529, "application/json", "{}")),
+        ("closed", vec![Step::Close]),
+        ("reset", vec![Step::Reset]),
+        ("HTML", answer(200, "text/html", "<html>hi</html>")),
+        (
+            "no JSON",
+            answer(200, "application/json", "{\"choices\": ["),
+        ),
+        (
+            "no usage",
+            answer(200, "application/json", &uncounted.to_string()),
+        ),
+        ("an empty stream", sse("")),
+        (
+            "a stream that fails at once",
+            sse("data: {\"error\":{\"message\":\"no\"}}\n\n"),
+        ),
+        ("a stream of nonsense", sse("data: {{{\n\n")),
+        (
+            "silence",
+            vec![Step::Pause(Duration::from_secs(4)), Step::Close],
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_fails_before_the_first_byte_is_asked_elsewhere_and_charged_once() {
+    let stop = chunk(json!({ "content": "Hi" }), Some("stop"));
+    let streamed = events(&[stop, usage_chunk(11, 3)]);
+    for stream in [false, true] {
+        let cases = failures().into_iter().map(|(what, steps)| {
+            let streamed = streamed.clone();
+            async move {
+                let two = Two::start().await;
+                two.first().play(steps);
+                if stream {
+                    two.second.answer_stream(&streamed);
+                }
+                let body = hello_with(MODEL, json!({ "stream": stream }));
+                let (status, text) = two.ask("failover", &body).await;
+                assert_eq!(status, 200, "{what}: {text}");
+                assert_eq!(text.contains("[DONE]"), stream, "{what}: {text}");
+                assert_eq!(two.calls(), (1, 1), "{what}");
+                assert_eq!(
+                    two.spent().await,
+                    "999.999951",
+                    "{what}: 11 in, 3 out, once"
+                );
+                let story = two.look("/operator/requests/failover").await;
+                assert_eq!(story["upstream"], "second", "{what}");
+                assert_eq!(story["outcome"], "answered", "{what}");
+                let failed = story["failed_attempts"].as_array().unwrap();
+                assert_eq!(failed.len(), 1, "{what}: {story}");
+                assert_eq!(failed[0]["upstream"], "fake", "{what}");
+                assert_ne!(failed[0]["failure"], "", "{what}");
+            }
+        });
+        futures_util::future::join_all(cases).await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_caller_got_wrong_is_wrong_everywhere() {
+    let two = Two::start().await;
+    for status in [400, 413, 422] {
+        two.first().answer(status, "application/json", "{}");
+        let (answered, text) = two.ask("wrong", &hello(MODEL)).await;
+        assert_eq!(answered, 502);
+        assert!(text.contains(&format!("\"code\":\"{status}\"")), "{text}");
+    }
+    assert_eq!(two.calls(), (3, 0));
+    let first = two.routing("fake").await;
+    assert_eq!(first["failed"], 0, "and not its fault: {first}");
+}
+
+#[tokio::test]
+async fn after_the_first_byte_nobody_else_is_asked() {
+    let two = Two::start().await;
+    let begun = events(&[chunk(json!({ "content": "Hal" }), None)]);
+    let begun = begun.replace("data: [DONE]\n\n", "");
+    let bytes = [stream_head(), begun.into_bytes()].concat();
+    two.first().play(vec![Step::Send(bytes), Step::Reset]);
+    two.gateway
+        .stream(&hello(MODEL))
+        .await
+        .assert_interrupted(MODEL);
+    assert_eq!(two.calls(), (1, 0));
+    assert_eq!(two.spent().await, "1000.000000");
+}
+
+#[tokio::test]
+async fn when_all_fail_there_is_one_clean_error_after_so_many_attempts() {
+    let two = Two::start().await;
+    two.first().answer(500, "text/plain", "no");
+    two.second.answer(529, "text/plain", "no");
+    let (status, text) = two.ask("none", &hello(MODEL)).await;
+    assert_eq!(status, 502);
+    assert!(
+        text.contains("\"code\":\"500\""),
+        "of the last that was asked: {text}"
+    );
+    assert_eq!(two.calls(), (2, 1), "three attempts, one after the other");
+    let story = two.look("/operator/requests/none").await;
+    let failed = story["failed_attempts"].as_array().unwrap();
+    let asked: Vec<_> = failed
+        .iter()
+        .map(|one| one["upstream"].as_str().unwrap())
+        .collect();
+    assert_eq!(asked, ["fake", "second", "fake"]);
+    assert_eq!(story["outcome"], "provider_failed");
+    assert_eq!(two.spent().await, "1000.000000");
+    let once = Two::start_with("priority = 1", "[routing]\nattempts = 1").await;
+    once.first().answer(500, "text/plain", "no");
+    assert_eq!(once.ask("once", &hello(MODEL)).await.0, 502);
+    assert_eq!(once.calls(), (1, 0), "a setting");
+}
+
+#[tokio::test]
+async fn an_upstream_that_fails_too_often_is_left_alone_and_tried_again_later() {
+    let two = Two::start().await;
+    two.first().answer(500, "text/plain", "no");
+    for _ in 0..5 {
+        two.gateway.chat(&hello(MODEL)).await.assert_ok();
+    }
+    assert_eq!(two.calls(), (5, 5));
+    let first = two.routing("fake").await;
+    assert_eq!(
+        (&first["circuit"], &first["failed"]),
+        (&json!("open"), &json!(5))
+    );
+    assert_eq!(first["failures_in_a_row"], 5);
+    assert!(
+        (1..=1_000).contains(&first["rests_for_ms"].as_u64().unwrap()),
+        "{first}"
+    );
+    assert!(
+        first["last_failure"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("500"),
+        "{first}"
+    );
+    two.gateway.chat(&hello(MODEL)).await.assert_ok();
+    assert_eq!(two.calls(), (5, 6), "nobody waits for it");
+    two.first().answer_json(200, &completion("back"));
+    // It rests for a second, then one call tries it, and then all do.
+    let mut asked = two.first().calls();
+    for _ in 0..500 {
+        two.gateway.chat(&hello(MODEL)).await.assert_ok();
+        asked = two.first().calls();
+        if asked > 5 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(asked, 6);
+    assert_eq!(two.routing("fake").await["circuit"], "closed");
+    let second = two.second.calls();
+    two.gateway.chat(&hello(MODEL)).await.assert_ok();
+    assert_eq!(two.calls(), (7, second), "it is first again");
+}
+
+#[tokio::test]
+async fn an_upstream_that_asks_to_be_left_alone_is() {
+    let two = Two::start().await;
+    let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 30\r\ncontent-length: 2\r\n\r\n{}";
+    two.first().play(vec![Step::Send(busy.as_bytes().to_vec())]);
+    for _ in 0..3 {
+        two.gateway.chat(&hello(MODEL)).await.assert_ok();
+    }
+    assert_eq!(two.calls(), (1, 3));
+    let rests = two.routing("fake").await["rests_for_ms"].as_u64().unwrap();
+    assert!((20_000..=30_000).contains(&rests), "{rests}");
+}
+
+/// Where all are left alone, somebody is asked all the same.
+#[tokio::test]
+async fn a_lone_upstream_is_asked_however_often_it_fails() {
+    let gateway = TestGateway::start().await;
+    gateway.upstream.answer(500, "text/plain", "no");
+    for calls in 1..=12 {
+        let failed = gateway.chat(&hello(MODEL)).await;
+        failed.assert_error(502, "upstream_error", Some("500"), None);
+        assert_eq!(gateway.upstream.calls(), calls, "once for each request");
+    }
+}
+
+#[tokio::test]
+async fn weights_are_kept() {
+    let two = Two::start_with("weight = 3", "").await;
+    for _ in 0..200 {
+        two.gateway.chat(&hello(MODEL)).await.assert_ok();
+    }
+    let (first, second) = two.calls();
+    assert_eq!(first + second, 200);
+    // 50 and 150 on average; five standard deviations either way.
+    assert!((20..=80).contains(&first), "{first} of 200");
+}
+
+#[tokio::test]
+async fn the_quicker_one_is_preferred_where_that_is_asked_for() {
+    let two = Two::start_with("", "[routing]\nchoose_by = \"latency\"").await;
+    let answer = response(200, "application/json", &completion("Hi").to_string());
+    let slowly = vec![Step::Pause(Duration::from_millis(60)), Step::Send(answer)];
+    two.first().play(slowly);
+    for _ in 0..60 {
+        two.gateway.chat(&hello(MODEL)).await.assert_ok();
+    }
+    let (slow, quick) = two.calls();
+    // By weight alone both would get half; a quarter is drawn twice.
+    assert!(slow < quick, "{slow} to {quick}");
+    let measured = two.routing("fake").await["first_byte_ms"].as_u64().unwrap();
+    assert!(measured >= 55, "{measured}");
+}
+
+#[tokio::test]
+async fn keys_of_a_provider_are_used_in_turn() {
+    let upstream = FakeUpstream::start().await;
+    let config = format!(
+        "[providers.pool]\nkind = \"openai\"\nbase_url = \"http://{}/v1\"\n\
+         api_key_env = [\"TOLLGATE_OPERATOR_TOKEN\", \"PROVIDER_KEY\"]\n\
+         [[deployments]]\nmodel = \"svc-pro\"\nprovider = \"pool\"\n",
+        upstream.address
+    );
+    let gateway = TestGateway::start_with(&config).await;
+    for _ in 0..4 {
+        gateway.chat(&hello("svc-pro")).await.assert_ok();
+    }
+    let received = upstream.received();
+    let keys: Vec<_> = received
+        .iter()
+        .map(|one| one.header("authorization"))
+        .collect();
+    assert_eq!((keys[0], keys[1]), (keys[2], keys[3]));
+    assert_ne!(keys[0], keys[1]);
+}
+
+#[tokio::test]
+async fn a_deployment_has_timeouts_of_its_own() {
+    let own = "timeouts = { first_byte_seconds = 1, total_seconds = 2 }\npriority = 1";
+    let two = Two::start_with(own, "").await;
+    two.first().answer(500, "text/plain", "no");
+    two.second
+        .play(vec![Step::Pause(Duration::from_secs(20)), Step::Close]);
+    let started = std::time::Instant::now();
+    assert_eq!(two.ask("slow", &hello(MODEL)).await.0, 502);
+    // One second for the second upstream, and the second try of the first.
+    assert!(
+        started.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        started.elapsed()
+    );
+    let word = events(&[chunk(json!({ "content": "la" }), None)]);
+    let word = word.replace("data: [DONE]\n\n", "").into_bytes();
+    let mut song = vec![Step::Send(stream_head())];
+    for _ in 0..60 {
+        song.extend([
+            Step::Send(word.clone()),
+            Step::Pause(Duration::from_millis(300)),
+        ]);
+    }
+    two.second.play(song);
+    let endless = two.gateway.stream(&hello(MODEL)).await;
+    endless.assert_interrupted(MODEL);
+    assert!(endless.content(0).len() < 60, "cut after two seconds");
+    assert_eq!(two.spent().await, "1000.000000");
+}
+
+/// One of two is dead: nobody notices.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_one_of_two_dead_no_request_is_lost() {
+    let two = Two::start_with("", "").await;
+    two.first().play(vec![Step::Reset]);
+    let body = hello(MODEL);
+    let calls = (0..200).map(|_| two.gateway.chat(&body));
+    for answer in futures_util::future::join_all(calls).await {
+        answer.assert_ok();
+    }
+    assert_eq!(two.second.calls(), 200);
+    assert_eq!(two.spent().await, "999.990200", "200 × 0.000049");
+}

@@ -1,0 +1,198 @@
+//! The configuration is read anew while the program runs: on SIGHUP, and when its file changes.
+
+use std::path::{Path, PathBuf};
+
+use reqwest::Client;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{
+    FakeUpstream, Process, Step,
+    upstream::{Gate, chunk, completion, events, stream_head, usage_chunk},
+};
+
+const TOKEN: &str = "0123456789abcdef";
+
+struct Reloading {
+    folder: TempDir,
+    process: Process,
+    client: Client,
+    public: String,
+    key: String,
+}
+
+impl Reloading {
+    async fn start(upstream: &FakeUpstream) -> Self {
+        let folder = TempDir::new().unwrap();
+        let config = folder.path().join("tollgate.toml");
+        write(&config, &text(folder.path(), upstream, ""));
+        let environment = [("TOLLGATE_OPERATOR_TOKEN", TOKEN)];
+        let (process, public, operator) = Process::serve(&config, &environment).await;
+        let client = Client::builder().no_proxy().build().unwrap();
+        let post = async |path: &str, body: Value| -> Value {
+            let url = format!("http://{operator}{path}");
+            let request = client.post(url).bearer_auth(TOKEN).json(&body);
+            request.send().await.unwrap().json().await.unwrap()
+        };
+        let account = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
+        let account = post("/operator/accounts", account).await;
+        let path = format!("/operator/accounts/{}", account["id"].as_str().unwrap());
+        post(&format!("{path}/grants"), json!({ "amount": "100" })).await;
+        let key = post(&format!("{path}/keys"), json!({ "name": "test" })).await;
+        Self {
+            folder,
+            process,
+            client: client.clone(),
+            public: format!("http://{public}"),
+            key: key["key"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.path().join("tollgate.toml")
+    }
+
+    fn change(&self, upstream: &FakeUpstream, more: &str) {
+        write(&self.config(), &text(self.folder.path(), upstream, more));
+    }
+
+    /// Waits until the log has so many lines with these words.
+    async fn until_logged(&mut self, words: &str, times: usize) {
+        let done = |process: &Process| process.stderr().matches(words).count() >= times;
+        self.process.until(done).await;
+    }
+
+    fn chat(&self, stream: bool) -> reqwest::RequestBuilder {
+        let body = json!({
+            "model": "svc-standard", "stream": stream,
+            "messages": [{ "role": "user", "content": "Hello" }],
+        });
+        let url = format!("{}/v1/chat/completions", self.public);
+        self.client.post(url).bearer_auth(&self.key).json(&body)
+    }
+
+    async fn says(&self) -> String {
+        let answer = self.chat(false).send().await.unwrap();
+        let answer: Value = answer.json().await.unwrap();
+        let content = &answer["choices"][0]["message"]["content"];
+        content
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned()
+    }
+
+    async fn models(&self) -> usize {
+        let url = format!("{}/v1/models", self.public);
+        let models = self.client.get(url).bearer_auth(&self.key).send().await;
+        let models: Value = models.unwrap().json().await.unwrap();
+        models["data"].as_array().unwrap().len()
+    }
+}
+
+/// In one go, as editors do it: a file that is half written is never there.
+fn write(path: &Path, text: &str) {
+    let beside = path.with_extension("new");
+    std::fs::write(&beside, text).unwrap();
+    std::fs::rename(beside, path).unwrap();
+}
+
+fn text(folder: &Path, upstream: &FakeUpstream, more: &str) -> String {
+    format!(
+        "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
+         store.url = \"sqlite:{}\"\n{more}\n[providers.play]\nkind = \"openai\"\n\
+         base_url = \"http://{}/v1\"\n[[deployments]]\nmodel = \"*\"\nprovider = \"play\"\n",
+        folder.join("tollgate.db").display(),
+        upstream.address
+    )
+}
+
+async fn answering(content: &str) -> FakeUpstream {
+    let upstream = FakeUpstream::start().await;
+    upstream.answer_json(200, &completion(content));
+    upstream
+}
+
+#[tokio::test]
+async fn a_changed_file_is_read_and_a_bad_one_changes_nothing() {
+    let (old, new) = (answering("old").await, answering("new").await);
+    let mut running = Reloading::start(&old).await;
+    assert_eq!(running.says().await, "old");
+    running.change(&new, "");
+    running.until_logged("was read anew", 1).await;
+    assert_eq!(running.says().await, "new");
+    running.change(&old, "limits.rpm = 0\nlimits.tqm = 5");
+    running.until_logged("stays as it was", 1).await;
+    let log = running.process.stderr();
+    for mistake in [
+        "2 mistakes",
+        "`limits.rpm` is 0",
+        "`limits.tqm` is not a setting",
+    ] {
+        assert!(log.contains(mistake), "{mistake}: {log}");
+    }
+    assert_eq!(running.says().await, "new");
+    running.change(&old, "");
+    running.until_logged("was read anew", 2).await;
+    assert_eq!(running.says().await, "old");
+    assert_eq!(running.process.terminated().await.code, Some(0));
+}
+
+#[tokio::test]
+async fn a_signal_reads_it_anew_and_a_changed_catalog_counts() {
+    let upstream = answering("hi").await;
+    let mut running = Reloading::start(&upstream).await;
+    let all = running.models().await;
+    running.process.signal("HUP");
+    running.until_logged("was read anew", 1).await;
+    assert_eq!(running.models().await, all, "the same file says the same");
+    let catalog = running.folder.path().join("catalog.toml");
+    let model = |id: &str| {
+        format!(
+            "[[models]]\nid = \"{id}\"\nname = \"More\"\ndescription = \"One more.\"\n\
+             min_tier = \"free\"\ninput = \"1.00\"\noutput = \"2.00\"\n"
+        )
+    };
+    write(&catalog, &model("svc-more"));
+    running.change(
+        &upstream,
+        &format!("catalog.file = \"{}\"", catalog.display()),
+    );
+    running.until_logged("was read anew", 2).await;
+    assert_eq!(running.models().await, all + 1);
+    write(&catalog, &(model("svc-more") + &model("svc-still-more")));
+    running.until_logged("was read anew", 3).await;
+    assert_eq!(
+        running.models().await,
+        all + 2,
+        "the catalog is watched too"
+    );
+}
+
+#[tokio::test]
+async fn calls_that_are_running_finish_where_they_began() {
+    let (old, new) = (answering("old").await, answering("new").await);
+    let mut running = Reloading::start(&old).await;
+    let gate = Gate::default();
+    let first = events(&[chunk(json!({ "content": "old " }), None)]);
+    let first = first.replace("data: [DONE]\n\n", "");
+    let last = events(&[
+        chunk(json!({ "content": "end" }), Some("stop")),
+        usage_chunk(5, 5),
+    ]);
+    old.play(vec![
+        Step::Send([stream_head(), first.into_bytes()].concat()),
+        Step::Until(gate.clone()),
+        Step::Send(last.into_bytes()),
+        Step::Close,
+    ]);
+    let stream = running.chat(true).send().await.unwrap();
+    running.change(&new, "");
+    running.until_logged("was read anew", 1).await;
+    assert_eq!(running.says().await, "new");
+    gate.open();
+    let text = stream.text().await.unwrap();
+    assert!(
+        text.contains("old ") && text.contains("end") && text.contains("[DONE]"),
+        "{text}"
+    );
+}
