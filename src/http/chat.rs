@@ -64,7 +64,7 @@ pub async fn chat_completions(
         &caller.account_id,
     )?;
     // §8 The part that costs money.
-    let routed = model.is_hybrid().then(|| call.route.target.id.clone());
+    let answering = model.is_hybrid().then(|| call.route.target.id.clone());
     let started = metered::start(&gateway, caller, log.request_id(), call).await?;
     // §2.5, §2.6 The answer, in the form that was asked for.
     let mut response = match started.reply {
@@ -74,7 +74,7 @@ pub async fn chat_completions(
         }
         Reply::Stream(frames) => sse::response(frames, log),
     };
-    if let Some(target) = routed.and_then(|id| HeaderValue::try_from(id).ok()) {
+    if let Some(target) = answering.and_then(|id| HeaderValue::try_from(id).ok()) {
         response.headers_mut().insert(ROUTED_MODEL, target);
     }
     let expiry = started.credits_expire_at.map(time_text::shown);
