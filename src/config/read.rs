@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    Choice, Config, Deployment, Durability, Log, LogFormat, Operator, Patience, Provider,
-    ProviderKind, RemoteProvider, Routing, Server, Store, Timeouts, TlsFiles,
+    Choice, Config, Deployment, Durability, Log, LogFormat, MaxTokensField, Operator, Patience,
+    Provider, ProviderKind, Quirks, RemoteProvider, Routing, Server, Store, Timeouts, TlsFiles,
 };
 use crate::{
     auth::Secret,
@@ -241,11 +241,16 @@ fn provider(mut section: Section, environment: &Environment) -> Provider {
     };
     let api_keys = api_keys(&mut section, environment);
     let read = timeouts(&mut section, Timeouts::default());
+    let quirks = match kind {
+        ProviderKind::OpenAi => quirks(&mut section),
+        _ => Quirks::default(),
+    };
     section.finish();
     Provider::Remote(RemoteProvider {
         kind,
         base_url: base_url.unwrap_or_default(),
         api_keys,
+        quirks,
         timeouts: read,
     })
 }
@@ -263,6 +268,61 @@ fn timeouts(section: &mut Section, default: Timeouts) -> Timeouts {
     };
     given.finish();
     timeouts
+}
+
+/// Fields of a request that can be left out. The rest makes it the request it is.
+const OMITTABLE: [&str; 16] = [
+    "frequency_penalty",
+    "logit_bias",
+    "logprobs",
+    "n",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "reasoning_effort",
+    "response_format",
+    "seed",
+    "stop",
+    "stream_options",
+    "temperature",
+    "thinking",
+    "top_k",
+    "top_p",
+    "user",
+];
+
+fn quirks(section: &mut Section) -> Quirks {
+    let expected = "the name of a header, e.g. `api-key`";
+    let key_header = section.optional("key_header", expected, |value| {
+        let name = as_text(value)?.to_ascii_lowercase();
+        axum::http::HeaderName::try_from(&name).ok().map(|_| name)
+    });
+    let query = section.text("query", "what URLs end with, e.g. `api-version=2026-01-01`");
+    let expected = "`max_tokens` or `max_completion_tokens`";
+    let field = section.optional("max_tokens_field", expected, |value| {
+        match as_text(value)?.as_str() {
+            "max_tokens" => Some(MaxTokensField::MaxTokens),
+            "max_completion_tokens" => Some(MaxTokensField::MaxCompletionTokens),
+            _ => None,
+        }
+    });
+    let expected = format!("a list of {}", OMITTABLE.join(", "));
+    let omit = section.optional("omit", &expected, |value| match value {
+        Value::List(items) => {
+            let known = |name: &String| OMITTABLE.contains(&name.as_str());
+            let names = items.iter().map(|item| as_text(&item.value).filter(known));
+            names.collect::<Option<Vec<_>>>()
+        }
+        _ => None,
+    });
+    let streams = section.flag("streams");
+    let default = Quirks::default();
+    Quirks {
+        key_header,
+        query,
+        max_tokens_field: field.unwrap_or(default.max_tokens_field),
+        omit: omit.unwrap_or_default(),
+        streams: streams.unwrap_or(default.streams),
+    }
 }
 
 fn routing(mut section: Section) -> Routing {

@@ -35,6 +35,7 @@ const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Client {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base_url: String,
+    query: Option<String>,
     /// What every request carries.
     headers: HeaderMap,
     /// One of these on each request, in turn.
@@ -46,12 +47,12 @@ pub struct Client {
 
 /// How a provider wants its key: the header, and what stands before the key in it.
 #[derive(Clone, Copy, Debug)]
-pub struct KeyHeader {
-    pub name: &'static str,
-    pub prefix: &'static str,
+pub struct KeyHeader<'a> {
+    pub name: &'a str,
+    pub prefix: &'a str,
 }
 
-impl KeyHeader {
+impl KeyHeader<'static> {
     pub const BEARER: Self = Self {
         name: "authorization",
         prefix: "Bearer ",
@@ -68,8 +69,9 @@ pub struct Reply {
 }
 
 impl Client {
-    pub fn new(config: &RemoteProvider, key_header: KeyHeader) -> Result<Self, String> {
-        let name = HeaderName::from_static(key_header.name);
+    pub fn new(config: &RemoteProvider, key_header: KeyHeader<'_>) -> Result<Self, String> {
+        let name = HeaderName::try_from(key_header.name)
+            .map_err(|_| format!("{:?} is no name of a header", key_header.name))?;
         let keys = config.api_keys.iter().map(|key| {
             let value = format!("{}{}", key_header.prefix, key.reveal());
             let mut value = HeaderValue::try_from(value)
@@ -80,6 +82,7 @@ impl Client {
         Ok(Self {
             http: connect_with(config.timeouts.connect)?,
             base_url: config.base_url.clone(),
+            query: config.quirks.query.clone(),
             headers: HeaderMap::new(),
             keys: keys.collect::<Result<_, String>>()?,
             turn: AtomicUsize::new(0),
@@ -141,7 +144,12 @@ impl Client {
     }
 
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Reply, UpstreamError> {
-        let uri: Uri = format!("{}{path}", self.base_url)
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let uri = match &self.query {
+            None => format!("{}{path}", self.base_url),
+            Some(query) => format!("{}{path}{mark}{query}", self.base_url),
+        };
+        let uri: Uri = uri
             .parse()
             .map_err(|_| UpstreamError::Connect("its base_url makes no URL".into()))?;
         let mut request = Request::builder()

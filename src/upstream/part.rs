@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::wire::{
-    chat::{FinishReason, Usage},
+    chat::{Answer, FinishReason, Usage},
     json_text::JsonText,
 };
 
@@ -30,4 +30,32 @@ pub enum Part {
     Usage(Usage),
     /// The provider is at work but has nothing to show yet.
     Silence,
+}
+
+/// A whole answer as the parts it would have come in.
+pub fn of(answer: Answer) -> impl Iterator<Item = Part> + Send {
+    let choices = answer.choices.into_iter().flat_map(|choice| {
+        let index = choice.index;
+        let content = choice.content.filter(|text| !text.is_empty());
+        let content = content.map(|text| Part::Content {
+            choice: index,
+            text,
+            logprobs: choice.logprobs,
+        });
+        let calls = (0..)
+            .zip(choice.tool_calls)
+            .map(move |(slot, call)| Part::ToolCall {
+                choice: index,
+                slot,
+                id: Some(call.id),
+                name: Some(call.function.name),
+                arguments: Some(call.function.arguments),
+            });
+        let finish = Part::Finish {
+            choice: index,
+            reason: choice.finish,
+        };
+        content.into_iter().chain(calls).chain([finish])
+    });
+    choices.chain(answer.usage.map(Part::Usage))
 }

@@ -229,6 +229,46 @@ fn mistakes_of_every_kind_name_the_line_and_what_is_expected() {
             "line 21: `providers.local.base_url` is missing; expected a URL",
         ),
         (
+            "api_key_env = \"LOCAL_API_KEY\"",
+            "api_key_env = [\"LOCAL_API_KEY\", \"OTHER_KEY\"]",
+            "`providers.local.api_key_env` names the variable OTHER_KEY, which is not set",
+        ),
+        (
+            "api_key_env = \"LOCAL_API_KEY\"",
+            "omit = [\"messages\"]",
+            "`providers.local.omit` is a list; expected a list of frequency_penalty, ",
+        ),
+        (
+            "api_key_env = \"LOCAL_API_KEY\"",
+            "max_tokens_field = \"tokens\"",
+            "expected `max_tokens` or `max_completion_tokens`",
+        ),
+        (
+            "api_key_env = \"LOCAL_API_KEY\"",
+            "key_header = \"no header\"",
+            "is \"no header\"; expected the name of a header",
+        ),
+        (
+            "[catalog]",
+            "[routing]\nattempts = 11",
+            "`routing.attempts` is 11; expected a number from 1 to 10",
+        ),
+        (
+            "[catalog]",
+            "[routing]\nchoose_by = \"luck\"",
+            "`routing.choose_by` is \"luck\"; expected `weight` or `latency`",
+        ),
+        (
+            "[catalog]",
+            "[credit]\nmax_overdraft = \"-5\"",
+            "`credit.max_overdraft` is \"-5\"; expected US dollars",
+        ),
+        (
+            "weight = 3",
+            "timeouts = { total_seconds = 0 }",
+            "`deployments[1].timeouts.total_seconds` is 0; expected a number of seconds",
+        ),
+        (
             "[[deployments]]\nmodel = \"*\"",
             "[deployments]\nmodel = \"*\"",
             "not TOML",

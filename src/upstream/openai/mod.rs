@@ -5,34 +5,49 @@ mod chunks;
 mod request;
 mod words;
 
+use futures_util::StreamExt as _;
+
 use super::{
     Parts,
     client::{Client, KeyHeader},
-    stream,
+    part, stream,
 };
-use crate::{chat::ChatCall, config::RemoteProvider, error::UpstreamError, wire::chat::Answer};
+use crate::{
+    chat::ChatCall,
+    config::{Quirks, RemoteProvider},
+    error::UpstreamError,
+    wire::chat::Answer,
+};
 
 const CHAT: &str = "/chat/completions";
 
 pub struct OpenAi {
     client: Client,
+    quirks: Quirks,
 }
 
 impl OpenAi {
     pub fn new(config: &RemoteProvider) -> Result<Self, String> {
-        let client = Client::new(config, KeyHeader::BEARER)?;
-        Ok(Self { client })
+        let own = config.quirks.key_header.as_deref();
+        let own = own.map(|name| KeyHeader { name, prefix: "" });
+        let client = Client::new(config, own.unwrap_or(KeyHeader::BEARER))?;
+        let quirks = config.quirks.clone();
+        Ok(Self { client, quirks })
     }
 
     pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
-        let body = request::write(call, model, false);
+        let body = request::write(call, model, false, &self.quirks);
         let reply = self.client.ask(CHAT, body, call, model).await?;
         let body = reply.json().await?;
         answer::read(&body, call.choices())
     }
 
     pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
-        let body = request::write(call, model, true);
+        if !self.quirks.streams {
+            let answer = self.complete(call, model).await?;
+            return Ok(futures_util::stream::iter(part::of(answer).map(Ok)).boxed());
+        }
+        let body = request::write(call, model, true, &self.quirks);
         let reply = self.client.ask(CHAT, body, call, model).await?;
         stream::parts(reply, chunks::Chunks::new(call.choices()))
     }

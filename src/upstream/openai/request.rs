@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::{
     chat::ChatCall,
+    config::{MaxTokensField, Quirks},
     wire::chat::{Message, ResponseFormat, Schema, Settings, Tool, ToolChoice},
 };
 
@@ -18,6 +19,8 @@ struct Request<'a> {
     stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
     #[serde(flatten)]
     settings: &'a Settings,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +45,11 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-pub fn write(call: &ChatCall, model: &str, stream: bool) -> Vec<u8> {
+pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec<u8> {
+    let budget = |field| {
+        let named = quirks.max_tokens_field == field;
+        call.budget.max_tokens.filter(|_| named)
+    };
     let request = Request {
         model,
         messages: &call.messages,
@@ -51,7 +58,8 @@ pub fn write(call: &ChatCall, model: &str, stream: bool) -> Vec<u8> {
         stream_options: stream.then_some(StreamOptions {
             include_usage: true,
         }),
-        max_tokens: call.budget.max_tokens,
+        max_tokens: budget(MaxTokensField::MaxTokens),
+        max_completion_tokens: budget(MaxTokensField::MaxCompletionTokens),
         settings: &call.settings,
         n: call.n,
         tools: &call.tools,
@@ -62,7 +70,16 @@ pub fn write(call: &ChatCall, model: &str, stream: bool) -> Vec<u8> {
         thinking: call.thinking.as_ref(),
         user: &call.user,
     };
-    serde_json::to_vec(&request).expect("strings, numbers and JSON serialise")
+    let serialises = "strings, numbers and JSON serialise";
+    if quirks.omit.is_empty() {
+        return serde_json::to_vec(&request).expect(serialises);
+    }
+    // The slower way is for the few that need it.
+    let mut fields = serde_json::to_value(&request).expect(serialises);
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|name, _| !quirks.omit.contains(name));
+    }
+    serde_json::to_vec(&fields).expect(serialises)
 }
 
 fn tool_choice(choice: &ToolChoice) -> Value {
