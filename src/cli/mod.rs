@@ -93,7 +93,12 @@ pub fn run() -> ExitCode {
         .enable_all()
         .build();
     let done = match runtime {
-        Ok(runtime) => runtime.block_on(execute(arguments.command)),
+        Ok(runtime) => {
+            let done = runtime.block_on(execute(arguments.command));
+            // A look through a large database must not hold up the end.
+            runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+            done
+        }
         Err(error) => Err(format!("the async runtime did not start: {error}")),
     };
     match done {

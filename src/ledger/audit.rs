@@ -16,11 +16,14 @@ use super::{
     sqlite::{self, Database, audit::books},
 };
 
+/// How many accounts are looked at in one step of the writer's.
+const STEP: usize = 500;
+
 /// What an audit found.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
-    /// How many of each were looked at.
-    pub accounts: usize,
+    /// The accounts that were looked at, and how many entries and charges.
+    pub accounts: Vec<String>,
     pub entries: u64,
     pub charges: u64,
     /// The last entry that was looked at.
@@ -50,32 +53,40 @@ pub fn audit_file(path: &Path) -> Result<Audit, String> {
 impl Ledger {
     /// Looks at everything there is.
     pub async fn audit(&self) -> Result<Audit, LedgerError> {
+        let _alone = self.auditing.lock().await;
         self.audit_since(0).await
     }
 
     /// Looks at what has changed since the last time; the first time at everything.
     pub async fn reconcile(&self) -> Result<Audit, LedgerError> {
+        let _alone = self.auditing.lock().await;
         self.audit_since(self.audited_to.load(Relaxed)).await
     }
 
     async fn audit_since(&self, since: i64) -> Result<Audit, LedgerError> {
         let started = Instant::now();
         self.sweep_expired().await?;
-        let mut audit = self
-            .reader
-            .query(move |database| books(database, since))
-            .await?;
-        let memory = self.writer.run(compare_memory);
-        audit.violations.extend(memory.await?);
+        let looked = self.reader.query(move |database| books(database, since));
+        let mut audit = looked.await?;
+        // In small steps: no charge waits long for its turn.
+        for accounts in audit.accounts.chunks(STEP) {
+            let accounts = accounts.to_vec();
+            let compare =
+                move |database: &_, directory: &_| compare_memory(database, directory, &accounts);
+            audit.violations.extend(self.writer.run(compare).await?);
+        }
         audit.took = started.elapsed();
-        let accounts = audit.violations.iter();
-        let broken: BTreeSet<_> = accounts.map(|found| found.account_id.clone()).collect();
-        for found in &audit.violations {
-            let Violation { account_id, what } = found;
+        let found = audit.violations.iter();
+        let broken: BTreeSet<_> = found.map(|found| found.account_id.clone()).collect();
+        for Violation { account_id, what } in &audit.violations {
             tracing::error!(account.id = account_id, "the books do not add up: {what}");
         }
         // A look at everything is the last word; a look at the news only adds to it.
-        self.directory.write().freeze(broken, since == 0);
+        let freeze = move |_: &Database, directory: &Shared| {
+            directory.write().freeze(broken, since == 0);
+            Ok(())
+        };
+        self.writer.run(freeze).await?;
         self.audited_to.store(audit.last_entry, Relaxed);
         Ok(audit)
     }
@@ -85,38 +96,50 @@ impl Ledger {
         self.read().frozen()
     }
 
+    /// Whether nothing new is begun for an account, because its books do not add up.
+    pub fn is_frozen(&self, account_id: &str) -> bool {
+        self.read().is_frozen(account_id)
+    }
+
     /// Enters what has expired, for every account.
     async fn sweep_expired(&self) -> Result<(), LedgerError> {
         let now = self.clock.now();
-        let sweep = move |database: &Database, directory: &Shared| {
-            let directory = directory.read();
-            for account in directory.accounts() {
-                let (forfeits, lapsed_at) = {
-                    let mut credit = directory.credit(&account.id);
-                    (credit.forfeit(now), credit.lapsed_at())
-                };
-                database.enter_forfeits(&account.id, &forfeits, lapsed_at, now)?;
-            }
-            Ok(())
-        };
-        self.writer.run(sweep).await
+        let accounts: Vec<String> = self.read().accounts().map(|one| one.id.clone()).collect();
+        for accounts in accounts.chunks(STEP) {
+            let accounts = accounts.to_vec();
+            let sweep = move |database: &Database, directory: &Shared| {
+                for account_id in &accounts {
+                    let update = directory.read().credit(account_id).bring_up_to_date(now);
+                    database.enter_update(account_id, &update, now)?;
+                }
+                Ok(())
+            };
+            self.writer.run(sweep).await?;
+        }
+        Ok(())
     }
 }
 
 /// The copy in memory must say what the database says, and not contradict itself.
-fn compare_memory(database: &Database, directory: &Shared) -> Result<Vec<Violation>, LedgerError> {
+fn compare_memory(
+    database: &Database,
+    directory: &Shared,
+    accounts: &[String],
+) -> Result<Vec<Violation>, LedgerError> {
     database.write_what_is_left()?;
-    let directory = directory.read();
     let mut violations = Vec::new();
-    for account in directory.accounts() {
-        let stored = database.total(&account.id)?;
-        let credit = directory.credit(&account.id);
-        let remembered = credit.total().nanos();
+    for account_id in accounts {
+        let stored = database.total(account_id)?;
+        let (remembered, contradiction) = {
+            let directory = directory.read();
+            let credit = directory.credit(account_id);
+            (credit.total().nanos(), credit.contradiction())
+        };
         let differs = (remembered != stored)
             .then(|| format!("{remembered} nano-dollars in memory are {stored} in the database"));
-        let found = differs.into_iter().chain(credit.contradiction());
+        let found = differs.into_iter().chain(contradiction);
         violations.extend(found.map(|what| Violation {
-            account_id: account.id.clone(),
+            account_id: account_id.clone(),
             what,
         }));
     }

@@ -154,7 +154,11 @@ impl Held {
         let charged = self
             .ledger
             .writer
-            .run(move |database, directory| charge(database, directory, *call, usage))
+            .run_then(
+                move |database, directory| charge(database, directory, *call, usage),
+                // Done with: a later transaction that fails must not hold it again.
+                |directory, call| directory.read().credit(&call.account_id).release(call.id),
+            )
             .await?;
         self.call = None;
         Ok(charged)
@@ -200,17 +204,13 @@ fn charge(
     usage: Usage,
 ) -> Result<Call, LedgerError> {
     let (now, cost) = (call.ended_ms.div_euclid(1_000), call.price(usage));
-    let (forfeits, charge, lapsed_at) = {
+    let (update, charge) = {
         let directory = directory.read();
         let mut credit = directory.credit(&call.account_id);
-        let forfeits = credit.forfeit(now);
-        (
-            forfeits,
-            credit.charge(call.id, cost, now),
-            credit.lapsed_at(),
-        )
+        let update = credit.bring_up_to_date(now);
+        (update, credit.charge(call.id, cost, now))
     };
-    database.enter_forfeits(&call.account_id, &forfeits, lapsed_at, now)?;
+    database.enter_update(&call.account_id, &update, now)?;
     let charge = charge.ok_or(LedgerError::NoHold)?;
     call.charged = Some(Charged {
         usage,

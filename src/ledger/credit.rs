@@ -79,6 +79,17 @@ pub struct Granted {
     pub after: NanoUsd,
 }
 
+/// What time has done to an account, to be written down: what was owed is paid from what has become
+/// free, and what is free of expired grants is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Update {
+    pub left: Vec<Left>,
+    /// What is owed now, where that has changed.
+    pub debt: Option<NanoUsd>,
+    pub forfeits: Vec<Forfeit>,
+    pub lapsed_at: Option<i64>,
+}
+
 /// What an expiry took of a grant, to be written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forfeit {
@@ -142,7 +153,7 @@ impl Credit {
                 funds.held
             }
         });
-        NanoUsd::new(counted.sum::<i64>() - self.debt)
+        NanoUsd::new(counted.sum::<i64>() - self.owed(now))
     }
 
     pub fn held(&self) -> NanoUsd {
@@ -153,7 +164,7 @@ impl Credit {
     pub fn available(&self, now: i64) -> NanoUsd {
         let now = now.max(self.latest);
         let live = self.funds.iter().filter(|funds| funds.is_live(now));
-        NanoUsd::new(live.map(Funds::free).sum::<i64>() - self.debt)
+        NanoUsd::new(live.map(Funds::free).sum::<i64>() - self.owed(now))
     }
 
     /// When the credit that is used next expires.
@@ -161,10 +172,6 @@ impl Credit {
         let now = now.max(self.latest);
         let mut usable = self.funds.iter().filter(|funds| funds.is_live(now));
         usable.find(|funds| funds.free() > 0)?.expires_at
-    }
-
-    pub fn lapsed_at(&self) -> Option<i64> {
-        self.lapsed_at
     }
 
     /// How many calls have something set aside.
@@ -268,9 +275,26 @@ impl Credit {
         }
     }
 
-    /// Takes what is free of grants that have expired.
-    pub fn forfeit(&mut self, now: i64) -> Vec<Forfeit> {
+    /// Pays what is owed from what is free, the earliest expiry first, and then takes what is free of
+    /// grants that have expired.
+    pub fn bring_up_to_date(&mut self, now: i64) -> Update {
         let now = self.tick(now);
+        let (mut owed, mut left) = (self.debt, Vec::new());
+        for funds in &mut self.funds {
+            draw(funds, funds.free(), &mut owed, &mut left);
+        }
+        let debt = (owed != self.debt).then_some(NanoUsd::new(owed));
+        self.debt = owed;
+        let forfeits = self.forfeit(now);
+        Update {
+            left,
+            debt,
+            forfeits,
+            lapsed_at: self.lapsed_at,
+        }
+    }
+
+    fn forfeit(&mut self, now: i64) -> Vec<Forfeit> {
         let mut forfeits = Vec::new();
         let mut total = self.total().nanos();
         let lapsed = |funds: &&mut Funds| !funds.is_live(now) && funds.free() > 0;
@@ -294,9 +318,9 @@ impl Credit {
 
     /// Takes over what running calls hold, as far as there are grants to hold it from. What was
     /// being charged is held again: the charge did not come about.
-    pub fn take_over_holds(&mut self, before: Credit) {
+    pub fn take_over_holds(&mut self, before: &Credit) {
         self.latest = self.latest.max(before.latest);
-        for (id, hold) in before.holds {
+        for (id, hold) in &before.holds {
             let mut missing = hold.amount;
             let mut parts = Vec::new();
             for (grant_id, taken) in &hold.parts {
@@ -312,14 +336,14 @@ impl Credit {
             let amount = hold.amount - missing;
             self.exposure += hold.risk;
             self.held += amount;
-            let charged = false;
+            let (risk, charged) = (hold.risk, false);
             self.holds.insert(
-                id,
+                *id,
                 Hold {
                     amount,
                     parts,
+                    risk,
                     charged,
-                    ..hold
                 },
             );
         }
@@ -365,7 +389,14 @@ impl Credit {
     /// What has not expired, less what is owed.
     fn live_total(&self, now: i64) -> i64 {
         let live = self.funds.iter().filter(|funds| funds.is_live(now));
-        live.map(|funds| funds.remaining.nanos()).sum::<i64>() - self.debt
+        live.map(|funds| funds.remaining.nanos()).sum::<i64>() - self.owed(now)
+    }
+
+    /// The debt, but for what expired credit pays of it before it is gone.
+    fn owed(&self, now: i64) -> i64 {
+        let lapsed = self.funds.iter().filter(|funds| !funds.is_live(now));
+        let paid = lapsed.map(Funds::free).sum::<i64>();
+        (self.debt - paid).max(0)
     }
 
     /// In its place in the order of use: behind those that expire at the same time or earlier.
@@ -517,7 +548,7 @@ mod tests {
             Err(refused),
             "before it is entered"
         );
-        let forfeits = credit.forfeit(10);
+        let forfeits = credit.bring_up_to_date(10).forfeits;
         assert_eq!(forfeits.len(), 1);
         assert_eq!((forfeits[0].amount, forfeits[0].after), (usd(40), usd(60)));
         assert_eq!(
@@ -532,8 +563,8 @@ mod tests {
             "what was promised pays"
         );
         assert_eq!(credit.balance(11), usd(0), "the rest is promised to no one");
-        assert_eq!(credit.forfeit(11)[0].amount, usd(15));
-        assert_eq!(credit.forfeit(11), []);
+        assert_eq!(credit.bring_up_to_date(11).forfeits[0].amount, usd(15));
+        assert_eq!(credit.bring_up_to_date(11).forfeits, []);
     }
 
     #[test]
@@ -550,7 +581,7 @@ mod tests {
     #[test]
     fn what_emptied_an_account_is_remembered_until_it_is_given_more() {
         let mut credit = credit(&[(100, Some(10)), (50, None)]);
-        credit.forfeit(10);
+        credit.bring_up_to_date(10);
         credit.hold_at(10, 1, 50).unwrap();
         credit.charge_at(10, 1, 50);
         let spent = Err(Shortage::Insufficient { balance: usd(0) });
@@ -560,13 +591,13 @@ mod tests {
             "it was a call that took the last of it"
         );
         credit.grant(&funds("new", 5, Some(20)));
-        credit.forfeit(20);
+        credit.bring_up_to_date(20);
         let expired = Err(Shortage::Expired {
             balance: usd(0),
             at: 20,
         });
         assert_eq!(credit.hold_at(21, 2, 1), expired);
-        let mut restored = Credit::restored(Vec::new(), usd(0), credit.lapsed_at());
+        let mut restored = Credit::restored(Vec::new(), usd(0), credit.lapsed_at);
         assert_eq!(restored.hold_at(21, 2, 1), expired, "after a restart too");
         credit.grant(&funds("newer", 5, None));
         credit.hold_at(22, 3, 5).unwrap();
@@ -593,6 +624,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_owed_is_paid_from_what_becomes_free_before_that_expires() {
+        let mut credit = credit(&[(100, Some(10))]);
+        credit.hold_at(0, 1, 60).unwrap();
+        credit
+            .hold(CallId(2), usd(40), usd(70), usd(80), 0)
+            .unwrap();
+        assert_eq!(
+            credit.charge_at(0, 2, 70).debt,
+            Some(usd(30)),
+            "the rest is held"
+        );
+        credit.release(CallId(1));
+        assert_eq!((credit.balance(0), credit.balance(10)), (usd(30), usd(0)));
+        let update = credit.bring_up_to_date(10);
+        assert_eq!(update.debt, Some(usd(0)));
+        assert_eq!(update.forfeits[0].amount, usd(30));
+        assert_eq!((credit.balance(10), credit.total()), (usd(0), usd(0)));
+        assert_eq!(credit.contradiction(), None);
+    }
+
+    #[test]
     fn what_may_be_owed_is_bounded() {
         let mut credit = credit(&[(100, None)]);
         let hold = |credit: &mut Credit, id| credit.hold(CallId(id), usd(10), usd(100), usd(50), 0);
@@ -613,7 +665,7 @@ mod tests {
         before.charge(CallId(1), usd(30), 0).unwrap();
         assert_eq!(before.charge(CallId(1), usd(30), 0), None, "once");
         let mut stored = credit(&[(100, None)]);
-        stored.take_over_holds(before);
+        stored.take_over_holds(&before);
         assert_eq!((stored.held(), stored.available(0)), (usd(50), usd(50)));
         assert_eq!(stored.charge_at(0, 1, 30).after, usd(70));
         assert_eq!(stored.held(), usd(10));

@@ -20,7 +20,7 @@ pub struct Directory {
     limits: LimitRules,
     credits: HashMap<String, Mutex<Credit>>,
     grants: HashMap<String, Vec<Grant>>,
-    /// Accounts whose books do not add up: nothing is charged to them until someone has looked.
+    /// Accounts whose books do not add up: nothing new is begun for them until someone has looked.
     frozen: HashSet<String>,
     /// Stands in for the credit of an account that is not there.
     nobody: Mutex<Credit>,
@@ -39,7 +39,7 @@ impl Shared {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the writer's thread alone, once a change is committed.
+    /// For the writer's thread alone.
     pub fn write(&self) -> RwLockWriteGuard<'_, Directory> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -171,19 +171,14 @@ impl Directory {
     }
 
     /// Puts what the database holds in the place of what was thought to be. What running calls
-    /// have set aside stays set aside.
-    pub fn restore(&mut self, stored: Directory) {
-        let before = std::mem::replace(&mut self.credits, stored.credits);
-        for (account_id, credit) in before {
-            let before = credit.into_inner().unwrap_or_else(PoisonError::into_inner);
-            self.credit(&account_id).take_over_holds(before);
+    /// have set aside stays set aside. Gives back what it was before.
+    pub fn restore(&mut self, mut stored: Directory) -> Directory {
+        for (account_id, credit) in &self.credits {
+            let before = credit.lock().unwrap_or_else(PoisonError::into_inner);
+            stored.credit(account_id).take_over_holds(&before);
         }
-        self.accounts = stored.accounts;
-        self.keys = stored.keys;
-        self.by_digest = stored.by_digest;
-        self.models = stored.models;
-        self.limits = stored.limits;
-        self.grants = stored.grants;
+        stored.frozen = std::mem::take(&mut self.frozen);
+        std::mem::replace(self, stored)
     }
 
     pub fn put_grant(&mut self, account_id: &str, grant: Grant) {

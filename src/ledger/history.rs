@@ -25,7 +25,13 @@ impl Ledger {
     pub async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
         self.all_written().await;
         let (number, id) = (CallId::parse(id), id.to_owned());
-        let query = move |database: &_| calls::find(database, number, &id);
+        let query = move |database: &_| {
+            let numbered = number.map(|number| calls::one(database, number));
+            match numbered.transpose()?.flatten() {
+                Some(call) => Ok(vec![call]),
+                None => calls::with_request_id(database, &id),
+            }
+        };
         Ok(self.reader.query(query).await?)
     }
 

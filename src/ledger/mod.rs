@@ -136,6 +136,8 @@ pub struct Ledger {
     clock: Clock,
     /// The last entry of the books that an audit has seen.
     audited_to: AtomicI64,
+    /// One audit at a time: two would undo each other's findings.
+    auditing: tokio::sync::Mutex<()>,
 }
 
 impl Ledger {
@@ -160,6 +162,7 @@ impl Ledger {
             ids,
             clock,
             audited_to: AtomicI64::new(0),
+            auditing: tokio::sync::Mutex::default(),
         })
     }
 
@@ -333,16 +336,17 @@ impl Ledger {
                 if let Some(before) = directory.read().same_grant(&account_id, &grant)? {
                     return Ok(before);
                 }
-                let (forfeits, granted) = {
+                let (update, granted) = {
                     let directory = directory.read();
                     let mut credit = directory.credit(&account_id);
                     let fits = credit.total().checked_add(grant.amount);
                     fits.ok_or(LedgerError::TooMuchCredit)?;
                     let id = Arc::from(grant.id.as_str());
                     let funds = Funds::new(id, grant.amount, grant.expires_at);
-                    (credit.forfeit(grant.created_at), credit.grant(&funds))
+                    let update = credit.bring_up_to_date(grant.created_at);
+                    (update, credit.grant(&funds))
                 };
-                database.enter_forfeits(&account_id, &forfeits, None, grant.created_at)?;
+                database.enter_update(&account_id, &update, grant.created_at)?;
                 database.enter_grant(&account_id, &grant, &granted)?;
                 let mut directory = directory.write();
                 directory.put_grant(&account_id, grant.clone());

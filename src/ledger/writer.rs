@@ -29,12 +29,14 @@ const TRIAL_INTERVAL: Duration = Duration::from_millis(200);
 /// Taken within an open transaction, or told that there is none.
 type Step = Box<dyn FnOnce(Option<(&Database, &Shared)>) -> Taken + Send>;
 
+type Tell = Box<dyn FnOnce(bool, &Shared) + Send>;
+
 /// A step that was taken within a transaction that is still open.
 struct Taken {
     /// The database refused something: the whole transaction is off.
     failed: bool,
     /// Tells whoever waits, once it is known whether the transaction was committed.
-    tell: Box<dyn FnOnce(bool) + Send>,
+    tell: Tell,
 }
 
 pub struct Writer {
@@ -84,8 +86,20 @@ impl Writer {
         &self,
         step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {
+        self.run_then(step, |_, _| {}).await
+    }
+
+    /// The same, with something to do in memory once it is committed, before anything else happens.
+    pub async fn run_then<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
+        then: impl FnOnce(&Shared, &T) + Send + 'static,
+    ) -> Result<T, LedgerError> {
         let (done, result) = oneshot::channel();
-        self.queue(step, move |taken| {
+        self.queue(step, move |taken, directory| {
+            if let Ok(taken) = &taken {
+                then(directory, taken);
+            }
             let _ = done.send(taken);
         })?;
         result.await.map_err(|_| LedgerError::Stopped)?
@@ -96,7 +110,7 @@ impl Writer {
         &self,
         step: impl FnOnce(&Database, &Shared) -> Result<(), LedgerError> + Send + 'static,
     ) {
-        let queued = self.queue(step, |taken: Result<(), LedgerError>| {
+        let queued = self.queue(step, |taken: Result<(), LedgerError>, _| {
             if let Err(error) = taken {
                 tracing::error!(%error, "a call could not be written down");
             }
@@ -109,7 +123,7 @@ impl Writer {
     fn queue<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
-        done: impl FnOnce(Result<T, LedgerError>) + Send + 'static,
+        done: impl FnOnce(Result<T, LedgerError>, &Shared) + Send + 'static,
     ) -> Result<(), LedgerError> {
         let step: Step = Box::new(move |within| {
             // A step that panics takes its own caller down, not the thread and every later one.
@@ -119,11 +133,12 @@ impl Writer {
             });
             let taken = taken.unwrap_or(Err(LedgerError::NotCommitted));
             let failed = matches!(taken, Err(LedgerError::Database(_) | LedgerError::Stopped));
-            let tell = move |committed: bool| {
-                done(match taken {
+            let tell = move |committed: bool, directory: &Shared| {
+                let taken = match taken {
                     Ok(_) if !committed => Err(LedgerError::NotCommitted),
                     other => other,
-                });
+                };
+                done(taken, directory);
             };
             Taken {
                 failed,
@@ -170,7 +185,16 @@ impl Work {
     fn commit_batch(&mut self, first: Step, queue: &Receiver<Step>) {
         self.health.begins();
         let started = Instant::now();
-        let begun = self.database.begin();
+        // What is worked out from a copy that is ahead of the database must not be written.
+        if self.stale {
+            self.start_over();
+        }
+        let begun = if self.stale {
+            Err(rusqlite::Error::InvalidQuery)
+        } else {
+            self.database.begin()
+        };
+        let tried = begun.is_ok();
         failpoint::reached("batch_begun");
         let waiting = std::iter::once(first).chain(queue.try_iter());
         let mut taken = Vec::new();
@@ -190,33 +214,39 @@ impl Work {
         let is_committed = sound && committed.is_ok();
         if !is_committed {
             let error = committed.err().map(|error| error.to_string());
-            self.fail(taken.len(), error.as_deref());
+            self.fail(taken.len(), error.as_deref(), tried);
         }
         failpoint::reached("batch_committed");
         self.health.ends(taken.len(), started.elapsed());
         for step in taken {
-            (step.tell)(is_committed);
+            (step.tell)(is_committed, &self.directory);
         }
     }
 
-    fn fail(&mut self, steps: usize, error: Option<&str>) {
-        tracing::error!(
-            steps,
-            error,
-            "a transaction of the ledger was not committed: no new call is begun until one is",
-        );
-        self.database.roll_back();
+    /// `tried` says whether any step was taken: if not, the copy in memory is as it was.
+    fn fail(&mut self, steps: usize, error: Option<&str>, tried: bool) {
+        if self.health.is_well() {
+            tracing::error!(
+                steps,
+                error,
+                "a transaction of the ledger was not committed: no new call is begun until one is",
+            );
+        }
         self.health.set_well(false);
-        self.stale = true;
-        self.start_over();
+        if tried {
+            self.database.roll_back();
+            self.stale = true;
+            self.start_over();
+        }
     }
 
     /// Makes the copy in memory anew from the database.
     fn start_over(&mut self) {
         match self.database.load() {
             Ok(stored) => {
-                self.directory.write().restore(stored);
+                let before = self.directory.write().restore(stored);
                 self.stale = false;
+                drop(before); // not while everyone waits
             }
             Err(error) => tracing::error!(%error, "the ledger could not be read back"),
         }

@@ -115,6 +115,7 @@ impl Admitted<'_> {
         enough: impl Future<Output = ()>,
     ) -> Result<(), GatewayError> {
         tokio::pin!(enough);
+        let mut told = false;
         loop {
             match self.credit.charge(usage, outcome).await {
                 Ok(call) => {
@@ -123,7 +124,11 @@ impl Admitted<'_> {
                     self.gateway.metrics.ended(&call);
                     return Ok(());
                 }
-                Err(error) => tracing::error!(%error, "a charge could not be written"),
+                Err(error) if !told => {
+                    tracing::error!(%error, "a charge could not be written; it is tried again");
+                    told = true;
+                }
+                Err(_) => {}
             }
             tokio::select! {
                 () = tokio::time::sleep(CHARGE_INTERVAL) => {}

@@ -28,7 +28,7 @@ const DRAIN_PATIENCE: Duration = Duration::from_mins(10);
 
 /// How long a frame waits for a client that takes none. A connection that stalls as a whole is
 /// noticed sooner; this is for one of many answers on a connection that is otherwise alive.
-const READER_PATIENCE: Duration = Duration::from_mins(10);
+const READER_PATIENCE: Duration = Duration::from_mins(1);
 /// How long an answer waits for a charge that cannot be written.
 const CHARGE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -137,8 +137,7 @@ pub async fn stream(gateway: &Gateway, call: &ChatCall, mut admitted: Admitted<'
     let Opened {
         mut parts,
         mut shape,
-        deadline,
-        longest,
+        mut time_left,
     } = match opened {
         Ok(opened) => opened,
         Err(error) => {
@@ -155,8 +154,7 @@ pub async fn stream(gateway: &Gateway, call: &ChatCall, mut admitted: Admitted<'
     };
     let _ = begun.send(Ok(started)); // a client that has left is noticed below
     let relayed = tokio::select! {
-        relayed = pump(&mut parts, &mut shape, &frames) => relayed,
-        () = tokio::time::sleep_until(deadline) => Err(UpstreamError::TooLong(longest)),
+        relayed = pump(&mut parts, &mut shape, &frames, &mut time_left) => relayed,
         () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping),
     };
     let relayed = match relayed {
@@ -182,9 +180,9 @@ pub async fn stream(gateway: &Gateway, call: &ChatCall, mut admitted: Admitted<'
             };
             admitted.free(outcome, Some(error.to_string()));
             let event = Frames::error(&interrupted(&error));
-            let _ = frames.send(Frame::Data(event)).await;
+            send(&frames, Frame::Data(event)).await;
             let cause = error.to_string();
-            let _ = frames.send(Frame::End(Ending::Interrupted { cause })).await;
+            send(&frames, Frame::End(Ending::Interrupted { cause })).await;
         }
     }
 }
@@ -237,15 +235,14 @@ async fn finish(
 async fn hand_over(shape: &mut Shape, frames: &mpsc::Sender<Frame>) {
     send_ready(shape, frames).await;
     let usage = shape.usage();
-    let _ = frames.send(Frame::End(Ending::Finished { usage })).await;
+    send(frames, Frame::End(Ending::Finished { usage })).await;
 }
 
 /// A stream that has begun.
 struct Opened {
     parts: Parts,
     shape: Shape,
-    deadline: Instant,
-    longest: Duration,
+    time_left: TimeLeft,
 }
 
 /// The first stream that some upstream begins.
@@ -257,16 +254,18 @@ async fn open(
     loop {
         let asking = attempts.next(admitted)?;
         let longest = asking.deployment.longest;
-        let deadline = Instant::now() + longest;
-        let asked = tokio::time::timeout_at(deadline, ask_for_parts(call, &asking.deployment));
-        match asked.await.unwrap_or(Err(UpstreamError::TooLong(longest))) {
+        let mut time_left = TimeLeft {
+            longest,
+            left: longest,
+        };
+        let asked = time_left.of(ask_for_parts(call, &asking.deployment));
+        match asked.await.and_then(|opened| opened) {
             Ok((parts, shape)) => {
                 attempts.answered(asking);
                 return Ok(Opened {
                     parts,
                     shape,
-                    deadline,
-                    longest,
+                    time_left,
                 });
             }
             Err(error) => attempts.failed(asking, error, admitted).await?,
@@ -312,32 +311,54 @@ async fn pump(
     parts: &mut Parts,
     shape: &mut Shape,
     frames: &mpsc::Sender<Frame>,
+    time_left: &mut TimeLeft,
 ) -> Result<Client, UpstreamError> {
     loop {
         if let Client::Gone = send_ready(shape, frames).await {
             return Ok(Client::Gone);
         }
-        match parts.next().await {
+        match time_left.of(parts.next()).await? {
             Some(part) => shape.on_part(part?)?,
             None => return Ok(Client::Listening),
         }
     }
 }
 
+/// What a provider has left of the time for a whole call. The time in which it waits for a slow
+/// client is not its own.
+struct TimeLeft {
+    longest: Duration,
+    left: Duration,
+}
+
+impl TimeLeft {
+    async fn of<T>(&mut self, waiting: impl Future<Output = T>) -> Result<T, UpstreamError> {
+        let started = Instant::now();
+        let done = tokio::time::timeout(self.left, waiting).await;
+        self.left = self.left.saturating_sub(started.elapsed());
+        done.map_err(|_| UpstreamError::TooLong(self.longest))
+    }
+}
+
 async fn send_ready(shape: &mut Shape, frames: &mpsc::Sender<Frame>) -> Client {
     for frame in shape.take_ready() {
-        let sent = match frames.try_send(Frame::Data(frame)) {
-            Ok(()) => true,
-            Err(TrySendError::Full(frame)) => {
-                frames.send_timeout(frame, READER_PATIENCE).await.is_ok()
-            }
-            Err(TrySendError::Closed(_)) => false,
-        };
-        if !sent {
+        if !send(frames, Frame::Data(frame)).await {
             return Client::Gone;
         }
     }
     Client::Listening
+}
+
+/// Whether the client took it, or has room for it.
+async fn send(frames: &mpsc::Sender<Frame>, frame: Frame) -> bool {
+    match frames.try_send(frame) {
+        Ok(()) => true,
+        Err(TrySendError::Full(frame)) => {
+            let sent = frames.send_timeout(frame, READER_PATIENCE).await;
+            sent.is_ok()
+        }
+        Err(TrySendError::Closed(_)) => false,
+    }
 }
 
 /// Reads an answer that nobody waits for to its end, within bounds of time and number.

@@ -27,6 +27,8 @@ struct AccountObject<'a> {
     track: Track,
     tier: Tier,
     closed: bool,
+    /// Its books do not add up: nothing new is begun until someone has looked.
+    frozen: bool,
     balance: NanoUsd,
     /// Set aside for calls that are running.
     held: NanoUsd,
@@ -46,6 +48,7 @@ impl<'a> AccountObject<'a> {
             track: account.plan.track(),
             tier: account.plan.tier(),
             closed: account.closed,
+            frozen: gateway.ledger.is_frozen(&account.id),
             balance: balances.balance,
             held: balances.held,
             available: balances.available,

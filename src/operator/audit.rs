@@ -39,7 +39,7 @@ impl From<Audit> for AuditObject {
         Self {
             object: "audit",
             ok: violations.is_empty(),
-            accounts: audit.accounts,
+            accounts: audit.accounts.len(),
             entries: audit.entries,
             charges: audit.charges,
             duration_ms: audit.took.as_millis(),

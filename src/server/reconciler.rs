@@ -10,12 +10,15 @@ const INTERVAL: Duration = Duration::from_mins(1);
 /// what has changed since.
 pub async fn run(gateway: Arc<Gateway>) {
     loop {
-        // What is wrong with the books was logged and counted where it was found.
-        if let Err(error) = gateway.ledger.reconcile().await {
-            tracing::error!(%error, "the books could not be checked");
-        }
+        let look = async {
+            // What is wrong with the books was logged and counted where it was found.
+            if let Err(error) = gateway.ledger.reconcile().await {
+                tracing::error!(%error, "the books could not be checked");
+            }
+            tokio::time::sleep(INTERVAL).await;
+        };
         tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => {}
+            () = look => {}
             () = gateway.shutdown.requested() => return,
         }
     }

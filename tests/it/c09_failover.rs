@@ -372,3 +372,25 @@ async fn with_one_of_two_dead_no_request_is_lost() {
     assert_eq!(two.second.calls(), 200);
     assert_eq!(two.spent().await, "999.990200", "200 × 0.000049");
 }
+
+/// The time for a whole call is the provider's: a client that is slow to read does not use it up.
+#[tokio::test]
+async fn a_slow_reader_does_not_use_up_the_providers_time() {
+    let own = "timeouts = { total_seconds = 1 }";
+    let two = Two::start_with(own, "").await;
+    two.first().answer(500, "text/plain", "no");
+    let large = chunk(json!({ "content": "x".repeat(200_000) }), None);
+    let mut chunks = vec![large; 60];
+    chunks.push(chunk(json!({}), Some("stop")));
+    chunks.push(usage_chunk(11, 3));
+    two.second.answer_chunks(&chunks);
+    let response = two.gateway.open_stream(&hello(MODEL)).await;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    let text = response.text().await.unwrap();
+    assert!(
+        text.ends_with("data: [DONE]\n\n"),
+        "{}",
+        &text[text.len() - 300..]
+    );
+    assert_eq!(two.spent().await, "999.999951");
+}

@@ -18,7 +18,15 @@ CREATE TABLE entries (
     at            INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO entries SELECT seq, account_id, kind, ref, delta, balance_after, at FROM ledger_entries;
+-- Credit from before there were books is entered now; and each balance is the sum up to its entry, the
+-- credit that has expired since then still in it.
+INSERT INTO ledger_entries (account_id, kind, ref, delta, balance_after, at)
+SELECT account_id, 'grant', id, amount, 0, created_at FROM credit_grants
+WHERE id NOT IN (SELECT ref FROM ledger_entries WHERE kind = 'grant') ORDER BY rowid;
+INSERT INTO entries
+SELECT seq, account_id, kind, ref, delta,
+    sum(delta) OVER (PARTITION BY account_id ORDER BY seq), at
+FROM ledger_entries;
 DROP TABLE ledger_entries;
 ALTER TABLE entries RENAME TO ledger_entries;
 
@@ -59,6 +67,8 @@ CREATE TABLE calls (
     balance_after   INTEGER
 ) STRICT;
 
+CREATE INDEX calls_by_request ON calls (request_id);
+
 INSERT INTO calls
 SELECT row_number() OVER (ORDER BY usage.rowid), usage.id, usage.account_id, key_id, model,
     routed_model, NULL, stream, 'answered', NULL, 0, 0, 0, input_price, cached_price, output_price,
@@ -71,5 +81,4 @@ WHERE kind = 'charge';
 DROP TABLE usage;
 
 CREATE INDEX calls_by_account ON calls (account_id, ended_ms);
-CREATE INDEX calls_by_request ON calls (request_id);
 CREATE INDEX calls_by_time ON calls (ended_ms);

@@ -6,7 +6,7 @@ use super::Database;
 use crate::{
     ledger::{
         Call, Grant,
-        credit::{Charge, Forfeit, Granted},
+        credit::{Charge, Granted, Update},
     },
     money::NanoUsd,
 };
@@ -58,18 +58,18 @@ impl Database {
         })
     }
 
-    /// What an expiry took.
-    pub fn enter_forfeits(
-        &self,
-        account_id: &str,
-        forfeits: &[Forfeit],
-        lapsed_at: Option<i64>,
-        at: i64,
-    ) -> rusqlite::Result<()> {
-        if forfeits.is_empty() {
+    /// What time has done: what was owed and is paid, and what an expiry took.
+    pub fn enter_update(&self, account_id: &str, update: &Update, at: i64) -> rusqlite::Result<()> {
+        for left in &update.left {
+            self.leave(left.grant_id.clone(), left.remaining);
+        }
+        if let Some(debt) = update.debt {
+            self.set_debt(account_id, debt)?;
+        }
+        if update.forfeits.is_empty() {
             return Ok(());
         }
-        for forfeit in forfeits {
+        for forfeit in &update.forfeits {
             let left = &forfeit.left;
             self.leave(left.grant_id.clone(), left.remaining);
             self.enter(&Entry {
@@ -83,7 +83,7 @@ impl Database {
         }
         self.connection
             .prepare_cached("UPDATE accounts SET lapsed_at = ?2 WHERE id = ?1")?
-            .execute(params![account_id, lapsed_at])?;
+            .execute(params![account_id, update.lapsed_at])?;
         Ok(())
     }
 
@@ -93,9 +93,7 @@ impl Database {
             self.leave(left.grant_id.clone(), left.remaining);
         }
         if let Some(debt) = charge.debt {
-            self.connection
-                .prepare_cached("UPDATE accounts SET debt = ?2 WHERE id = ?1")?
-                .execute(params![call.account_id, debt.nanos()])?;
+            self.set_debt(&call.account_id, debt)?;
         }
         self.enter(&Entry {
             account_id: &call.account_id,
@@ -105,6 +103,13 @@ impl Database {
             after: charge.after,
             at,
         })
+    }
+
+    fn set_debt(&self, account_id: &str, debt: NanoUsd) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("UPDATE accounts SET debt = ?2 WHERE id = ?1")?
+            .execute(params![account_id, debt.nanos()])?;
+        Ok(())
     }
 
     /// Remembers what is left of a grant until the transaction ends.

@@ -27,9 +27,10 @@ impl Database {
         let attempts = (!call.attempts.is_empty())
             .then(|| serde_json::to_string(&call.attempts).unwrap_or_default());
         let nanos = |amount: fn(Charged) -> NanoUsd| charged.map(amount).map(NanoUsd::nanos);
+        // A call whose end was told twice keeps the first telling: it is the one that was charged.
         self.connection
             .prepare_cached(
-                "INSERT INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+                "INSERT OR IGNORE INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
                      ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)",
             )?
             .execute(params![
@@ -81,25 +82,20 @@ pub fn usage(
         .collect()
 }
 
-/// The call that a charge refers to.
-pub fn one(connection: &Connection, reference: &str) -> rusqlite::Result<Option<Call>> {
-    let query = format!("SELECT {COLUMNS} FROM calls WHERE id = CAST(?1 AS INTEGER)");
+/// The call of this number.
+pub fn one(connection: &Connection, id: CallId) -> rusqlite::Result<Option<Call>> {
+    let query = format!("SELECT {COLUMNS} FROM calls WHERE id = ?1");
+    let id = i64::try_from(id.0).unwrap_or(i64::MAX);
     let mut rows = connection.prepare_cached(&query)?;
-    rows.query_row([reference], read).optional()
+    rows.query_row([id], read).optional()
 }
 
-/// The calls of this number or with this request ID, newest first.
-pub fn find(
-    connection: &Connection,
-    id: Option<CallId>,
-    request_id: &str,
-) -> rusqlite::Result<Vec<Call>> {
-    let query = format!(
-        "SELECT {COLUMNS} FROM calls WHERE request_id = ?1 OR id = ?2 ORDER BY id DESC LIMIT 100"
-    );
-    let id = id.and_then(|id| i64::try_from(id.0).ok());
+/// The calls whose client was told to quote this ID, newest first.
+pub fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Call>> {
+    let query =
+        format!("SELECT {COLUMNS} FROM calls WHERE request_id = ?1 ORDER BY id DESC LIMIT 100");
     let mut rows = connection.prepare(&query)?;
-    rows.query_map(params![request_id, id], read)?.collect()
+    rows.query_map([id], read)?.collect()
 }
 
 /// What calls admitted since then have used in the end: nothing, where nothing was charged.

@@ -74,7 +74,7 @@ async fn the_regular_look_sees_what_is_new() {
     let paying = busy().await;
     let looked = paying.ledger.reconcile().await.unwrap();
     assert_eq!(
-        (looked.entries, looked.accounts),
+        (looked.entries, looked.accounts.len()),
         (0, 0),
         "all was seen before"
     );
@@ -137,4 +137,21 @@ async fn only_the_account_that_is_wrong_is_frozen() {
     );
     assert!(!audit.violations.is_empty());
     assert!(paying.hold(1, 1, 0).is_ok());
+}
+
+/// A look through all calls must not look through all entries for each of them.
+#[tokio::test]
+async fn the_look_for_calls_without_an_entry_uses_the_index() {
+    let paying = busy().await;
+    let query = super::super::sqlite::audit::CALLS_WITHOUT_ENTRY;
+    let connection = open_to_read(&paying.folder.path().join("ledger.db")).unwrap();
+    let mut plan = connection
+        .prepare(&format!("EXPLAIN QUERY PLAN {query}"))
+        .unwrap();
+    let steps = plan.query_map([], |row| row.get::<_, String>(3)).unwrap();
+    let steps: Vec<String> = steps.map(Result::unwrap).collect();
+    let used = steps
+        .iter()
+        .any(|step| step.contains("INDEX ledger_entries_once"));
+    assert!(used, "{steps:?}");
 }

@@ -194,3 +194,61 @@ async fn a_call_that_came_to_nothing_is_remembered() {
     assert_eq!((paying.balance(), paying.held()), (100, 0));
     assert_eq!(paying.count("SELECT count(*) FROM ledger_entries"), 1);
 }
+
+/// What was charged stays charged: a later transaction that fails does not hold it again.
+#[tokio::test]
+async fn a_charge_that_is_written_is_not_held_again() {
+    let paying = Paying::with(DOLLAR).await;
+    let mut charged = paying.hold(COST, COST, 0).unwrap();
+    charged
+        .charge(tokens(COST), Outcome::Answered)
+        .await
+        .unwrap();
+    let broken = paying.ledger.writer.run(|_, _| -> Result<(), LedgerError> {
+        Err(LedgerError::Database(rusqlite::Error::InvalidQuery))
+    });
+    assert!(broken.await.is_err());
+    assert_eq!((paying.balance(), paying.held()), (spent(1), 0));
+    drop(charged);
+    assert_eq!((paying.balance(), paying.held()), (spent(1), 0));
+    paying.until_charges_are_taken().await;
+    paying.assert_sound().await;
+}
+
+/// A database that an earlier version wrote: its credit is there, and its books add up.
+#[tokio::test]
+async fn a_database_of_an_earlier_version_is_brought_up_to_date() {
+    let folder = TempDir::new().unwrap();
+    let old = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
+    for migration in [
+        include_str!("../migrations/1_accounts.sql"),
+        include_str!("../migrations/2_limits.sql"),
+        include_str!("../migrations/3_credit.sql"),
+    ] {
+        old.execute_batch(migration).unwrap();
+    }
+    // A grant from before there were books; one that expired; a charge whose balance leaves it out.
+    old.execute_batch(
+        "PRAGMA user_version = 3;
+         INSERT INTO accounts (id, email, track, tier, created_at)
+             VALUES ('acct_1', 'a@example.com', 'business', 'flex', 1);
+         INSERT INTO credit_grants (id, account_id, amount, expires_at, created_at, remaining)
+             VALUES ('g0', 'acct_1', 7, NULL, 1, 7), ('g1', 'acct_1', 100, 50, 1, 100),
+                    ('g2', 'acct_1', 50000, NULL, 2, 49900);
+         INSERT INTO ledger_entries (account_id, kind, ref, delta, balance_after, at)
+             VALUES ('acct_1', 'grant', 'g1', 100, 100, 1), ('acct_1', 'grant', 'g2', 50000, 50100, 2),
+                    ('acct_1', 'charge', 'use_1', -100, 49907, 60);
+         INSERT INTO usage VALUES
+             ('use_1', 'acct_1', 'key_1', 'm', 'm', 100, 0, 0, 0, 1000, 1000, 1000, 100, 0, 60);",
+    )
+    .unwrap();
+    drop(old);
+    let ledger = open(&folder, &Arc::new(AtomicI64::new(1_800_000_000_000)));
+    let audit = ledger.audit().await.unwrap();
+    assert_eq!(audit.violations, []);
+    assert_eq!((audit.entries, audit.charges), (5, 1), "with the expiry");
+    assert_eq!(ledger.balances("acct_1").balance.nanos(), 49_907);
+    let rows = ledger.usage("acct_1", 0, i64::MAX).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].charged.unwrap().cost.nanos(), 100);
+}

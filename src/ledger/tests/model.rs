@@ -68,14 +68,9 @@ impl Model {
     }
 
     pub fn balance(&self) -> i64 {
-        let counted = (0..self.grants.len()).map(|at| {
-            if self.live(at) {
-                self.grants[at].left
-            } else {
-                self.held_of(at)
-            }
-        });
-        counted.sum::<i64>() - self.debt
+        let mut settled = self.clone();
+        settled.forfeit();
+        settled.grants.iter().map(|grant| grant.left).sum::<i64>() - settled.debt
     }
 
     pub fn available(&self) -> i64 {
@@ -162,8 +157,17 @@ impl Model {
         self.spent += cost;
     }
 
-    /// What is free of expired grants goes.
+    /// What is owed is paid from whatever is free, the earliest expiry first; then what is free of
+    /// expired grants goes.
     pub fn forfeit(&mut self) {
+        let mut all: Vec<_> = (0..self.grants.len()).collect();
+        all.sort_by_key(|at| (self.grants[*at].expires_at.unwrap_or(i64::MAX), *at));
+        for at in all {
+            let free = self.grants[at].left - self.held_of(at);
+            let paid = free.min(self.debt);
+            self.grants[at].left -= paid;
+            self.debt -= paid;
+        }
         for at in 0..self.grants.len() {
             if !self.live(at) {
                 let free = self.grants[at].left - self.held_of(at);
