@@ -48,11 +48,17 @@ impl UpstreamError {
     /// A provider's own error by its type and code; its message may quote the request or our key.
     pub fn reported(error: &serde_json::Value) -> Self {
         let word = |key: &str| {
-            let word = error.get(key).and_then(|word| word.as_str()).unwrap_or("?");
+            let word = match error.get(key)? {
+                serde_json::Value::String(word) => word.clone(),
+                serde_json::Value::Number(number) => number.to_string(),
+                _ => return None,
+            };
             let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-            word.chars().filter(plain).take(48).collect::<String>()
+            Some(word.chars().filter(plain).take(48).collect::<String>())
         };
-        Self::Reported(format!("type {}, code {}", word("type"), word("code")))
+        let known = |word: Option<String>| word.unwrap_or_else(|| "?".into());
+        let kind = known(word("type").or_else(|| word("status")));
+        Self::Reported(format!("type {kind}, code {}", known(word("code"))))
     }
 
     /// The provider's HTTP status, when it was one that tells of a failure.

@@ -102,6 +102,12 @@ impl Client {
         self
     }
 
+    /// With words of the provider's that no caller gets to read, in lower case.
+    pub fn hiding(mut self, words: &[&str]) -> Self {
+        self.reasons.hide(words);
+        self
+    }
+
     /// Asks for an answer to a call; what is not a success is a failure with its reason.
     pub async fn ask(
         &self,

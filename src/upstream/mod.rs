@@ -7,6 +7,7 @@
 use futures_util::stream::BoxStream;
 
 mod client;
+mod gemini;
 mod openai;
 mod part;
 mod reason;
@@ -14,6 +15,7 @@ mod simulator;
 mod sse;
 mod stream;
 
+pub use gemini::Gemini;
 pub use openai::OpenAi;
 pub use part::Part;
 pub use simulator::Simulator;
@@ -33,6 +35,7 @@ use crate::{
 pub type Parts = BoxStream<'static, Result<Part, UpstreamError>>;
 
 pub enum Provider {
+    Gemini(Box<Gemini>),
     OpenAi(Box<OpenAi>),
     Simulator(Simulator),
 }
@@ -42,14 +45,14 @@ impl Provider {
     pub fn remote(config: &RemoteProvider) -> Result<Self, String> {
         match config.kind {
             ProviderKind::OpenAi => Ok(Self::OpenAi(Box::new(OpenAi::new(config)?))),
-            ProviderKind::Anthropic | ProviderKind::Gemini => {
-                Err("this kind is not served yet".into())
-            }
+            ProviderKind::Gemini => Ok(Self::Gemini(Box::new(Gemini::new(config)?))),
+            ProviderKind::Anthropic => Err("this kind is not served yet".into()),
         }
     }
 
     pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
         match self {
+            Self::Gemini(provider) => provider.complete(call, model).await,
             Self::OpenAi(provider) => provider.complete(call, model).await,
             Self::Simulator(provider) => provider.complete(call).await,
         }
@@ -58,6 +61,7 @@ impl Provider {
     /// Returns once the provider has begun to answer.
     pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
         match self {
+            Self::Gemini(provider) => provider.stream(call, model).await,
             Self::OpenAi(provider) => provider.stream(call, model).await,
             Self::Simulator(provider) => provider.stream(call).await,
         }
@@ -66,6 +70,7 @@ impl Provider {
     /// Asks the provider something that costs nothing; says what was wrong.
     pub async fn probe(&self) -> Result<String, String> {
         match self {
+            Self::Gemini(provider) => provider.probe().await,
             Self::OpenAi(provider) => provider.probe().await,
             Self::Simulator(_) => Ok("built in".into()),
         }

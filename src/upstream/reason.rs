@@ -34,6 +34,12 @@ impl Cleaner {
         }
     }
 
+    /// Also these words, in lower case.
+    pub fn hide(&mut self, words: &[&str]) {
+        let words = words.iter().map(|word| (*word).to_owned());
+        self.forbidden.extend(words);
+    }
+
     /// The reason, where it is about the caller's request and not about us.
     pub fn for_caller(
         &self,
@@ -46,7 +52,12 @@ impl Cleaner {
             return None;
         }
         let body: Value = serde_json::from_slice(body).ok()?;
-        let error = body.get("error").unwrap_or(&body);
+        // Some wrap it in a list.
+        let body = body.get(0).unwrap_or(&body);
+        let error = body.get("error").unwrap_or(body);
+        if is_about_us(error) {
+            return None;
+        }
         let message = error
             .get("message")
             .or(Some(error))
@@ -68,8 +79,24 @@ impl Cleaner {
             .take(MAX_WORDS)
             .map(clean)
             .collect();
-        (!words.is_empty()).then(|| words.join(" "))
+        let reason = words.join(" ");
+        if reason.contains("input token count") && reason.contains("exceeds the maximum") {
+            // The words that clients look for.
+            return Some(format!("maximum context length: {reason}"));
+        }
+        (!reason.is_empty()).then_some(reason)
     }
+}
+
+/// Whether a provider that has no other status for it complains of our key or of where we are.
+fn is_about_us(error: &Value) -> bool {
+    let details = error.get("details").and_then(Value::as_array);
+    let mut reasons = details.into_iter().flatten();
+    error.get("status").and_then(Value::as_str) == Some("FAILED_PRECONDITION")
+        || reasons.any(|detail| {
+            let reason = detail.get("reason").and_then(Value::as_str);
+            reason.is_some_and(|reason| reason.starts_with("API_KEY_"))
+        })
 }
 
 /// Whether a word is about this model: it has the name or a part of it (`vendor/name:size`), or it
@@ -96,6 +123,8 @@ fn looks_secret(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -131,5 +160,40 @@ mod tests {
             None
         );
         assert_eq!(cleaner.for_caller(400, b"<html>no</html>", "m", "n"), None);
+    }
+    #[test]
+    fn a_reason_may_come_in_a_list() {
+        let mut cleaner = Cleaner::new("https://api.vendor.com/v1", &[]);
+        cleaner.hide(&["gemini"]);
+        let reason = |body: Value| {
+            cleaner.for_caller(400, body.to_string().as_bytes(), "gemini-3-pro", "svc-pro")
+        };
+        let error = json!({ "error": { "code": 400, "status": "INVALID_ARGUMENT",
+            "message": "Gemini-3-Pro of Gemini takes no such role." } });
+        let shown = "[...] of [...] takes no such role.";
+        assert_eq!(reason(error.clone()).unwrap(), shown);
+        assert_eq!(reason(json!([error])).unwrap(), shown);
+        assert_eq!(reason(json!([])), None);
+        let too_long = json!({ "error": { "message":
+            "The input token count (9000) exceeds the maximum number of tokens allowed (8192)." } });
+        assert_eq!(
+            reason(too_long).unwrap(),
+            "maximum context length: The input token count (9000) exceeds the maximum number of \
+             tokens allowed (8192).",
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_with_us_is_not_the_callers_to_read() {
+        let cleaner = Cleaner::new("https://api.vendor.com/v1", &[]);
+        for error in [
+            json!({ "message": "API key not valid.", "status": "INVALID_ARGUMENT",
+                "details": [{ "@type": "x" }, { "reason": "API_KEY_INVALID" }] }),
+            json!({ "message": "Location is not supported.", "status": "FAILED_PRECONDITION" }),
+        ] {
+            let body = json!({ "error": error }).to_string();
+            let reason = cleaner.for_caller(400, body.as_bytes(), "m", "n");
+            assert_eq!(reason, None, "{body}");
+        }
     }
 }

@@ -35,10 +35,20 @@ impl JsonText {
 
     /// The texts in order, one a line.
     pub fn join_lines<'a>(texts: impl IntoIterator<Item = &'a JsonText>) -> Self {
+        Self::join(texts, "\\n")
+    }
+
+    /// The texts in order, as one.
+    pub fn concat<'a>(texts: impl IntoIterator<Item = &'a JsonText>) -> Self {
+        Self::join(texts, "")
+    }
+
+    /// `separator` is JSON as it stands within a string.
+    fn join<'a>(texts: impl IntoIterator<Item = &'a JsonText>, separator: &str) -> Self {
         let mut json = String::from("\"");
         for (position, text) in texts.into_iter().enumerate() {
             if position > 0 {
-                json.push_str("\\n");
+                json.push_str(separator);
             }
             json.push_str(text.inner());
         }
@@ -84,6 +94,8 @@ mod tests {
             JsonText::new("ü\u{0}"),
         ];
         assert_eq!(JsonText::join_lines(&texts).decode(), "a\"b\n\nü\u{0}");
+        assert_eq!(JsonText::concat(&texts).decode(), "a\"bü\u{0}");
+        assert_eq!(JsonText::concat(&[]).decode(), "");
     }
 
     #[test]
