@@ -1,0 +1,547 @@
+//! Gemini as the provider: callers cannot tell.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Books, Step, Stream, TestGateway, View,
+    bodies::{hello_with, tool},
+    books::PRICE,
+    gateway::{PROVIDER_KEY, UPSTREAM_MODEL, hello},
+    upstream::{response, stream_head},
+};
+
+const MODEL: &str = "svc-native-fast";
+
+async fn start() -> TestGateway {
+    let gateway = TestGateway::start_set(&[("PROVIDERS__FAKE__KIND", "gemini")]).await;
+    gateway.upstream.answer_json(200, &said("Hello"));
+    gateway
+}
+
+/// An answer as Gemini gives it, with everything it adds.
+fn generated(parts: Value, finish: Option<&str>) -> Value {
+    let mut candidate = json!({
+        "content": { "parts": parts, "role": "model" }, "index": 0,
+        "safetyRatings": [{ "category": "HARM_CATEGORY_HARASSMENT", "probability": "LOW" }],
+    });
+    if let Some(finish) = finish {
+        candidate["finishReason"] = finish.into();
+    }
+    json!({
+        "candidates": [candidate], "modelVersion": UPSTREAM_MODEL, "responseId": "gemini-id",
+        "usageMetadata": {
+            "promptTokenCount": 11, "candidatesTokenCount": 3, "totalTokenCount": 14,
+            "promptTokensDetails": [{ "modality": "TEXT", "tokenCount": 11 }],
+        },
+    })
+}
+
+fn said(text: &str) -> Value {
+    generated(json!([{ "text": text }]), Some("STOP"))
+}
+
+/// The responses as events; there is no `[DONE]`.
+fn events(responses: &[Value]) -> String {
+    let responses = responses.iter();
+    responses
+        .map(|response| format!("data: {response}\r\n\r\n"))
+        .collect()
+}
+
+/// Nothing that a caller reads tells who answered.
+#[track_caller]
+fn assert_anonymous(shown: &str) {
+    let shown = shown.to_lowercase();
+    for name in [
+        "gemini",
+        "google",
+        "vertex",
+        "vendor",
+        "generatecontent",
+        "thought",
+        PROVIDER_KEY,
+    ] {
+        assert!(!shown.contains(name), "{name}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_plain_answer() {
+    let gateway = start().await;
+    gateway
+        .upstream
+        .answer_json(200, &said("Grüß dich 😀\n\u{0}"));
+    let answer = gateway.chat(&hello(MODEL)).await;
+    let choice = &answer.assert_ok()["choices"][0];
+    let message = json!({ "role": "assistant", "content": "Grüß dich 😀\n\u{0}" });
+    assert_eq!(choice["message"], message);
+    assert_eq!(choice["finish_reason"], "stop");
+    assert_eq!(answer.body["model"], MODEL);
+    assert_eq!(answer.body["usage"]["total_tokens"], 14);
+    assert_anonymous(&format!("{}{:?}", answer.body, answer.headers));
+}
+
+#[tokio::test]
+async fn a_streamed_answer() {
+    let gateway = start().await;
+    let body = hello_with(
+        MODEL,
+        json!({ "stream_options": { "include_usage": true } }),
+    );
+    gateway.upstream.answer_stream(&events(&[
+        generated(json!([{ "text": "Let me think.", "thought": true }]), None),
+        generated(json!([{ "text": "Hel" }]), None),
+        generated(json!([{ "text": "lo" }]), None),
+        generated(
+            json!([{ "text": "", "thoughtSignature": "c2ln" }]),
+            Some("STOP"),
+        ),
+    ]));
+    let stream = gateway.stream(&body).await;
+    stream.assert_complete(MODEL);
+    assert_eq!(stream.content(0), "Hello");
+    assert_eq!(stream.finish_reason(0).as_deref(), Some("stop"));
+    assert_eq!(stream.usage().unwrap()["total_tokens"], 14);
+    assert_anonymous(&stream.text);
+}
+
+/// The address, the key in its header and nowhere else, and no header of another vendor's.
+#[tokio::test]
+async fn what_the_provider_is_sent() {
+    let gateway = start().await;
+    gateway.chat(&hello(MODEL)).await.assert_ok();
+    gateway.upstream.answer_stream(&events(&[said("Hello")]));
+    gateway.stream(&hello(MODEL)).await.assert_complete(MODEL);
+    let received = gateway.upstream.received();
+    let lines: Vec<_> = received
+        .iter()
+        .map(|request| request.head.lines().next().unwrap())
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "POST /v1/models/vendor-model-9:generateContent HTTP/1.1",
+            "POST /v1/models/vendor-model-9:streamGenerateContent?alt=sse HTTP/1.1",
+        ]
+    );
+    for request in &received {
+        let mut names: Vec<_> = request
+            .head
+            .lines()
+            .skip(1)
+            .filter_map(|line| Some(line.split_once(':')?.0.to_lowercase()))
+            .collect();
+        names.sort_unstable();
+        let expected = [
+            "accept-encoding",
+            "content-length",
+            "content-type",
+            "host",
+            "user-agent",
+            "x-goog-api-key",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(request.header("x-goog-api-key"), Some(PROVIDER_KEY));
+        assert_eq!(request.head.matches(PROVIDER_KEY).count(), 1);
+        let body = json!({
+            "contents": [{ "role": "user", "parts": [{ "text": "Hello" }] }],
+            "generationConfig": {},
+        });
+        assert_eq!(request.body, body);
+    }
+}
+
+/// A conversation with tools in it, as a client continues it, and what the provider made of it.
+async fn with_tools(gateway: &TestGateway, calls: &[(String, String, String)]) -> Value {
+    let written: Vec<_> = calls
+        .iter()
+        .map(|(id, name, arguments)| {
+            json!({ "id": id, "type": "function",
+                "function": { "name": name, "arguments": arguments } })
+        })
+        .collect();
+    let mut messages = vec![
+        json!({ "role": "user", "content": "Weather?" }),
+        json!({ "role": "assistant", "content": null, "tool_calls": written }),
+    ];
+    // Clients answer in the order in which their tools are done.
+    messages.extend(calls.iter().rev().map(|(id, _, arguments)| {
+        json!({ "role": "tool", "tool_call_id": id, "content": format!("for {arguments}") })
+    }));
+    let body = json!({ "model": MODEL, "messages": messages, "tools": [tool("get_weather")] });
+    gateway.upstream.answer_json(200, &said("Sunny."));
+    gateway.chat(&body).await.assert_ok();
+    gateway.upstream.last_body()["contents"].clone()
+}
+
+fn two_calls(finish: &str) -> Value {
+    let parts = json!([
+        { "functionCall": { "name": "get_weather", "args": { "city": "Oslo" }, "id": "g1" },
+            "thoughtSignature": "c2lnbmF0dXJlIG9mIE9zbG8=" },
+        { "functionCall": { "name": "get_weather", "args": { "city": "Rome" }, "id": "g2" } },
+    ]);
+    generated(parts, Some(finish))
+}
+
+/// What the provider gets back: its own calls, its own IDs and signatures, results in order.
+fn expected_history() -> Value {
+    json!([
+        { "role": "user", "parts": [{ "text": "Weather?" }] },
+        { "role": "model", "parts": [
+            { "functionCall": { "id": "g1", "name": "get_weather", "args": { "city": "Oslo" } },
+                "thoughtSignature": "c2lnbmF0dXJlIG9mIE9zbG8=" },
+            { "functionCall": { "id": "g2", "name": "get_weather", "args": { "city": "Rome" } } },
+        ] },
+        { "role": "user", "parts": [
+            { "functionResponse": { "id": "g1", "name": "get_weather",
+                "response": { "result": "for {\"city\":\"Oslo\"}" } } },
+            { "functionResponse": { "id": "g2", "name": "get_weather",
+                "response": { "result": "for {\"city\":\"Rome\"}" } } },
+        ] },
+    ])
+}
+
+#[tokio::test]
+async fn tools_there_and_back() {
+    let gateway = start().await;
+    gateway.upstream.answer_json(200, &two_calls("STOP"));
+    let body = hello_with(MODEL, json!({ "tools": [tool("get_weather")] }));
+    let answer = gateway.chat(&body).await;
+    let choice = &answer.assert_ok()["choices"][0];
+    assert_eq!(choice["finish_reason"], "tool_calls");
+    assert_eq!(choice["message"]["content"], Value::Null);
+    assert_anonymous(&answer.body.to_string());
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let calls = choice["message"]["tool_calls"].as_array().unwrap();
+    let calls: Vec<_> = calls
+        .iter()
+        .map(|call| {
+            let function = &call["function"];
+            let (name, arguments) = (text(&function["name"]), text(&function["arguments"]));
+            (text(&call["id"]), name, arguments)
+        })
+        .collect();
+    assert!(
+        calls
+            .iter()
+            .all(|(id, ..)| id.starts_with("call_") && id.len() == 29)
+    );
+    assert_eq!(with_tools(&gateway, &calls).await, expected_history());
+}
+
+#[tokio::test]
+async fn tools_there_and_back_by_stream() {
+    let gateway = start().await;
+    gateway
+        .upstream
+        .answer_stream(&events(&[two_calls("STOP")]));
+    let body = hello_with(MODEL, json!({ "tools": [tool("get_weather")] }));
+    let stream = gateway.stream(&body).await;
+    stream.assert_complete(MODEL);
+    assert_eq!(stream.finish_reason(0).as_deref(), Some("tool_calls"));
+    assert_anonymous(&stream.text);
+    let calls = stream.tool_calls(0);
+    assert_eq!(calls.len(), 2);
+    assert_eq!(with_tools(&gateway, &calls).await, expected_history());
+}
+
+/// After a restart, or with a history from elsewhere.
+#[tokio::test]
+async fn a_call_that_nobody_remembers_gets_the_published_signature() {
+    let gateway = start().await;
+    let call = |id: &str| (id.to_owned(), "get_weather".to_owned(), "{}".to_owned());
+    let history = with_tools(&gateway, &[call("call_a"), call("call_b")]).await;
+    let call = json!({ "name": "get_weather", "args": {} });
+    let expected = json!([
+        { "functionCall": call, "thoughtSignature": "skip_thought_signature_validator" },
+        { "functionCall": call },
+    ]);
+    assert_eq!(history[1]["parts"], expected);
+}
+
+#[tokio::test]
+async fn a_failing_status_is_the_code_and_free() {
+    let gateway = start().await;
+    let purse = gateway.purse().await;
+    let mut calls = 0;
+    for (status, word) in [
+        (401, "UNAUTHENTICATED"),
+        (403, "PERMISSION_DENIED"),
+        (404, "NOT_FOUND"),
+        (429, "RESOURCE_EXHAUSTED"),
+        (500, "INTERNAL"),
+        (503, "UNAVAILABLE"),
+        (504, "DEADLINE_EXCEEDED"),
+    ] {
+        let message = "The model models/vendor-model-9 of Gemini by Google is overloaded.";
+        let error = json!({ "error": { "code": status, "message": message, "status": word } });
+        for body in [error.clone(), json!([error])] {
+            gateway.upstream.answer_json(status, &body);
+            for stream in [false, true] {
+                let view = View::Failed(Some(status.to_string()));
+                assert_eq!(purse.ask(word, stream).await, view);
+                calls += 1;
+            }
+            let answer = gateway.chat(&hello(MODEL)).await;
+            assert_anonymous(&format!("{}{:?}", answer.body, answer.headers));
+        }
+    }
+    assert_eq!(purse.books().await, Books::free(calls));
+}
+
+#[tokio::test]
+async fn a_reason_is_shown_where_it_is_the_callers() {
+    let gateway = start().await;
+    for (message, details, shown) in [
+        (
+            "The input token count (1200000) exceeds the maximum number of tokens allowed.",
+            json!([]),
+            Some("maximum context length"),
+        ),
+        (
+            "* GenerateContentRequest.tools[0]: Gemini (vendor-model-9) has no `x`, says Google.",
+            json!([]),
+            Some("has no `x`, says [...]"),
+        ),
+        (
+            "API key not valid. Please pass a valid API key.",
+            json!([{ "reason": "API_KEY_INVALID", "domain": "googleapis.com" }]),
+            None,
+        ),
+    ] {
+        let error = json!({ "code": 400, "status": "INVALID_ARGUMENT", "message": message,
+            "details": details });
+        for body in [json!({ "error": error }), json!([{ "error": error }])] {
+            gateway.upstream.answer_json(400, &body);
+            let answer = gateway.chat(&hello(MODEL)).await;
+            answer.assert_error(502, "upstream_error", Some("400"), None);
+            let text = answer.error()["message"].as_str().unwrap();
+            match shown {
+                Some(words) => assert!(text.contains(words), "{text}"),
+                None => assert!(!text.contains("key"), "{text}"),
+            }
+            assert_anonymous(&answer.body.to_string());
+        }
+    }
+}
+
+/// Streams that do not end as they should: the caller is told, and nothing is charged.
+#[tokio::test]
+async fn an_interrupted_stream_is_free() {
+    let gateway = start().await;
+    let begun = events(&[generated(json!([{ "text": "Hel" }]), None)]);
+    let error = json!({ "error": { "code": 503, "status": "UNAVAILABLE",
+        "message": "Gemini is overloaded." } });
+    for (what, then) in [
+        (
+            "an error",
+            vec![Step::Send(events(&[error.clone()]).into())],
+        ),
+        (
+            "an error in a list",
+            vec![Step::Send(events(&[json!([error])]).into())],
+        ),
+        ("a polite end", vec![Step::Close]),
+        ("a reset", vec![Step::Reset]),
+        ("no JSON", vec![Step::Send(b"data: <html>\n\n".to_vec())]),
+    ] {
+        let purse = gateway.purse().await;
+        let mut steps = vec![Step::Send(stream_head()), Step::Send(begun.clone().into())];
+        steps.extend(then);
+        steps.push(Step::Close);
+        gateway.upstream.play(steps.clone());
+        let (view, text) = purse.ask_for_text(what, true).await;
+        assert_eq!((view, text.as_str()), (View::Interrupted, "Hel"), "{what}");
+        assert_eq!(purse.books().await, Books::free(1), "{what}");
+        let stream = gateway.stream(&hello(MODEL)).await;
+        stream.assert_interrupted(MODEL);
+        assert_anonymous(&stream.text);
+    }
+}
+
+/// Before the first word a failure still has a status of its own.
+#[tokio::test]
+async fn a_stream_that_fails_at_once_is_an_error() {
+    let gateway = start().await;
+    let purse = gateway.purse().await;
+    let error = json!({ "error": { "code": 503, "status": "UNAVAILABLE", "message": "no" } });
+    for (calls, events) in (1..).zip([
+        events(&[error]),
+        events(&[generated(json!([]), Some("MALFORMED_FUNCTION_CALL"))]),
+        String::new(),
+    ]) {
+        gateway.upstream.answer_stream(&events);
+        assert_eq!(purse.ask("now", true).await, View::FAILED);
+        assert_eq!(purse.books().await, Books::free(calls));
+    }
+}
+
+/// Once every candidate has said why it ended, a broken goodbye undoes nothing.
+#[tokio::test]
+async fn a_finished_stream_stays_finished() {
+    let gateway = start().await;
+    for (what, end) in [("a close", Step::Close), ("a reset", Step::Reset)] {
+        let purse = gateway.purse().await;
+        gateway.upstream.play(vec![
+            Step::Send(stream_head()),
+            Step::Send(events(&[said("Hello")]).into()),
+            end,
+        ]);
+        let (view, text) = purse.ask_for_text(what, true).await;
+        assert_eq!((view, text.as_str()), (View::Finished, "Hello"), "{what}");
+        assert_eq!(purse.books().await, Books::charged(1), "{what}");
+    }
+}
+
+/// To the billionth, cached input and thoughts included.
+#[tokio::test]
+async fn the_charge_is_exact() {
+    let gateway = start().await;
+    for (what, usage, bill) in [
+        (
+            "plain",
+            json!({ "promptTokenCount": 11, "candidatesTokenCount": 3, "totalTokenCount": 14 }),
+            Some((PRICE, 14)),
+        ),
+        (
+            "cached",
+            json!({ "promptTokenCount": 100, "cachedContentTokenCount": 64,
+                "candidatesTokenCount": 3, "totalTokenCount": 103 }),
+            Some((36 * 2_000 + 64 * 200 + 3 * 9_000, 103)),
+        ),
+        (
+            "thoughts beside",
+            json!({ "promptTokenCount": 11, "candidatesTokenCount": 3, "thoughtsTokenCount": 40,
+                "totalTokenCount": 54 }),
+            Some((11 * 2_000 + 43 * 9_000, 54)),
+        ),
+        (
+            "thoughts inside",
+            json!({ "promptTokenCount": 11, "candidatesTokenCount": 43, "thoughtsTokenCount": 40,
+                "totalTokenCount": 54 }),
+            Some((11 * 2_000 + 43 * 9_000, 54)),
+        ),
+        (
+            "no completion",
+            json!({ "promptTokenCount": 11, "totalTokenCount": 11 }),
+            Some((11 * 2_000, 11)),
+        ),
+        ("nothing", Value::Null, None),
+        (
+            "a negative",
+            json!({ "promptTokenCount": 11, "candidatesTokenCount": -3 }),
+            None,
+        ),
+    ] {
+        let books = bill.map_or(Books::free(1), |(spent, tokens)| Books {
+            spent,
+            charges: 1,
+            requests: 1,
+            tokens,
+        });
+        let mut whole = said("Hi");
+        whole["usageMetadata"] = usage;
+
+        let purse = gateway.purse().await;
+        gateway.upstream.answer_json(200, &whole);
+        let view = if bill.is_some() {
+            View::Answered
+        } else {
+            View::FAILED
+        };
+        assert_eq!(purse.ask("whole", false).await, view, "{what}");
+        assert_eq!(purse.books().await, books, "{what}, whole");
+
+        // The counts of a stream grow; the last ones are the bill.
+        let purse = gateway.purse().await;
+        let mut first = generated(json!([{ "text": "H" }]), None);
+        first["usageMetadata"] = match bill {
+            Some(_) => json!({ "promptTokenCount": 11, "totalTokenCount": 11 }),
+            None => Value::Null,
+        };
+        gateway.upstream.answer_stream(&events(&[first, whole]));
+        assert_eq!(purse.ask("stream", true).await, View::Finished, "{what}");
+        assert_eq!(purse.books().await, books, "{what}, streamed");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_prompt_is_an_answer() {
+    let gateway = start().await;
+    let blocked = json!({ "promptFeedback": { "blockReason": "PROHIBITED_CONTENT" },
+        "usageMetadata": { "promptTokenCount": 11, "totalTokenCount": 11 } });
+    let spent = 11 * 2_000;
+    let purse = gateway.purse().await;
+    gateway.upstream.answer_json(200, &blocked);
+    assert_eq!(purse.ask("whole", false).await, View::Answered);
+    assert_eq!(purse.books().await.spent, spent);
+    let answer = gateway.chat(&hello(MODEL)).await;
+    let choice = &answer.assert_ok()["choices"][0];
+    assert_eq!(choice["finish_reason"], "content_filter");
+    assert_eq!(choice["message"]["content"], Value::Null);
+
+    gateway.upstream.answer_stream(&events(&[blocked]));
+    assert_eq!(purse.ask("stream", true).await, View::Finished);
+    assert_eq!(purse.books().await.spent, 2 * spent);
+    let stream = gateway.stream(&hello(MODEL)).await;
+    assert_eq!(stream.finish_reason(0).as_deref(), Some("content_filter"));
+}
+
+/// How the provider's bytes are cut makes no difference to the caller.
+#[tokio::test]
+async fn a_stream_in_single_bytes() {
+    let gateway = start().await;
+    let whole = events(&[
+        generated(json!([{ "text": "Grüß 😀" }]), None),
+        two_calls("STOP"),
+    ]);
+    let shown = |stream: &Stream| {
+        let calls = stream.tool_calls(0).into_iter();
+        let calls: Vec<_> = calls
+            .map(|(_, name, arguments)| (name, arguments))
+            .collect();
+        (stream.content(0), calls, stream.finish_reason(0))
+    };
+    gateway.upstream.answer_stream(&whole);
+    let at_once = gateway.stream(&hello(MODEL)).await;
+    let mut steps = vec![Step::Send(stream_head())];
+    steps.extend(whole.bytes().map(|byte| Step::Send(vec![byte])));
+    steps.push(Step::Close);
+    gateway.upstream.play(steps);
+    let in_bytes = gateway.stream(&hello(MODEL)).await;
+    in_bytes.assert_complete(MODEL);
+    assert_eq!(shown(&in_bytes), shown(&at_once));
+    assert_eq!(shown(&in_bytes).1.len(), 2);
+}
+
+/// A success in a form that nobody can use.
+#[tokio::test]
+async fn a_success_that_cannot_be_used_is_a_failure() {
+    let gateway = start().await;
+    let purse = gateway.purse().await;
+    let good = said("Hello").to_string();
+    let error = json!({ "error": { "code": 500, "status": "INTERNAL", "message": "no" } });
+    let mut calls = 0;
+    for (content_type, body) in [
+        ("application/json", String::new()),
+        ("application/json", "{}".to_owned()),
+        ("application/json", "[]".to_owned()),
+        ("application/json", good[..good.len() - 2].to_owned()),
+        ("application/json", error.to_string()),
+        ("application/json", json!([error]).to_string()),
+        ("application/json", json!({ "candidates": [] }).to_string()),
+        ("text/html", good.clone()),
+    ] {
+        gateway
+            .upstream
+            .play(vec![Step::Send(response(200, content_type, &body))]);
+        assert_eq!(purse.ask("whole", false).await, View::FAILED, "{body}");
+        calls += 1;
+    }
+    // A list instead of events is what Gemini sends where `alt=sse` is lost on the way.
+    gateway
+        .upstream
+        .answer(200, "application/json", &format!("[{good}]"));
+    assert_eq!(purse.ask("stream", true).await, View::FAILED);
+    assert_eq!(purse.books().await, Books::free(calls + 1));
+}
