@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Step, Stream, TestGateway, View,
+    Books, FakeUpstream, Step, Stream, TestGateway, View,
     bodies::{hello_with, tool},
     books::PRICE,
     gateway::{PROVIDER_KEY, UPSTREAM_MODEL, hello},
+    process::{run, text as text_of},
     upstream::{response, stream_head},
 };
 
@@ -42,10 +43,11 @@ fn said(text: &str) -> Value {
 
 /// The responses as events; there is no `[DONE]`.
 fn events(responses: &[Value]) -> String {
-    let responses = responses.iter();
-    responses
-        .map(|response| format!("data: {response}\r\n\r\n"))
-        .collect()
+    let mut events = String::new();
+    for response in responses {
+        events.extend(["data: ", &response.to_string(), "\r\n\r\n"]);
+    }
+    events
 }
 
 /// Nothing that a caller reads tells who answered.
@@ -149,6 +151,39 @@ async fn what_the_provider_is_sent() {
         });
         assert_eq!(request.body, body);
     }
+}
+
+#[tokio::test]
+async fn a_check_asks_for_the_models() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let config = folder.path().join("tollgate.toml");
+    let upstream = FakeUpstream::start().await;
+    let text = format!(
+        "store.url = \"sqlite:{}\"\n\
+         deployments = [{{ model = \"*\", provider = \"far\" }}]\n\
+         [providers.far]\nkind = \"gemini\"\nbase_url = \"http://{}/v1beta\"\n\
+         api_key_env = \"PROVIDER_KEY\"\n",
+        folder.path().join("tollgate.db").display(),
+        upstream.address
+    );
+    std::fs::write(&config, text).unwrap();
+    upstream.answer_json(200, &json!({ "models": [] }));
+    let checked = tokio::task::spawn_blocking(move || {
+        let environment = [
+            ("TOLLGATE_OPERATOR_TOKEN", "0123456789abcdef"),
+            ("PROVIDER_KEY", PROVIDER_KEY),
+        ];
+        run(
+            &["check", "--config", config.to_str().unwrap()],
+            &environment,
+        )
+    });
+    let checked = checked.await.unwrap();
+    assert!(checked.status.success(), "{}", text_of(&checked.stdout));
+    let received = upstream.received();
+    assert_eq!(received.len(), 1);
+    assert!(received[0].head.starts_with("GET /v1beta/models HTTP/1.1"));
+    assert_eq!(received[0].header("x-goog-api-key"), Some(PROVIDER_KEY));
 }
 
 /// A conversation with tools in it, as a client continues it, and what the provider made of it.
@@ -335,7 +370,7 @@ async fn an_interrupted_stream_is_free() {
     for (what, then) in [
         (
             "an error",
-            vec![Step::Send(events(&[error.clone()]).into())],
+            vec![Step::Send(events(std::slice::from_ref(&error)).into())],
         ),
         (
             "an error in a list",
