@@ -120,7 +120,7 @@ impl Client {
         if reply.status == StatusCode::OK {
             return Ok(reply);
         }
-        let (status, retry_after) = (reply.status.as_u16(), reply.retry_after);
+        let (status, in_head) = (reply.status.as_u16(), reply.retry_after);
         let reading = tokio::time::timeout(REFUSAL_PATIENCE, reply.body_up_to(MAX_REFUSAL_BYTES));
         let body = reading.await.ok().and_then(Result::ok).unwrap_or_default();
         let requested = &call.route.requested.id;
@@ -128,7 +128,7 @@ impl Client {
         Err(UpstreamError::Status {
             status,
             reason,
-            retry_after,
+            retry_after: in_head.or_else(|| retry_delay(&body)),
         })
     }
 
@@ -261,6 +261,16 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
+/// The same, where it is said in the error's details: `"retryDelay": "37s"`.
+fn retry_delay(body: &[u8]) -> Option<Duration> {
+    let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let body = body.get(0).unwrap_or(&body);
+    let mut details = body.pointer("/error/details")?.as_array()?.iter();
+    let delay = details.find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    let seconds: f64 = delay.strip_suffix('s')?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
 fn connect_with(
     timeout: Duration,
 ) -> Result<legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>, String> {
@@ -300,4 +310,30 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_may_be_asked_for_in_the_body() {
+        let wait = |delay: &str| {
+            let details =
+                json!([{ "@type": "Help" }, { "@type": "RetryInfo", "retryDelay": delay }]);
+            let body = json!({ "error": { "code": 429, "details": details } });
+            let wait = retry_delay(body.to_string().as_bytes());
+            assert_eq!(wait, retry_delay(json!([body]).to_string().as_bytes()));
+            wait
+        };
+        assert_eq!(wait("37s"), Some(Duration::from_secs(37)));
+        assert_eq!(wait("0.5s"), Some(Duration::from_millis(500)));
+        for nonsense in ["", "s", "-3s", "soon", "37", "NaNs", "1e300s"] {
+            assert_eq!(wait(nonsense), None, "{nonsense}");
+        }
+        assert_eq!(retry_delay(b"{\"error\":{\"details\":\"37s\"}}"), None);
+        assert_eq!(retry_delay(b"<html>"), None);
+    }
 }

@@ -4,7 +4,7 @@ use super::{
     calls::Calls,
     logprobs,
     response::{Candidate, Piece, Response, Said},
-    words::{Produced, finish_reason},
+    words::{Produced, finish_reason, read_usage},
 };
 use crate::{
     error::UpstreamError,
@@ -17,7 +17,7 @@ use crate::{
 /// The answer, with at most the `n` choices that were asked for.
 pub fn read(body: &[u8], n: u32, calls: &Calls) -> Result<Answer, UpstreamError> {
     let response = Response::read(body)?;
-    let usage = response.usage();
+    let usage = response.usage_metadata.as_ref().and_then(read_usage);
     let choices: Vec<_> = match response.said() {
         Said::Blocked => (0..n).map(blocked).collect(),
         Said::Candidates(candidates) => {

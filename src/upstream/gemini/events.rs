@@ -8,11 +8,13 @@ use std::{
     sync::Arc,
 };
 
+use serde_json::Value;
+
 use super::{
     calls::Calls,
     logprobs,
     response::{Candidate, Piece, Response, Said},
-    words::{Produced, finish_reason},
+    words::{Produced, finish_reason, read_usage},
 };
 use crate::{
     error::UpstreamError,
@@ -31,6 +33,8 @@ pub struct Events {
     n: u32,
     calls: Arc<Calls>,
     choices: BTreeMap<u32, Choice>,
+    /// The latest counts, until they are handed on.
+    counts: Option<Value>,
 }
 
 #[derive(Default)]
@@ -51,8 +55,8 @@ impl Translator for Events {
         if data.is_empty() {
             return Ok(Then::GoOn);
         }
-        let response = Response::read(data)?;
-        let usage = response.usage();
+        let mut response = Response::read(data)?;
+        self.counts = response.usage_metadata.take().or(self.counts.take());
         match response.said() {
             Said::Blocked => {
                 for choice in 0..self.n {
@@ -65,8 +69,11 @@ impl Translator for Events {
                 }
             }
         }
-        // What was used so far, all of it: the last one counts.
-        parts.extend(usage.map(Part::Usage));
+        // Counts grow with the answer, so those from its middle are nothing to bill by.
+        if self.choices.values().any(|choice| choice.finished) {
+            let counts = self.counts.take();
+            parts.extend(counts.as_ref().and_then(read_usage).map(Part::Usage));
+        }
         if parts.is_empty() {
             parts.push_back(Part::Silence);
         }
@@ -81,6 +88,7 @@ impl Events {
             n,
             calls,
             choices: BTreeMap::new(),
+            counts: None,
         }
     }
 

@@ -5,14 +5,11 @@ use serde_json::{Value, value::RawValue};
 
 use super::{
     calls::{Calls, Origin},
-    object, words,
+    object,
 };
 use crate::{
     error::UpstreamError,
-    wire::{
-        chat::{ToolCall, Usage},
-        json_text::JsonText,
-    },
+    wire::{chat::ToolCall, json_text::JsonText},
 };
 
 #[derive(Deserialize)]
@@ -20,7 +17,8 @@ use crate::{
 pub struct Response {
     candidates: Option<Vec<Candidate>>,
     prompt_feedback: Option<PromptFeedback>,
-    usage_metadata: Option<Value>,
+    /// Everything that was used so far.
+    pub usage_metadata: Option<Value>,
     error: Option<Value>,
 }
 
@@ -86,10 +84,6 @@ impl Response {
             Some(error) => Err(UpstreamError::reported(&error)),
             None => Ok(response),
         }
-    }
-
-    pub fn usage(&self) -> Option<Usage> {
-        self.usage_metadata.as_ref().and_then(words::read_usage)
     }
 
     pub fn said(self) -> Said {
