@@ -31,6 +31,7 @@ mod c08_limits;
 mod c08_store;
 mod c09_failover;
 mod c09_gemini;
+mod c09_gemini_failures;
 mod c09_quirks;
 mod configuration;
 mod configuration_catalog;

@@ -108,7 +108,7 @@ fn size(id: &str, origin: &Origin) -> usize {
 }
 
 #[cfg(test)]
-mod unit {
+mod tests {
     use super::*;
 
     fn signed(signature: &str) -> Origin {

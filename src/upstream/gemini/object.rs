@@ -50,7 +50,7 @@ pub fn to_text(object: &RawValue) -> JsonText {
 }
 
 #[cfg(test)]
-mod unit {
+mod tests {
     use super::*;
 
     #[test]

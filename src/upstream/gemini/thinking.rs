@@ -107,7 +107,7 @@ fn generation(model: &str) -> Generation {
 }
 
 #[cfg(test)]
-mod unit {
+mod tests {
     use super::*;
 
     #[test]

@@ -67,7 +67,7 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
 }
 
 #[cfg(test)]
-mod unit {
+mod tests {
     use serde_json::json;
 
     use super::*;
