@@ -91,7 +91,6 @@ impl Client {
         })
     }
 
-    #[expect(dead_code, reason = "for providers that want one")]
     /// With a header that every request carries.
     pub fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
         let (name, value) = (

@@ -6,6 +6,7 @@
 
 use futures_util::stream::BoxStream;
 
+mod anthropic;
 mod client;
 mod gemini;
 mod openai;
@@ -15,6 +16,7 @@ mod simulator;
 mod sse;
 mod stream;
 
+pub use anthropic::Anthropic;
 pub use gemini::Gemini;
 pub use openai::OpenAi;
 pub use part::Part;
@@ -37,6 +39,7 @@ pub type Parts = BoxStream<'static, Result<Part, UpstreamError>>;
 pub enum Provider {
     Gemini(Box<Gemini>),
     OpenAi(Box<OpenAi>),
+    Anthropic(Box<Anthropic>),
     Simulator(Simulator),
 }
 
@@ -45,8 +48,8 @@ impl Provider {
     pub fn remote(config: &RemoteProvider) -> Result<Self, String> {
         match config.kind {
             ProviderKind::OpenAi => Ok(Self::OpenAi(Box::new(OpenAi::new(config)?))),
+            ProviderKind::Anthropic => Ok(Self::Anthropic(Box::new(Anthropic::new(config)?))),
             ProviderKind::Gemini => Ok(Self::Gemini(Box::new(Gemini::new(config)?))),
-            ProviderKind::Anthropic => Err("this kind is not served yet".into()),
         }
     }
 
@@ -54,6 +57,7 @@ impl Provider {
         match self {
             Self::Gemini(provider) => provider.complete(call, model).await,
             Self::OpenAi(provider) => provider.complete(call, model).await,
+            Self::Anthropic(provider) => provider.complete(call, model).await,
             Self::Simulator(provider) => provider.complete(call).await,
         }
     }
@@ -63,6 +67,7 @@ impl Provider {
         match self {
             Self::Gemini(provider) => provider.stream(call, model).await,
             Self::OpenAi(provider) => provider.stream(call, model).await,
+            Self::Anthropic(provider) => provider.stream(call, model).await,
             Self::Simulator(provider) => provider.stream(call).await,
         }
     }
@@ -72,6 +77,7 @@ impl Provider {
         match self {
             Self::Gemini(provider) => provider.probe().await,
             Self::OpenAi(provider) => provider.probe().await,
+            Self::Anthropic(provider) => provider.probe().await,
             Self::Simulator(_) => Ok("built in".into()),
         }
     }

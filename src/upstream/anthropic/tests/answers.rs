@@ -1,0 +1,213 @@
+//! What holds for any answer, whole or streamed.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{arguments, parts, text};
+use crate::{
+    upstream::{Part, anthropic::answer},
+    wire::{chat::FinishReason, json_text::JsonText},
+};
+
+/// A block of an answer.
+#[derive(Clone, Debug)]
+enum Block {
+    Text(Vec<String>),
+    Thinking(String),
+    Call(String, Value),
+}
+
+fn block() -> impl Strategy<Value = Block> {
+    prop_oneof![
+        prop::collection::vec(text(), 0..4).prop_map(Block::Text),
+        text().prop_map(Block::Thinking),
+        ("[a-z]{1,6}", arguments()).prop_map(|(name, input)| Block::Call(name, input)),
+    ]
+}
+
+const STOP_REASONS: [&str; 5] = [
+    "end_turn",
+    "tool_use",
+    "max_tokens",
+    "refusal",
+    "stop_sequence",
+];
+
+/// The same answer, whole.
+fn whole(blocks: &[Block], stop_reason: &str) -> Value {
+    let content = blocks.iter().enumerate().map(|(at, block)| match block {
+        Block::Text(pieces) => json!({ "type": "text", "text": pieces.concat() }),
+        Block::Thinking(text) => json!({ "type": "thinking", "thinking": text, "signature": "s" }),
+        Block::Call(name, input) => {
+            json!({ "type": "tool_use", "id": format!("toolu_{at}"), "name": name, "input": input })
+        }
+    });
+    json!({
+        "type": "message", "role": "assistant", "content": content.collect::<Vec<_>>(),
+        "stop_reason": stop_reason, "usage": usage(),
+    })
+}
+
+fn usage() -> Value {
+    json!({ "input_tokens": 9, "cache_read_input_tokens": 5, "output_tokens": 7 })
+}
+
+/// The same answer, streamed.
+fn streamed(blocks: &[Block], stop_reason: &str) -> String {
+    let start = json!({ "input_tokens": 9, "cache_read_input_tokens": 5, "output_tokens": 1 });
+    let mut events = vec![
+        json!({ "type": "message_start", "message": { "content": [], "usage": start } }),
+        json!({ "type": "ping" }),
+    ];
+    for (at, block) in blocks.iter().enumerate() {
+        let (opened, deltas) = match block {
+            Block::Text(pieces) => {
+                let delta = |text| json!({ "type": "text_delta", "text": text });
+                let deltas: Vec<_> = pieces.iter().map(delta).collect();
+                (json!({ "type": "text", "text": "" }), deltas)
+            }
+            Block::Thinking(text) => {
+                let delta = json!({ "type": "thinking_delta", "thinking": text });
+                (json!({ "type": "thinking", "thinking": "" }), vec![delta])
+            }
+            Block::Call(name, input) => {
+                let opened = json!({ "type": "tool_use", "id": format!("toolu_{at}"),
+                    "name": name, "input": {} });
+                (opened, input_deltas(input))
+            }
+        };
+        events.push(json!({ "type": "content_block_start", "index": at, "content_block": opened }));
+        for delta in deltas {
+            events.push(json!({ "type": "content_block_delta", "index": at, "delta": delta }));
+        }
+        events.push(json!({ "type": "content_block_stop", "index": at }));
+    }
+    let counted = json!({ "output_tokens": 7 });
+    events.push(
+        json!({ "type": "message_delta", "delta": { "stop_reason": stop_reason }, "usage": counted }),
+    );
+    events.push(json!({ "type": "message_stop" }));
+    let events = events.iter().map(|event| {
+        let kind = event["type"].as_str().unwrap();
+        format!("event: {kind}\ndata: {event}\n\n")
+    });
+    events.collect()
+}
+
+/// An input's text in pieces of three letters; none for an empty one, as the API has it.
+fn input_deltas(input: &Value) -> Vec<Value> {
+    if input == &json!({}) {
+        return Vec::new();
+    }
+    let letters: Vec<char> = input.to_string().chars().collect();
+    let pieces = letters
+        .chunks(3)
+        .map(|piece| piece.iter().collect::<String>());
+    let delta = |piece| json!({ "type": "input_json_delta", "partial_json": piece });
+    pieces.map(delta).collect()
+}
+
+/// What a caller makes of an answer.
+#[derive(Debug, Default, PartialEq)]
+struct Heard {
+    text: String,
+    calls: Vec<(String, String, String)>,
+    finish: Option<FinishReason>,
+    tokens: Option<(u32, u32, u32)>,
+}
+
+fn heard_whole(body: &Value) -> Heard {
+    let answer = answer::read(body.to_string().as_bytes()).unwrap();
+    let choice = &answer.choices[0];
+    let calls = choice.tool_calls.iter().map(|call| {
+        let function = &call.function;
+        (
+            call.id.clone(),
+            function.name.clone(),
+            function.arguments.decode(),
+        )
+    });
+    Heard {
+        text: choice
+            .content
+            .as_ref()
+            .map_or(String::new(), JsonText::decode),
+        calls: calls.collect(),
+        finish: Some(choice.finish),
+        tokens: answer.usage.map(|u| (u.prompt, u.cached, u.completion)),
+    }
+}
+
+fn heard_streamed(parts: Vec<Part>) -> Heard {
+    let mut heard = Heard::default();
+    for part in parts {
+        assert_eq!(heard.finish, None, "nothing follows the end");
+        match part {
+            Part::Content { text, .. } => heard.text.push_str(&text.decode()),
+            Part::ToolCall {
+                slot,
+                id,
+                name,
+                arguments,
+                ..
+            } => {
+                let slot = slot as usize;
+                if slot == heard.calls.len() {
+                    heard
+                        .calls
+                        .push((id.unwrap(), name.unwrap(), String::new()));
+                }
+                let arguments = arguments.as_ref().map_or(String::new(), JsonText::decode);
+                heard.calls[slot].2.push_str(&arguments);
+            }
+            Part::Finish { reason, .. } => heard.finish = Some(reason),
+            Part::Usage(u) => heard.tokens = Some((u.prompt, u.cached, u.completion)),
+            Part::Silence => {}
+        }
+    }
+    heard
+}
+
+proptest! {
+    /// However the bytes arrive, the parts are the same.
+    #[test]
+    fn any_split_gives_the_same_parts(
+        blocks in prop::collection::vec(block(), 0..5),
+        cuts in prop::collection::vec(0_usize..4_000, 0..8),
+    ) {
+        let stream = streamed(&blocks, "end_turn");
+        let bytes = stream.as_bytes();
+        let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let expected = format!("{:?}", parts([bytes]));
+        let pieces = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]);
+        prop_assert_eq!(format!("{:?}", parts(pieces)), &*expected);
+        prop_assert_eq!(format!("{:?}", parts(bytes.chunks(1))), &*expected);
+    }
+
+    /// Streamed or whole, an answer is the same.
+    #[test]
+    fn a_stream_says_what_the_whole_answer_says(
+        blocks in prop::collection::vec(block(), 0..5),
+        stop_reason in prop::sample::select(STOP_REASONS.to_vec()),
+    ) {
+        let (parts, failed) = parts([streamed(&blocks, stop_reason).as_bytes()]);
+        prop_assert!(failed.is_none());
+        prop_assert_eq!(heard_streamed(parts), heard_whole(&whole(&blocks, stop_reason)));
+    }
+
+    /// Wherever a stream is cut before its last event, it has no end and no price.
+    #[test]
+    fn a_stream_that_is_cut_has_no_end(
+        blocks in prop::collection::vec(block(), 0..5),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let stream = streamed(&blocks, "end_turn");
+        let last = stream.rfind("event: message_stop").unwrap();
+        let (parts, failed) = parts([&stream.as_bytes()[..cut.index(last)]]);
+        prop_assert!(failed.is_none());
+        let heard = heard_streamed(parts);
+        prop_assert_eq!((heard.finish, heard.tokens), (None, None));
+    }
+}

@@ -1,0 +1,144 @@
+//! What whole and streamed answers have in common: stop reasons, counts, IDs; and one refusal.
+
+use serde_json::Value;
+
+use crate::{
+    error::UpstreamError,
+    wire::chat::{FinishReason, Usage},
+};
+
+/// The API's word for why it ended, in ours.
+///
+/// Words for failure are failures: an answer that went wrong must not look complete.
+pub fn finish_reason(word: &str, called_tools: bool) -> Result<FinishReason, UpstreamError> {
+    Ok(match word {
+        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
+        "refusal" => FinishReason::ContentFilter,
+        "error" | "failed" | "abort" | "aborted" | "cancelled" | "canceled" | "timeout"
+        | "overloaded" => return Err(UpstreamError::Reported(format!("stop_reason {word}"))),
+        // `end_turn`, `stop_sequence`, `tool_use`, `pause_turn` and whatever is added to them.
+        _ if called_tools => FinishReason::ToolCalls,
+        _ => FinishReason::Stop,
+    })
+}
+
+/// The token counts, if they are ones that can be billed: whole, not negative, not absurd.
+///
+/// The API's input leaves out what was written to its cache or read from it; ours is all of it.
+pub fn read_usage(usage: &Value) -> Option<Usage> {
+    let count = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|n| *n < 1 << 31);
+    let optional = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => Some(0),
+        Some(value) => count(value),
+    };
+    let fresh = count(usage.get("input_tokens")?)?;
+    let written = optional(usage.get("cache_creation_input_tokens"))?;
+    let cached = optional(usage.get("cache_read_input_tokens"))?;
+    let prompt = fresh.checked_add(written)?.checked_add(cached)?;
+    let completion = count(usage.get("output_tokens")?)?;
+    let reasoning = optional(usage.pointer("/output_tokens_details/thinking_tokens"))?;
+    // Thinking is part of the output; more than the whole must have been counted beside it.
+    let beside = if reasoning > completion { reasoning } else { 0 };
+    let usage = Usage {
+        prompt,
+        cached,
+        completion: completion.checked_add(beside)?,
+        reasoning,
+    };
+    (usage.prompt < 1 << 31 && usage.completion < 1 << 31).then_some(usage)
+}
+
+/// A call's ID without the prefix that tells whose it is. The API knows it again without.
+pub fn call_id(id: String) -> Option<String> {
+    match id.strip_prefix("toolu_") {
+        Some(rest) => Some(format!("call_{rest}")),
+        None => Some(id).filter(|id| !id.is_empty()),
+    }
+}
+
+/// A refusal with the words that clients know an overlong conversation by.
+pub fn explained(error: UpstreamError) -> UpstreamError {
+    match error {
+        UpstreamError::Status {
+            status,
+            reason: Some(reason),
+            retry_after,
+        } if reason.contains("prompt is too long") => UpstreamError::Status {
+            status,
+            reason: Some(format!(
+                "The model's maximum context length is exceeded: {reason}"
+            )),
+            retry_after,
+        },
+        error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn finish_reasons_are_a_closed_set() {
+        use FinishReason::{ContentFilter, Length, Stop, ToolCalls};
+        for (word, called, reason) in [
+            ("end_turn", false, Stop),
+            ("end_turn", true, ToolCalls),
+            ("stop_sequence", false, Stop),
+            ("pause_turn", false, Stop),
+            ("tool_use", true, ToolCalls),
+            ("tool_use", false, Stop),
+            ("max_tokens", false, Length),
+            ("max_tokens", true, Length),
+            ("model_context_window_exceeded", false, Length),
+            ("refusal", false, ContentFilter),
+            ("refusal", true, ContentFilter),
+            ("a word of next year", false, Stop),
+        ] {
+            assert_eq!(
+                finish_reason(word, called).unwrap(),
+                reason,
+                "{word} {called}"
+            );
+        }
+        for word in ["error", "aborted", "cancelled", "timeout", "overloaded"] {
+            assert!(finish_reason(word, false).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn only_counts_that_can_be_billed_are_usage() {
+        let usage = |more: Value| {
+            let mut usage = json!({ "input_tokens": 9, "output_tokens": 2 });
+            let more = more.as_object().unwrap().clone();
+            usage.as_object_mut().unwrap().extend(more);
+            read_usage(&usage).map(|u| (u.prompt, u.cached, u.completion, u.reasoning))
+        };
+        assert_eq!(usage(json!({})), Some((9, 0, 2, 0)));
+        let cache = json!({ "cache_creation_input_tokens": 30, "cache_read_input_tokens": 4 });
+        assert_eq!(usage(cache), Some((43, 4, 2, 0)));
+        let null = json!({ "cache_read_input_tokens": null, "cache_creation_input_tokens": null });
+        assert_eq!(usage(null), Some((9, 0, 2, 0)));
+        let thought =
+            |tokens: u32| json!({ "output_tokens_details": { "thinking_tokens": tokens } });
+        assert_eq!(usage(thought(1)), Some((9, 0, 2, 1)));
+        assert_eq!(usage(thought(5)), Some((9, 0, 7, 5)), "counted beside");
+        for key in [
+            "input_tokens",
+            "output_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
+        ] {
+            for value in [json!(-1), json!(1.5), json!("9"), json!(1_u64 << 31)] {
+                assert_eq!(usage(json!({ key: value })), None, "{key} {value}");
+            }
+        }
+        assert_eq!(usage(json!({ "input_tokens": null })), None);
+        assert_eq!(usage(json!({ "output_tokens": null })), None);
+        let most = (1_u32 << 31) - 1;
+        let sum = json!({ "input_tokens": most, "cache_read_input_tokens": 1 });
+        assert_eq!(usage(sum), None, "a sum can be absurd too");
+    }
+}
