@@ -29,6 +29,8 @@ mod c08_budgets;
 mod c08_credit;
 mod c08_limits;
 mod c08_store;
+mod c09_anthropic;
+mod c09_anthropic_failures;
 mod c09_failover;
 mod c09_gemini;
 mod c09_gemini_failures;

@@ -1,0 +1,98 @@
+//! A provider of the Messages API: its answers, its events, its failures.
+
+use serde_json::{Value, json};
+
+use super::{
+    Answer, TestGateway,
+    gateway::{PROVIDER_KEY, UPSTREAM_MODEL},
+};
+
+/// A gateway whose provider is of this kind.
+pub async fn start() -> TestGateway {
+    TestGateway::start_set(&[("PROVIDERS__FAKE__KIND", "anthropic")]).await
+}
+
+/// A whole answer as the API gives it.
+pub fn message(content: Value, stop_reason: &str) -> Value {
+    json!({
+        "id": "msg_01", "type": "message", "role": "assistant", "model": UPSTREAM_MODEL,
+        "content": content, "stop_reason": stop_reason, "stop_sequence": null,
+        "usage": { "input_tokens": 11, "output_tokens": 3 },
+    })
+}
+
+pub fn text(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+pub fn failure(kind: &str, text: &str) -> Value {
+    json!({ "type": "error", "error": { "type": kind, "message": text }, "request_id": "req_01" })
+}
+
+/// Events as the API writes them, with their names.
+pub fn events(events: &[Value]) -> String {
+    let events = events.iter().map(|event| {
+        let kind = event["type"].as_str().unwrap();
+        format!("event: {kind}\ndata: {event}\n\n")
+    });
+    events.collect()
+}
+
+pub fn begun(usage: Value) -> Value {
+    json!({ "type": "message_start", "message": {
+        "id": "msg_01", "type": "message", "role": "assistant", "model": UPSTREAM_MODEL,
+        "content": [], "stop_reason": null, "usage": usage,
+    } })
+}
+
+/// The events of one block with these deltas.
+pub fn block(index: u32, block: Value, deltas: &[Value]) -> Vec<Value> {
+    let mut events =
+        vec![json!({ "type": "content_block_start", "index": index, "content_block": block })];
+    let deltas = deltas
+        .iter()
+        .map(|delta| json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+    events.extend(deltas);
+    events.push(json!({ "type": "content_block_stop", "index": index }));
+    events
+}
+
+pub fn says(text: &str) -> Value {
+    json!({ "type": "text_delta", "text": text })
+}
+
+pub fn ended(stop_reason: &str, usage: Value) -> [Value; 2] {
+    let delta = json!({ "stop_reason": stop_reason, "stop_sequence": null });
+    [
+        json!({ "type": "message_delta", "delta": delta, "usage": usage }),
+        json!({ "type": "message_stop" }),
+    ]
+}
+
+/// "Hello" in two pieces, counted as 11 tokens in and 3 out.
+pub fn hello_events() -> Vec<Value> {
+    let mut stream = vec![
+        begun(json!({ "input_tokens": 11, "output_tokens": 1 })),
+        json!({ "type": "ping" }),
+    ];
+    stream.extend(block(0, text(""), &[says("Hel"), says("lo")]));
+    stream.extend(ended("end_turn", json!({ "output_tokens": 3 })));
+    stream
+}
+
+/// Asserts that nothing in what a caller gets tells who answered.
+#[track_caller]
+pub fn assert_anonymous(gateway: &TestGateway, shown: &str) {
+    let shown = shown.to_lowercase();
+    let port = format!(":{}", gateway.upstream.address.port());
+    let names = ["anthropic", "claude", "toolu_", "msg_01", "req_01"];
+    let ours = [PROVIDER_KEY, UPSTREAM_MODEL, "127.0.0.1", &port];
+    for name in names.into_iter().chain(ours) {
+        assert!(!shown.contains(name), "{name}: {shown}");
+    }
+}
+
+#[track_caller]
+pub fn assert_anonymous_answer(gateway: &TestGateway, answer: &Answer) {
+    assert_anonymous(gateway, &format!("{}{:?}", answer.body, answer.headers));
+}
