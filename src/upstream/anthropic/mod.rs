@@ -7,6 +7,7 @@ mod answer;
 mod conversation;
 mod events;
 mod request;
+mod schema;
 mod thinking;
 mod tools;
 mod words;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{
     conversation::{Turn, system_prompt, turns},
+    schema::acceptable,
     thinking::Thinking,
     tools::{self, OfferedTool, ToolChoice},
 };
@@ -35,7 +36,7 @@ struct Request<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<ToolChoice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig<'a>>,
+    output_config: Option<OutputConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<&'a Schema>,
     #[serde(flatten)]
@@ -44,17 +45,17 @@ struct Request<'a> {
 }
 
 #[derive(Serialize)]
-struct OutputConfig<'a> {
+struct OutputConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format<'a>>,
+    format: Option<Format>,
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<&'static str>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Format<'a> {
-    JsonSchema { schema: &'a Schema },
+enum Format {
+    JsonSchema { schema: Schema },
 }
 
 #[derive(Default, Serialize)]
@@ -105,20 +106,17 @@ fn max_tokens(call: &ChatCall, thinking: &Thinking) -> u32 {
 }
 
 /// A format by its schema; one without a schema is no format to the API.
-fn schema_format(format: &ResponseFormat) -> Option<Format<'_>> {
+fn schema_format(format: &ResponseFormat) -> Option<Format> {
     match format {
         ResponseFormat::Text | ResponseFormat::JsonObject => None,
         ResponseFormat::JsonSchema { json_schema } => {
-            let schema = json_schema.schema.as_ref()?;
+            let schema = acceptable(json_schema.schema.as_ref()?);
             Some(Format::JsonSchema { schema })
         }
     }
 }
 
-fn output_config<'a>(
-    format: Option<Format<'a>>,
-    effort: Option<&'static str>,
-) -> Option<OutputConfig<'a>> {
+fn output_config(format: Option<Format>, effort: Option<&'static str>) -> Option<OutputConfig> {
     let asked = format.is_some() || effort.is_some();
     asked.then_some(OutputConfig { format, effort })
 }

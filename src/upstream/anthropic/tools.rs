@@ -84,6 +84,5 @@ fn input_schema(parameters: Option<&Schema>) -> Cow<'_, Schema> {
 fn an_object(json: &str) -> Schema {
     let mut schema: Map<String, Value> = serde_json::from_str(json).unwrap_or_default();
     schema.insert("type".into(), "object".into());
-    let json = Value::Object(schema).to_string();
-    serde_json::from_str(&json).expect("an object is a schema")
+    Schema::new(&schema)
 }

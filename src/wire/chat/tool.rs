@@ -3,7 +3,7 @@
 //! Schemas are JSON we carry and never read, so they stay as they stood.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, value::RawValue};
 
 /// A JSON object that is passed on unread.
 #[derive(Clone, Debug, Serialize)]
@@ -11,6 +11,10 @@ use serde_json::value::RawValue;
 pub struct Schema(Box<RawValue>);
 
 impl Schema {
+    pub fn new(object: &Map<String, Value>) -> Self {
+        Self(serde_json::value::to_raw_value(object).expect("JSON serialises"))
+    }
+
     pub fn as_json(&self) -> &str {
         self.0.get()
     }
