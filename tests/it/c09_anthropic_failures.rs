@@ -77,7 +77,8 @@ async fn a_stream_that_fails_is_interrupted_and_free() {
     let hello = hello_events();
     let without_end = &hello[..hello.len() - 1];
     let cut = &hello[..4];
-    let with_error = [cut, std::slice::from_ref(&overloaded)].concat();
+    // Whatever follows it: the failure was said.
+    let with_error = [cut, std::slice::from_ref(&overloaded), &hello[4..]].concat();
     let mut without_reason = hello.clone();
     without_reason.remove(hello.len() - 2);
     let mut failed = hello[..hello.len() - 2].to_vec();

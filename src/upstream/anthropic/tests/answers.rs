@@ -205,9 +205,12 @@ proptest! {
     ) {
         let stream = streamed(&blocks, "end_turn");
         let last = stream.rfind("event: message_stop").unwrap();
-        let (parts, failed) = parts([&stream.as_bytes()[..cut.index(last)]]);
-        prop_assert!(failed.is_none());
-        let heard = heard_streamed(parts);
-        prop_assert_eq!((heard.finish, heard.tokens), (None, None));
+        let between_events = stream[..last].match_indices("\n\n").map(|(at, _)| at + 2);
+        for cut in between_events.chain([cut.index(last)]) {
+            let (parts, failed) = parts([&stream.as_bytes()[..cut]]);
+            prop_assert!(failed.is_none());
+            let heard = heard_streamed(parts);
+            prop_assert_eq!((heard.finish, heard.tokens), (None, None));
+        }
     }
 }
