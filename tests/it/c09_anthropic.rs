@@ -1,9 +1,14 @@
 //! A provider that speaks Anthropic's Messages API: the caller never notices.
 
 use serde_json::{Value, json};
+use tollgate::{
+    auth::Secret,
+    config::{ProviderKind, RemoteProvider, Timeouts},
+    upstream::Provider,
+};
 
 use crate::support::{
-    Books, Stream, TestGateway, View,
+    Books, FakeUpstream, Stream, TestGateway, View,
     anthropic::{
         assert_anonymous, assert_anonymous_answer, begun, block, ended, events, failure,
         hello_events, message, says, start, text,
@@ -82,6 +87,27 @@ async fn requests_carry_the_headers_of_the_api() {
 
 fn head_line(received: &Received) -> &str {
     received.head.lines().next().unwrap()
+}
+
+/// What an operator's check asks for costs nothing, and asks with the same headers.
+#[tokio::test]
+async fn a_check_asks_for_the_models() {
+    let upstream = FakeUpstream::start().await;
+    let provider = Provider::remote(&RemoteProvider {
+        kind: ProviderKind::Anthropic,
+        base_url: format!("http://{}/v1", upstream.address),
+        api_keys: vec![Secret::new(PROVIDER_KEY)],
+        timeouts: Timeouts::default(),
+    });
+    let provider = provider.unwrap();
+    for (status, answers) in [(200, true), (401, false), (404, false), (529, false)] {
+        upstream.answer_json(status, &json!({ "data": [] }));
+        assert_eq!(provider.probe().await.is_ok(), answers, "{status}");
+        let asked = upstream.received().pop().unwrap();
+        assert_eq!(head_line(&asked), "GET /v1/models HTTP/1.1");
+        assert_eq!(asked.header("x-api-key"), Some(PROVIDER_KEY));
+        assert_eq!(asked.header("anthropic-version"), Some("2023-06-01"));
+    }
 }
 
 #[tokio::test]
