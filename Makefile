@@ -1,19 +1,25 @@
 # `make` lists the commands.
 
-.PHONY: help run test lint fmt unit clients
+.PHONY: help run run-local test lint fmt unit clients upstreams
 
 help:
-	@echo "make run      build in release and start tollgate dev"
-	@echo "make test     everything: format, lints, unit, integration and client tests"
-	@echo "make lint     format and lints only"
-	@echo "make fmt      format the code"
-	@echo "make unit     unit and integration tests only"
-	@echo "make clients  the official and popular client libraries against tollgate dev"
+	@echo "make run        build in release and start tollgate dev, with a simulated model"
+	@echo "make run-local  the same in front of a small real model, which it installs"
+	@echo "make test       everything: format, lints, unit, integration, client and upstream tests"
+	@echo "make lint       format and lints only"
+	@echo "make fmt        format the code"
+	@echo "make unit       unit and integration tests only"
+	@echo "make clients    the official and popular client libraries against tollgate dev"
+	@echo "make upstreams  tollgate in front of model servers that others wrote"
 
 run:
 	cargo run --release -- dev
 
-test: lint unit clients
+run-local:
+	cargo build --release
+	@scripts/run-local
+
+test: lint unit clients upstreams
 
 lint:
 	cargo fmt --check
@@ -32,3 +38,7 @@ unit:
 clients:
 	cargo build
 	tests/clients/run
+
+upstreams:
+	cargo build
+	tests/upstreams/run
