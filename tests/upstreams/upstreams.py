@@ -1,0 +1,234 @@
+"""The upstreams: model servers that others wrote, how each is started, and what each can do.
+
+A server is a program; a row of `ROWS` is one of the APIs it offers, through one kind of provider.
+The tests run for every row. Another API of the same server is another row; another kind of
+provider is an entry in `COUNTS`, which says how its answers count tokens.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+from tap import Exchange
+
+HERE = Path(__file__).resolve().parent
+START_SECONDS = 60
+
+opener = build_opener(ProxyHandler({}))
+
+
+# Programs
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that an upstream can be told to do wrong, and what the caller must see of it.
+
+    `ends`: `answered`; `refused` with 502, and `code` for the upstream's own status; `interrupted`
+    in the middle of a stream.
+    """
+
+    name: str
+    ends: str
+    stream: bool
+    order: dict = field(default_factory=dict)
+    prompt: str = "Hello!"
+    code: str | None = None
+
+
+class Server:
+    """A program that listens on a port of its own choice and prints where."""
+
+    command: list
+    address = r"(http://127\.0\.0\.1:\d+)"
+    faults: list[Fault] = []
+    process = None
+
+    def start(self, folder: Path) -> None:
+        log = folder / f"{type(self).__name__}.log"
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                self.command, cwd=HERE, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not (found := re.search(self.address, log.read_text())):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError(f"{self.command} did not start: {log.read_text()}")
+            time.sleep(0.05)
+        self.url = found[1]
+        parts = urlsplit(self.url)
+        self.host, self.port = parts.hostname, parts.port
+
+    def stop(self) -> None:
+        if self.process:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def tell(self, method: str, path: str, body: dict | None = None) -> None:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = Request(self.url + path, data=data, method=method, headers=headers)
+        with opener.open(request, timeout=10) as response:
+            response.read()
+
+    def order(self, order: dict) -> None:
+        """Makes it behave otherwise, in its own words, until it is reset."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Makes it behave."""
+
+
+class LlamaCpp(Server):
+    """llama.cpp's own server with a small real model, on one thread."""
+
+    command = [sys.executable, HERE / "../../scripts/model-server", "--max-tokens", "64"]
+
+
+def stream_fault(kind: str, after: int, **more) -> dict:
+    return {"type": "stream_fault", "kind": kind, "after_chunks": after, **more}
+
+
+def failure(status: int, **more) -> dict:
+    return {"type": "fail", "status": status, **more}
+
+
+class Llmock(Server):
+    """A mock of ten providers, from PyPI."""
+
+    command = [Path(sys.executable).with_name("llmock"), "serve", "--port", "0"]
+    address = r"running on (http://127\.0\.0\.1:\d+)"
+    # The first chunk has a role and no word, the next ones a word each.
+    faults = [
+        Fault("400", "refused", False, failure(400), code="400"),
+        Fault("401", "refused", False, failure(401), code="401"),
+        Fault("429", "refused", False, failure(429, retry_after=7), code="429"),
+        Fault("500", "refused", False, failure(500), code="500"),
+        Fault("529", "refused", True, failure(529), code="529"),
+        Fault("429 to a stream", "refused", True, failure(429, retry_after=7), code="429"),
+        Fault("slow", "answered", False, {"type": "delay", "seconds": 0.5}),
+        Fault("slow first word", "answered", True, {"type": "slow_first_token", "seconds": 0.5}),
+        Fault("too slow", "refused", False, {"type": "delay", "seconds": 5}),
+        Fault("disconnect before a word", "refused", True, stream_fault("disconnect", 1)),
+        Fault("disconnect", "interrupted", True, stream_fault("disconnect", 3)),
+        Fault("clean end before a word", "refused", True, stream_fault("truncate", 1)),
+        Fault("clean end", "interrupted", True, stream_fault("truncate", 3)),
+        Fault("malformed chunk", "interrupted", True, stream_fault("malformed", 3)),
+        Fault("stall", "interrupted", True, stream_fault("stall", 3, stall_seconds=5)),
+    ]
+
+    def order(self, order: dict) -> None:
+        self.tell("POST", "/_llmock/scenario", {"behaviors": [{**order, "times": None}]})
+
+    def reset(self) -> None:
+        self.tell("POST", "/_llmock/reset")
+
+
+class Aimock(Server):
+    """A mock of many providers, from npm; what it says is in aimock.json."""
+
+    command = [
+        HERE / "node_modules/.bin/node", HERE / "node_modules/@copilotkit/aimock/dist/cli.js",
+        "--port", "0", "--fixtures", HERE / "aimock.json", "--chunk-size", "5", "--strict",
+    ]
+    address = r"listening on (http://127\.0\.0\.1:\d+)"
+    faults = [
+        Fault("500", "refused", False, {"dropRate": 1}, code="500"),
+        Fault("429", "refused", False, {"rateLimitRate": 1}, code="429"),
+        Fault("429 to a stream", "refused", True, {"rateLimitRate": 1}, code="429"),
+        Fault("broken JSON", "refused", False, {"malformedRate": 1}),
+        Fault("broken JSON to a stream", "refused", True, {"malformedRate": 1}),
+        Fault("no answer", "refused", False, {"disconnectRate": 1}),
+        Fault("no answer to a stream", "refused", True, {"disconnectRate": 1}),
+        Fault("slow", "answered", True, {"latencyMs": 500}),
+        Fault("too slow", "refused", False, {"latencyMs": 5000}),
+        Fault("cut short", "interrupted", True, prompt="Cut it short."),
+        Fault("disconnect", "interrupted", True, prompt="Break the connection."),
+    ]
+
+    def order(self, order: dict) -> None:
+        self.tell("POST", "/__aimock/chaos", order)
+
+    def reset(self) -> None:
+        self.tell("DELETE", "/__aimock/chaos")
+
+
+# How answers count
+
+
+@dataclass(frozen=True)
+class Counts:
+    prompt: int
+    cached: int
+    completion: int
+    reasoning: int
+
+
+def openai_counts(exchange: Exchange) -> Counts | None:
+    """What an OpenAI-compatible answer says was used, by its last word on it."""
+    said = exchange.events if exchange.asked.get("stream") else [json.loads(exchange.body)]
+    usage = [part["usage"] for part in said if part.get("usage")]
+    if not usage:
+        return None
+    read = usage[-1].get("prompt_tokens_details") or {}
+    written = usage[-1].get("completion_tokens_details") or {}
+    return Counts(
+        usage[-1]["prompt_tokens"],
+        read.get("cached_tokens") or 0,
+        usage[-1]["completion_tokens"],
+        written.get("reasoning_tokens") or 0,
+    )
+
+
+COUNTS: dict[str, Callable[[Exchange], Counts | None]] = {"openai": openai_counts}
+
+
+# Rows
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    server: Server
+    kind: str
+    """The kind of provider that is configured for it."""
+    path: str
+    """Where the API is: `base_url` without the address."""
+    model: str
+    real: bool = False
+    """A model answers: it ends where it is told to, and may or may not call a tool."""
+    to_length: dict = field(default_factory=dict)
+    """What a mock must be told so that it says its answer was cut at `max_tokens`."""
+    details: str = ""
+    """The question that it answers with cached and reasoning tokens in its count, if there is one."""
+    faults: bool = False
+    """Whether the server's faults are tried on this API."""
+
+    def counts(self, exchange: Exchange) -> Counts | None:
+        return COUNTS[self.kind](exchange)
+
+
+LLAMA, LLMOCK, AIMOCK = LlamaCpp(), Llmock(), Aimock()
+CUT = {"type": "reply", "text": "One two three four", "finish_reason": "length"}
+
+ROWS = [
+    Row("llama.cpp", LLAMA, "openai", "/v1", "smollm2", real=True),
+    Row("llmock", LLMOCK, "openai", "/v1", "gpt-5-mini", to_length=CUT, faults=True),
+    Row("llmock-groq", LLMOCK, "openai", "/groq/openai/v1", "llama-3.3-70b-versatile", to_length=CUT),
+    Row("llmock-mistral", LLMOCK, "openai", "/mistral/v1", "mistral-large-latest", to_length=CUT),
+    Row("llmock-together", LLMOCK, "openai", "/together/v1", "meta-llama/Llama-3-8b", to_length=CUT),
+    Row("aimock", AIMOCK, "openai", "/v1", "gpt-5-mini", faults=True),
+    Row("aimock-openrouter", AIMOCK, "openai", "/api/v1", "vendor/model", details="Remember this."),
+]
