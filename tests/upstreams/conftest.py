@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
 import pytest
-from gateway import Gateway
+from gateway import PROVIDER, Gateway
 from openai import OpenAI
 from tap import Exchange, Tap
 from upstreams import Row, Server
@@ -51,7 +51,10 @@ def at(started, tmp_path):
         server.reset()
         tap = Tap(server.host, server.port)
         base_url = f"http://127.0.0.1:{tap.port}{row.path}"
-        gateway = Gateway(tmp_path, row.kind, base_url, row.model, patience)
+        providers = PROVIDER.format(
+            kind=row.kind, base_url=base_url, model=row.model, patience=patience
+        )
+        gateway = Gateway(tmp_path, providers, {"UPSTREAM_KEY": "sk-upstream"})
         open_desks.append((server, tap, gateway))
         client = OpenAI(
             base_url=f"{gateway.url}/v1", api_key=gateway.open_account(), max_retries=0, timeout=60

@@ -14,7 +14,7 @@ BINARY = os.environ["TOLLGATE_BIN"]
 CREDIT = Decimal("10")
 START_SECONDS = 30
 
-CONFIG = """
+SERVER = """
 [server]
 listen = "127.0.0.1:0"
 shutdown_grace_seconds = 10
@@ -23,6 +23,9 @@ listen = "127.0.0.1:0"
 [store]
 url = "sqlite:{folder}/tollgate.db"
 durability = "process"
+"""
+
+PROVIDER = """
 [providers.upstream]
 kind = "{kind}"
 base_url = "{base_url}"
@@ -38,13 +41,11 @@ opener = build_opener(ProxyHandler({}))
 
 
 class Gateway:
-    def __init__(self, folder: Path, kind: str, base_url: str, model: str, patience: int):
-        self.folder, self.token = folder, secrets.token_hex(16)
-        config = CONFIG.format(folder=folder, kind=kind, base_url=base_url, model=model, patience=patience)
-        (folder / "tollgate.toml").write_text(config)
-        self.environment = {
-            **os.environ, "TOLLGATE_OPERATOR_TOKEN": self.token, "UPSTREAM_KEY": "sk-upstream",
-        }
+    def __init__(self, folder: Path, providers: str, keys: dict[str, str]):
+        """With these providers and deployments, and the keys they name."""
+        self.token, self.keys = secrets.token_hex(16), keys
+        (folder / "tollgate.toml").write_text(SERVER.format(folder=folder) + providers)
+        self.environment = {**os.environ, **keys, "TOLLGATE_OPERATOR_TOKEN": self.token}
         self.log = folder / "log"
         with self.log.open("wb") as log:
             command = [BINARY, "serve", "--config", folder / "tollgate.toml"]
@@ -113,4 +114,5 @@ class Gateway:
         log = self.log.read_text()
         assert status == 0, log
         assert "panic" not in log, log
-        assert "sk-upstream" not in log and self.token not in log, "the log holds a secret"
+        for secret in (self.token, *self.keys.values()):
+            assert secret not in log, "the log holds a secret"
