@@ -6,6 +6,7 @@ arrives as it was sent. What was said is taken apart afterwards.
 
 import io
 import json
+import select
 import socket
 import struct
 import threading
@@ -59,25 +60,29 @@ class Tap:
             far = socket.create_connection(self.upstream)
             kept = (bytearray(), bytearray())
             self.said.append(kept)
-            for source, sink, record in ((near, far, kept[0]), (far, near, kept[1])):
-                threading.Thread(target=relay, args=(source, sink, record), daemon=True).start()
+            threading.Thread(target=relay, args=(near, far, *kept), daemon=True).start()
 
 
-def relay(source: socket.socket, sink: socket.socket, record: bytearray) -> None:
-    """Passes bytes on until one side ends, and ends the other in the same way."""
+def relay(near: socket.socket, far: socket.socket, asked: bytearray, answered: bytearray) -> None:
+    """Passes bytes on until both sides have ended, each in the way that the other did."""
+    ways = {near: (far, asked), far: (near, answered)}
+    open_ends = [near, far]
     try:
-        while data := source.recv(65536):
-            record += data
-            sink.sendall(data)
-        sink.shutdown(socket.SHUT_WR)
+        while open_ends:
+            for source in select.select(open_ends, [], [])[0]:
+                sink, record = ways[source]
+                if data := source.recv(65536):
+                    record += data
+                    sink.sendall(data)
+                else:
+                    sink.shutdown(socket.SHUT_WR)
+                    open_ends.remove(source)
     except OSError:
-        reset = struct.pack("ii", 1, 0)
-        for end in (sink, source):
-            try:
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        for end in (near, far):  # a reset, not an end, when they are closed
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    finally:
+        near.close()
+        far.close()
 
 
 def requests(said: bytes):

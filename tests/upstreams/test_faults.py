@@ -14,7 +14,7 @@ def names(value) -> str:
 
 @pytest.mark.parametrize(("row", "fault"), CASES, ids=names)
 def test_fault(at, row, fault):
-    desk = at(row, patience=1)
+    desk = at(row, patience=2)
     if fault.order:
         row.server.order(fault.order)
     question = {"model": MODEL, "messages": [{"role": "user", "content": fault.prompt}]}
