@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from conftest import Desk
 from gateway import CREDIT
-from upstreams import Counts
+from kinds import Counts
 
 MODEL = "svc-native-fast"
 
@@ -35,7 +35,7 @@ def check_books(desk: Desk, charged: int) -> None:
 def counted(desk: Desk) -> list[Counts]:
     """What the upstream says it used, for each answer that it gave."""
     answers = [exchange for exchange in desk.exchanges() if exchange.status == 200]
-    counts = [desk.row.counts(exchange) for exchange in answers]
+    counts = [desk.row.kind.counts(exchange) for exchange in answers]
     assert None not in counts, "the upstream did not count"
     return counts
 

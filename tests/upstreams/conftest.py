@@ -2,6 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 from gateway import PROVIDER, Gateway
+from kinds import Asked
 from openai import OpenAI
 from tap import Exchange, Tap
 from upstreams import Row, Server
@@ -19,6 +20,10 @@ class Desk:
     def exchanges(self) -> list[Exchange]:
         """What the gateway and the upstream said to each other."""
         return self.tap.exchanges()
+
+    def asked(self) -> Asked:
+        """What the gateway asked the upstream for at first."""
+        return self.row.kind.asked(self.exchanges()[0])
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +57,7 @@ def at(started, tmp_path):
         tap = Tap(server.host, server.port)
         base_url = f"http://127.0.0.1:{tap.port}{row.path}"
         providers = PROVIDER.format(
-            kind=row.kind, base_url=base_url, model=row.model, patience=patience
+            kind=row.kind.name, base_url=base_url, model=row.model, patience=patience
         )
         gateway = Gateway(tmp_path, providers, {"UPSTREAM_KEY": "sk-upstream"})
         open_desks.append((server, tap, gateway))

@@ -44,8 +44,8 @@ def test_plain(at, row):
     check_answer(answer)
     assert answer.choices[0].message.content
     assert answer.choices[0].finish_reason in ("stop", "length")
-    assert desk.exchanges()[0].path == f"{row.path}/chat/completions"
-    assert desk.exchanges()[0].asked["model"] == row.model
+    assert desk.exchanges()[0].path.startswith(f"{row.path}/")
+    assert desk.asked().model == row.model
     check_usage(desk, answer.usage)
     check_books(desk, charged=1)
 
@@ -70,7 +70,7 @@ def test_stream(at, row):
     words = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices[0].delta.content]
     assert len(words) > 1
     # The caller did not ask for usage; we did.
-    assert desk.exchanges()[0].asked["stream_options"] == {"include_usage": True}
+    assert desk.asked().usage
     check_books(desk, charged=1)
 
 
@@ -91,7 +91,7 @@ def test_stop(at, row):
     stop = [" ", ".", "!", "\n"]
     answer = desk.client.chat.completions.create(**ask(stop=stop))
     assert answer.choices[0].finish_reason == "stop"
-    assert desk.exchanges()[0].asked["stop"] == stop
+    assert desk.asked().stop == stop
     if row.real:
         assert not any(word in answer.choices[0].message.content for word in stop)
     check_books(desk, charged=1)
@@ -106,7 +106,7 @@ def test_max_tokens(at, row, stream):
     answer = desk.client.chat.completions.create(**ask("Say much.", max_tokens=1, stream=stream))
     *_, last = answer if stream else [answer]
     assert last.choices[0].finish_reason == "length"
-    assert desk.exchanges()[0].asked["max_tokens"] == 1
+    assert desk.asked().max_tokens == 1
     if row.real:
         assert desk.gateway.charges()[0]["completion_tokens"] == 1
     check_books(desk, charged=1)
@@ -124,7 +124,7 @@ def test_tools(at, row):
     called = desk.client.chat.completions.create(**question)
     check_answer(called)
     choice = called.choices[0]
-    assert desk.exchanges()[0].asked["tools"][0]["function"]["name"] == "get_weather"
+    assert desk.asked().tools == ["get_weather"]
     assert bool(choice.message.tool_calls) == (choice.finish_reason == "tool_calls")
     if not row.real:
         [call] = choice.message.tool_calls

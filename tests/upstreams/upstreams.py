@@ -2,7 +2,7 @@
 
 A server is a program; a row of `ROWS` is one of the APIs it offers, through one kind of provider.
 The tests run for every row. Another API of the same server is another row; another kind of
-provider is an entry in `COUNTS`, which says how its answers count tokens.
+provider is described in kinds.py.
 """
 
 import json
@@ -10,13 +10,12 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
-from tap import Exchange
+from kinds import OPENAI, Kind
 
 HERE = Path(__file__).resolve().parent
 START_SECONDS = 60
@@ -165,36 +164,6 @@ class Aimock(Server):
         self.tell("DELETE", "/__aimock/chaos")
 
 
-# How answers count
-
-
-@dataclass(frozen=True)
-class Counts:
-    prompt: int
-    cached: int
-    completion: int
-    reasoning: int
-
-
-def openai_counts(exchange: Exchange) -> Counts | None:
-    """What an OpenAI-compatible answer says was used, by its last word on it."""
-    said = exchange.events if exchange.asked.get("stream") else [json.loads(exchange.body)]
-    usage = [part["usage"] for part in said if part.get("usage")]
-    if not usage:
-        return None
-    read = usage[-1].get("prompt_tokens_details") or {}
-    written = usage[-1].get("completion_tokens_details") or {}
-    return Counts(
-        usage[-1]["prompt_tokens"],
-        read.get("cached_tokens") or 0,
-        usage[-1]["completion_tokens"],
-        written.get("reasoning_tokens") or 0,
-    )
-
-
-COUNTS: dict[str, Callable[[Exchange], Counts | None]] = {"openai": openai_counts}
-
-
 # Rows
 
 
@@ -202,7 +171,7 @@ COUNTS: dict[str, Callable[[Exchange], Counts | None]] = {"openai": openai_count
 class Row:
     name: str
     server: Server
-    kind: str
+    kind: Kind
     """The kind of provider that is configured for it."""
     path: str
     """Where the API is: `base_url` without the address."""
@@ -216,19 +185,16 @@ class Row:
     faults: bool = False
     """Whether the server's faults are tried on this API."""
 
-    def counts(self, exchange: Exchange) -> Counts | None:
-        return COUNTS[self.kind](exchange)
-
 
 LLAMA, LLMOCK, AIMOCK = LlamaCpp(), Llmock(), Aimock()
 CUT = {"type": "reply", "text": "One two three four", "finish_reason": "length"}
 
 ROWS = [
-    Row("llama.cpp", LLAMA, "openai", "/v1", "smollm2", real=True),
-    Row("llmock", LLMOCK, "openai", "/v1", "gpt-5-mini", to_length=CUT, faults=True),
-    Row("llmock-groq", LLMOCK, "openai", "/groq/openai/v1", "llama-3.3-70b-versatile", to_length=CUT),
-    Row("llmock-mistral", LLMOCK, "openai", "/mistral/v1", "mistral-large-latest", to_length=CUT),
-    Row("llmock-together", LLMOCK, "openai", "/together/v1", "meta-llama/Llama-3-8b", to_length=CUT),
-    Row("aimock", AIMOCK, "openai", "/v1", "gpt-5-mini", faults=True),
-    Row("aimock-openrouter", AIMOCK, "openai", "/api/v1", "vendor/model", details="Remember this."),
+    Row("llama.cpp", LLAMA, OPENAI, "/v1", "smollm2", real=True),
+    Row("llmock", LLMOCK, OPENAI, "/v1", "gpt-5-mini", to_length=CUT, faults=True),
+    Row("llmock-groq", LLMOCK, OPENAI, "/groq/openai/v1", "llama-3.3-70b-versatile", to_length=CUT),
+    Row("llmock-mistral", LLMOCK, OPENAI, "/mistral/v1", "mistral-large-latest", to_length=CUT),
+    Row("llmock-together", LLMOCK, OPENAI, "/together/v1", "meta-llama/Llama-3-8b", to_length=CUT),
+    Row("aimock", AIMOCK, OPENAI, "/v1", "gpt-5-mini", faults=True),
+    Row("aimock-openrouter", AIMOCK, OPENAI, "/api/v1", "vendor/model", details="Remember this."),
 ]
