@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 
-use super::serve::until_stopped;
+use super::serve::{StopSignals, until_stopped};
 use crate::{
     auth::{ApiKey, Secret},
     catalog::{Catalog, Tier, Track},
@@ -53,6 +53,7 @@ pub async fn run(options: Options) -> Result<(), String> {
         ..Log::default()
     };
     telemetry::start(&log);
+    let signals = StopSignals::listen()?;
     let config = config(&options, token.clone(), log);
     let running = server::start(config)
         .await
@@ -66,7 +67,7 @@ pub async fn run(options: Options) -> Result<(), String> {
     write_env(&env_file, &running, &key, &token)
         .map_err(|error| format!("{} cannot be written: {error}", env_file.display()))?;
     println!("{}", welcome(&running, &key, &env_file));
-    until_stopped(running).await
+    until_stopped(running, signals).await
 }
 
 fn config(options: &Options, token: Secret, log: Log) -> Config {

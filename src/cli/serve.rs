@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     config::Config,
@@ -14,6 +14,7 @@ pub async fn run(file: &Path) -> Result<(), String> {
     let config = Config::load(file).map_err(|error| error.to_string())?;
     telemetry::start(&config.log);
     let catalog = config.catalog_file.clone();
+    let signals = StopSignals::listen()?;
     let running = server::start(config)
         .await
         .map_err(|error| error.to_string())?;
@@ -23,26 +24,40 @@ pub async fn run(file: &Path) -> Result<(), String> {
         operator = %running.operator,
         "tollgate {} is ready at {}", env!("CARGO_PKG_VERSION"), running.origin,
     );
-    until_stopped(running).await
+    until_stopped(running, signals).await
+}
+
+/// What asks the process to stop, from the moment this is made: before it says that it is ready.
+pub struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    pub fn listen() -> Result<Self, String> {
+        let listen =
+            |kind| signal(kind).map_err(|error| format!("signals cannot be received: {error}"));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Serves until the process is asked to stop, then stops in good order.
-pub async fn until_stopped(running: Running) -> Result<(), String> {
-    let listen =
-        |kind| signal(kind).map_err(|error| format!("signals cannot be received: {error}"));
-    let (mut terminate, mut interrupt) = (
-        listen(SignalKind::terminate())?,
-        listen(SignalKind::interrupt())?,
-    );
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+pub async fn until_stopped(running: Running, mut signals: StopSignals) -> Result<(), String> {
+    signals.next().await;
     tracing::info!("stopping: no new work; running answers may finish (a second signal cuts them)");
     tokio::select! {
         () = running.stop() => {}
-        _ = terminate.recv() => return Err("stopped at once; running answers were cut".into()),
-        _ = interrupt.recv() => return Err("stopped at once; running answers were cut".into()),
+        () = signals.next() => return Err("stopped at once; running answers were cut".into()),
     }
     tracing::info!("stopped");
     Ok(())

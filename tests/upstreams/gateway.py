@@ -61,7 +61,7 @@ class Gateway:
             for line in self.log.read_text().splitlines():
                 if " is ready at " in line:
                     return json.loads(line)
-            time.sleep(0.01)
+            time.sleep(0.001)  # so that a stop can follow at once
         self.process.kill()
         raise RuntimeError(f"the gateway did not start: {self.log.read_text()}")
 

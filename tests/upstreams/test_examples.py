@@ -1,4 +1,7 @@
-"""Every example of a provider in the documentation is one that the gateway starts with."""
+"""Every example of a provider in the documentation is one that the gateway starts with.
+
+It is stopped as soon as it says that it is ready, and must have heard that too.
+"""
 
 import re
 
