@@ -12,7 +12,10 @@ use std::{
 };
 
 mod environment;
+mod quirks;
 mod read;
+
+pub use quirks::{MaxTokensField, Quirks};
 
 use crate::{
     auth::Secret, catalog::Catalog, checked_toml::Mistake, limits::Ceilings, money::NanoUsd,
@@ -95,7 +98,7 @@ pub enum Durability {
 
 #[derive(Debug)]
 pub enum Provider {
-    Remote(RemoteProvider),
+    Remote(Box<RemoteProvider>),
     Simulator,
 }
 
@@ -115,39 +118,6 @@ pub struct RemoteProvider {
     pub api_keys: Vec<Secret>,
     pub timeouts: Timeouts,
     pub quirks: Quirks,
-}
-
-/// In what a server that speaks OpenAI's language differs from OpenAI.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quirks {
-    /// The header for the key, where it is not `Authorization: Bearer`.
-    pub key_header: Option<String>,
-    /// What every URL ends with, e.g. `api-version=2026-01-01`.
-    pub query: Option<String>,
-    /// What it calls the output budget.
-    pub max_tokens_field: MaxTokensField,
-    /// Fields of the request that it does not take.
-    pub omit: Vec<String>,
-    /// Whether it streams, and counts what it streams; if not, whole answers are streamed for it.
-    pub streams: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MaxTokensField {
-    MaxTokens,
-    MaxCompletionTokens,
-}
-
-impl Default for Quirks {
-    fn default() -> Self {
-        Self {
-            key_header: None,
-            query: None,
-            max_tokens_field: MaxTokensField::MaxTokens,
-            omit: Vec::new(),
-            streams: true,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 use super::{
     Choice, Config, Deployment, Durability, Log, LogFormat, MaxTokensField, Operator, Patience,
     Provider, ProviderKind, Quirks, RemoteProvider, Routing, Server, Store, Timeouts, TlsFiles,
+    quirks::FIELDS,
 };
 use crate::{
     auth::Secret,
@@ -242,17 +243,17 @@ fn provider(mut section: Section, environment: &Environment) -> Provider {
     let api_keys = api_keys(&mut section, environment);
     let read = timeouts(&mut section, Timeouts::default());
     let quirks = match kind {
-        ProviderKind::OpenAi => quirks(&mut section),
+        ProviderKind::OpenAi => quirks(&mut section, base_url.as_deref().unwrap_or_default()),
         _ => Quirks::default(),
     };
     section.finish();
-    Provider::Remote(RemoteProvider {
+    Provider::Remote(Box::new(RemoteProvider {
         kind,
         base_url: base_url.unwrap_or_default(),
         api_keys,
         quirks,
         timeouts: read,
-    })
+    }))
 }
 
 /// Those that are given, and the others as they are.
@@ -270,27 +271,9 @@ fn timeouts(section: &mut Section, default: Timeouts) -> Timeouts {
     timeouts
 }
 
-/// Fields of a request that can be left out. The rest makes it the request it is.
-const OMITTABLE: [&str; 16] = [
-    "frequency_penalty",
-    "logit_bias",
-    "logprobs",
-    "n",
-    "parallel_tool_calls",
-    "presence_penalty",
-    "reasoning_effort",
-    "response_format",
-    "seed",
-    "stop",
-    "stream_options",
-    "temperature",
-    "thinking",
-    "top_k",
-    "top_p",
-    "user",
-];
-
-fn quirks(section: &mut Section) -> Quirks {
+/// What is known of the server at this address, but for what the configuration says itself.
+fn quirks(section: &mut Section, base_url: &str) -> Quirks {
+    let known = Quirks::known_of(base_url);
     let expected = "the name of a header, e.g. `api-key`";
     let key_header = section.optional("key_header", expected, |value| {
         let name = as_text(value)?.to_ascii_lowercase();
@@ -305,23 +288,36 @@ fn quirks(section: &mut Section) -> Quirks {
             _ => None,
         }
     });
-    let expected = format!("a list of {}", OMITTABLE.join(", "));
+    let is_field = |name: &String| FIELDS.contains(&name.as_str());
+    let expected = format!("a list of {}", FIELDS.join(", "));
     let omit = section.optional("omit", &expected, |value| match value {
         Value::List(items) => {
-            let known = |name: &String| OMITTABLE.contains(&name.as_str());
-            let names = items.iter().map(|item| as_text(&item.value).filter(known));
+            let names = items
+                .iter()
+                .map(|item| as_text(&item.value).filter(is_field));
+            names.collect::<Option<Vec<_>>>()
+        }
+        _ => None,
+    });
+    let expected = "fields and their names there, e.g. `{ seed = \"random_seed\" }`";
+    let rename = section.optional("rename", expected, |value| match value {
+        Value::Table(names) => {
+            let names = names.iter().map(|(from, to)| {
+                let from = Some(from.clone()).filter(is_field)?;
+                Some((from, as_text(&to.value)?))
+            });
             names.collect::<Option<Vec<_>>>()
         }
         _ => None,
     });
     let streams = section.flag("streams");
-    let default = Quirks::default();
     Quirks {
         key_header,
         query,
-        max_tokens_field: field.unwrap_or(default.max_tokens_field),
-        omit: omit.unwrap_or_default(),
-        streams: streams.unwrap_or(default.streams),
+        max_tokens_field: field.unwrap_or(known.max_tokens_field),
+        omit: omit.unwrap_or(known.omit),
+        rename: rename.unwrap_or(known.rename),
+        streams: streams.unwrap_or(known.streams),
     }
 }
 

@@ -177,7 +177,7 @@ fn own_providers(config: &Config) -> Result<Vec<Option<Arc<Provider>>>, String> 
             Some(config::Provider::Remote(remote)) => {
                 let remote = config::RemoteProvider {
                     timeouts,
-                    ..remote.clone()
+                    ..(**remote).clone()
                 };
                 let name = &deployment.provider;
                 let made = Provider::remote(&remote);

@@ -97,6 +97,7 @@ async fn a_check_asks_for_the_models() {
         kind: ProviderKind::Anthropic,
         base_url: format!("http://{}/v1", upstream.address),
         api_keys: vec![Secret::new(PROVIDER_KEY)],
+        quirks: tollgate::config::Quirks::default(),
         timeouts: Timeouts::default(),
     });
     let provider = provider.unwrap();

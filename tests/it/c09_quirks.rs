@@ -81,7 +81,8 @@ async fn what_a_server_does_not_take_is_left_out_and_the_rest_is_as_it_was() {
         "temperature",
     ];
     let names = omitted.map(|name| format!("\"{name}\"")).join(", ");
-    let (gateway, upstream) = with(&format!("omit = [{names}]")).await;
+    let settings = format!("omit = [{names}]\nrename = {{ stop = \"stop_words\" }}");
+    let (gateway, upstream) = with(&settings).await;
     gateway.chat(&everything()).await.assert_ok();
     for name in omitted {
         assert!(
@@ -89,6 +90,9 @@ async fn what_a_server_does_not_take_is_left_out_and_the_rest_is_as_it_was() {
             "{name}"
         );
     }
+    let fields = expected.as_object_mut().unwrap();
+    let stop = fields.remove("stop").unwrap();
+    fields.insert("stop_words".into(), stop);
     assert_eq!(upstream.last_body(), expected);
 }
 

@@ -71,13 +71,18 @@ pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec
         user: &call.user,
     };
     let serialises = "strings, numbers and JSON serialise";
-    if quirks.omit.is_empty() {
+    if quirks.omit.is_empty() && quirks.rename.is_empty() {
         return serde_json::to_vec(&request).expect(serialises);
     }
     // The slower way is for the few that need it.
     let mut fields = serde_json::to_value(&request).expect(serialises);
     if let Some(fields) = fields.as_object_mut() {
         fields.retain(|name, _| !quirks.omit.contains(name));
+        for (from, to) in &quirks.rename {
+            if let Some(value) = fields.remove(from) {
+                fields.insert(to.clone(), value);
+            }
+        }
     }
     serde_json::to_vec(&fields).expect(serialises)
 }
