@@ -23,6 +23,8 @@ pub enum UpstreamError {
         reason: Option<String>,
         /// How long the provider asks us to wait.
         retry_after: Option<Duration>,
+        /// It complains of our key or of where we are, and not of the request.
+        about_us: bool,
     },
     #[error("broke off: {0}")]
     Broken(String),
@@ -71,9 +73,10 @@ impl UpstreamError {
 
     /// Whether the same request would be refused again: a 4xx that does not pass with time.
     pub fn is_callers_fault(&self) -> bool {
-        self.status().is_some_and(|status| {
-            (400..500).contains(&status) && !matches!(status, 408 | 409 | 429)
-        })
+        !self.is_about_us()
+            && self.status().is_some_and(|status| {
+                (400..500).contains(&status) && !matches!(status, 408 | 409 | 429)
+            })
     }
 
     /// What kind of failure it was, for the operator's counters: of few different values.
@@ -94,7 +97,12 @@ impl UpstreamError {
     /// Whether another upstream might do better. What this one found wrong with the request, every
     /// other one would too.
     pub fn is_worth_another_try(&self) -> bool {
-        !matches!(self, Self::GatewayStopping) && !matches!(self.status(), Some(400 | 413 | 422))
+        let wrong = matches!(self.status(), Some(400 | 413 | 422)) && !self.is_about_us();
+        !wrong && !matches!(self, Self::GatewayStopping)
+    }
+
+    fn is_about_us(&self) -> bool {
+        matches!(self, Self::Status { about_us: true, .. })
     }
 
     /// How long the provider wants to be left alone.

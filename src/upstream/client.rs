@@ -18,7 +18,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 
-use super::reason::Cleaner;
+use super::reason::{self, Cleaner};
 use crate::{
     chat::ChatCall,
     config::{RemoteProvider, Timeouts},
@@ -128,6 +128,7 @@ impl Client {
             status,
             reason,
             retry_after: in_head.or_else(|| retry_delay(&body)),
+            about_us: reason::is_about_us(&body),
         })
     }
 

@@ -51,16 +51,13 @@ impl Cleaner {
         if !matches!(status, 400 | 413 | 422) {
             return None;
         }
-        let body: Value = serde_json::from_slice(body).ok()?;
-        // Some wrap it in a list.
-        let body = body.get(0).unwrap_or(&body);
-        let error = body.get("error").unwrap_or(body);
-        if is_about_us(error) {
+        if is_about_us(body) {
             return None;
         }
+        let error = error_in(body)?;
         let message = error
             .get("message")
-            .or(Some(error))
+            .or(Some(&error))
             .and_then(Value::as_str)?;
         let model = upstream_model.to_lowercase();
         let clean = |word: &str| {
@@ -88,8 +85,19 @@ impl Cleaner {
     }
 }
 
+/// The error object of a body, or the body itself.
+fn error_in(body: &[u8]) -> Option<Value> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    // Some wrap it in a list.
+    let body = body.get(0).unwrap_or(&body);
+    Some(body.get("error").unwrap_or(body).clone())
+}
+
 /// Whether a provider that has no other status for it complains of our key or of where we are.
-fn is_about_us(error: &Value) -> bool {
+pub fn is_about_us(body: &[u8]) -> bool {
+    let Some(error) = error_in(body) else {
+        return false;
+    };
     let details = error.get("details").and_then(Value::as_array);
     let mut reasons = details.into_iter().flatten();
     error.get("status").and_then(Value::as_str) == Some("FAILED_PRECONDITION")

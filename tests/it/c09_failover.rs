@@ -88,6 +88,15 @@ fn failures() -> Vec<(&'static str, Vec<Step>)> {
     vec![
         ("429", answer(429, "application/json", "{}")),
         ("401 of our key", answer(401, "application/json", "{}")),
+        (
+            "400 that is about our key",
+            answer(
+                400,
+                "application/json",
+                r#"[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT",
+                    "details":[{"reason":"API_KEY_INVALID"}]}}]"#,
+            ),
+        ),
         ("404 of its model", answer(404, "application/json", "{}")),
         ("500", answer(500, "text/plain", "oh")),
         ("503", answer(503, "text/html", "<html>")),

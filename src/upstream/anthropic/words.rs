@@ -63,12 +63,14 @@ pub fn explained(error: UpstreamError) -> UpstreamError {
             status,
             reason: Some(reason),
             retry_after,
+            about_us,
         } if reason.contains("prompt is too long") => UpstreamError::Status {
             status,
             reason: Some(format!(
                 "The model's maximum context length is exceeded: {reason}"
             )),
             retry_after,
+            about_us,
         },
         error => error,
     }

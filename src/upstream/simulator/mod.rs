@@ -70,6 +70,7 @@ async fn begin(call: &ChatCall) -> Result<Directives, UpstreamError> {
             status,
             reason: None,
             retry_after: None,
+            about_us: false,
         }),
         None => Ok(script),
     }
