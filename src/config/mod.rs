@@ -14,6 +14,8 @@ use std::{
 mod environment;
 mod quirks;
 mod read;
+mod upstreams;
+mod values;
 
 pub use quirks::{MaxTokensField, Quirks};
 

@@ -1,11 +1,11 @@
 //! The document's tree → [`Config`], section by section.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::{
-    Choice, Config, Deployment, Durability, Log, LogFormat, MaxTokensField, Operator, Patience,
-    Provider, ProviderKind, Quirks, RemoteProvider, Routing, Server, Store, Timeouts, TlsFiles,
-    quirks::FIELDS,
+    Config, Durability, Log, LogFormat, Operator, Patience, Server, Store, TlsFiles,
+    upstreams::{deployment, provider, routing},
+    values::{Environment, address, http_url, readable_file, seconds, secret},
 };
 use crate::{
     auth::Secret,
@@ -14,8 +14,6 @@ use crate::{
     limits::Ceilings,
     money::NanoUsd,
 };
-
-type Environment = BTreeMap<String, String>;
 
 pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<Mistake>> {
     checked_toml::read(document, |root| {
@@ -214,173 +212,6 @@ fn log(mut section: Section) -> Log {
     }
 }
 
-fn provider(mut section: Section, environment: &Environment) -> Provider {
-    let expected = "`openai`, `anthropic`, `gemini` or `simulator`";
-    let kind = section.required("kind", expected, |value| match as_text(value)?.as_str() {
-        "openai" => Some(Some(ProviderKind::OpenAi)),
-        "anthropic" => Some(Some(ProviderKind::Anthropic)),
-        "gemini" => Some(Some(ProviderKind::Gemini)),
-        "simulator" => Some(None),
-        _ => None,
-    });
-    let Some(kind) = kind.unwrap_or(Some(ProviderKind::OpenAi)) else {
-        section.finish();
-        return Provider::Simulator;
-    };
-    let expected = "a URL up to and including its version, e.g. `http://127.0.0.1:9000/v1`";
-    // Vendors have one address, and it is known; compatible servers are anywhere.
-    let base_url = match kind {
-        ProviderKind::OpenAi => section.required("base_url", expected, http_url),
-        ProviderKind::Anthropic => {
-            let given = section.optional("base_url", expected, http_url);
-            Some(given.unwrap_or_else(|| "https://api.anthropic.com/v1".into()))
-        }
-        ProviderKind::Gemini => {
-            let given = section.optional("base_url", expected, http_url);
-            Some(given.unwrap_or_else(|| "https://generativelanguage.googleapis.com/v1beta".into()))
-        }
-    };
-    let api_keys = api_keys(&mut section, environment);
-    let read = timeouts(&mut section, Timeouts::default());
-    let quirks = match kind {
-        ProviderKind::OpenAi => quirks(&mut section, base_url.as_deref().unwrap_or_default()),
-        _ => Quirks::default(),
-    };
-    section.finish();
-    Provider::Remote(Box::new(RemoteProvider {
-        kind,
-        base_url: base_url.unwrap_or_default(),
-        api_keys,
-        quirks,
-        timeouts: read,
-    }))
-}
-
-/// Those that are given, and the others as they are.
-fn timeouts(section: &mut Section, default: Timeouts) -> Timeouts {
-    let mut given = section.section("timeouts");
-    let mut limit =
-        |key: &str, default: Duration| seconds(&mut given, key, 1..=86_400).unwrap_or(default);
-    let timeouts = Timeouts {
-        connect: limit("connect_seconds", default.connect),
-        first_byte: limit("first_byte_seconds", default.first_byte),
-        idle: limit("idle_seconds", default.idle),
-        total: limit("total_seconds", default.total),
-    };
-    given.finish();
-    timeouts
-}
-
-/// What is known of the server at this address, but for what the configuration says itself.
-fn quirks(section: &mut Section, base_url: &str) -> Quirks {
-    let known = Quirks::known_of(base_url);
-    let expected = "the name of a header, e.g. `api-key`";
-    let key_header = section.optional("key_header", expected, |value| {
-        let name = as_text(value)?.to_ascii_lowercase();
-        axum::http::HeaderName::try_from(&name).ok().map(|_| name)
-    });
-    let query = section.text("query", "what URLs end with, e.g. `api-version=2026-01-01`");
-    let expected = "`max_tokens` or `max_completion_tokens`";
-    let field = section.optional("max_tokens_field", expected, |value| {
-        match as_text(value)?.as_str() {
-            "max_tokens" => Some(MaxTokensField::MaxTokens),
-            "max_completion_tokens" => Some(MaxTokensField::MaxCompletionTokens),
-            _ => None,
-        }
-    });
-    let is_field = |name: &String| FIELDS.contains(&name.as_str());
-    let expected = format!("a list of {}", FIELDS.join(", "));
-    let omit = section.optional("omit", &expected, |value| match value {
-        Value::List(items) => {
-            let names = items
-                .iter()
-                .map(|item| as_text(&item.value).filter(is_field));
-            names.collect::<Option<Vec<_>>>()
-        }
-        _ => None,
-    });
-    let expected = "fields and their names there, e.g. `{ seed = \"random_seed\" }`";
-    let rename = section.optional("rename", expected, |value| match value {
-        Value::Table(names) => {
-            let names = names.iter().map(|(from, to)| {
-                let from = Some(from.clone()).filter(is_field)?;
-                Some((from, as_text(&to.value)?))
-            });
-            names.collect::<Option<Vec<_>>>()
-        }
-        _ => None,
-    });
-    let streams = section.flag("streams");
-    Quirks {
-        key_header,
-        query,
-        max_tokens_field: field.unwrap_or(known.max_tokens_field),
-        omit: omit.unwrap_or(known.omit),
-        rename: rename.unwrap_or(known.rename),
-        streams: streams.unwrap_or(known.streams),
-    }
-}
-
-fn routing(mut section: Section) -> Routing {
-    let default = Routing::default();
-    let attempts = section.optional("attempts", "a number from 1 to 10", |value| {
-        checked_toml::as_integer(value).filter(|attempts| (1..=10).contains(attempts))
-    });
-    let patience = seconds(&mut section, "patience_seconds", 1..=3_600);
-    let choice = section.optional("choose_by", "`weight` or `latency`", |value| match as_text(
-        value,
-    )?
-    .as_str()
-    {
-        "weight" => Some(Choice::Weight),
-        "latency" => Some(Choice::Latency),
-        _ => None,
-    });
-    section.finish();
-    Routing {
-        attempts: attempts.unwrap_or(default.attempts),
-        patience: patience.unwrap_or(default.patience),
-        choice: choice.unwrap_or(default.choice),
-    }
-}
-
-fn deployment(
-    mut section: Section,
-    providers: &BTreeMap<String, Provider>,
-    catalog: &Catalog,
-) -> Deployment {
-    let model = section.required(
-        "model",
-        "a model ID of the catalog, or `*` for all",
-        |value| as_text(value).filter(|id| id == "*" || catalog.find(id).is_some()),
-    );
-    let names: Vec<_> = providers.keys().map(|name| format!("`{name}`")).collect();
-    let expected = format!("the name of a provider above ({})", names.join(", "));
-    let provider = section.required("provider", &expected, |value| {
-        as_text(value).filter(|name| providers.contains_key(name))
-    });
-    let upstream_model = section.text("upstream_model", "the provider's name for the model");
-    let weight = section.optional("weight", "a number from 1 to 1000", |value| {
-        checked_toml::as_integer(value).filter(|weight| (1..=1_000).contains(weight))
-    });
-    let priority = section.integer("priority", "a number from 0; the lowest is asked first");
-    let inherited = match provider.as_ref().and_then(|name| providers.get(name)) {
-        Some(Provider::Remote(remote)) => remote.timeouts,
-        _ => Timeouts::default(),
-    };
-    let own = section.contains("timeouts");
-    let timeouts = own.then(|| timeouts(&mut section, inherited));
-    section.finish();
-    Deployment {
-        model: model.unwrap_or_default(),
-        provider: provider.unwrap_or_default(),
-        upstream_model,
-        weight: weight.unwrap_or(1),
-        priority: priority.unwrap_or(0),
-        timeouts,
-    }
-}
-
 /// The built-in catalog, or a file on top of it, or (with `extends = false`) a file instead of it.
 fn catalog(mut section: Section) -> (Catalog, Option<PathBuf>) {
     let built_in = Catalog::built_in();
@@ -407,99 +238,4 @@ fn catalog(mut section: Section) -> (Catalog, Option<PathBuf>) {
     };
     section.finish();
     (catalog, file)
-}
-
-/// The keys of a provider: none, one, or several under a list of variables.
-fn api_keys(section: &mut Section, environment: &Environment) -> Vec<Secret> {
-    if !section.is_list("api_key_env") {
-        return secret(section, "api_key", None, environment)
-            .into_iter()
-            .collect();
-    }
-    section.refuse("api_key", "does not belong here: use `api_key_env`");
-    let expected = "the names of environment variables";
-    let names = section.texts("api_key_env", expected).unwrap_or_default();
-    let read = names.iter().filter_map(|variable| {
-        let key = environment.get(variable).map(|key| key.trim());
-        if key.is_none_or(str::is_empty) {
-            let hint = "which is not set; export it, or leave it out";
-            section.mistake(
-                "api_key_env",
-                &format!("names the variable {variable}, {hint}"),
-            );
-        }
-        key.filter(|key| !key.is_empty()).map(Secret::new)
-    });
-    read.collect()
-}
-
-/// A secret under `{key}_env` (the name of a variable) or `{key}_file` (a path).
-fn secret(
-    section: &mut Section,
-    key: &str,
-    default_variable: Option<&str>,
-    environment: &Environment,
-) -> Option<Secret> {
-    let (env_key, file_key) = (format!("{key}_env"), format!("{key}_file"));
-    let elsewhere = format!("does not belong here: use `{env_key}` or `{file_key}`");
-    section.refuse(key, &elsewhere);
-    let file = section.optional(&file_key, "the path of a readable file", readable_file);
-    let named = section.text(&env_key, "the name of an environment variable");
-    let text = match (file, named.as_deref().or(default_variable)) {
-        (Some(path), _) => std::fs::read_to_string(path).ok()?,
-        (None, Some(variable)) => {
-            let Some(text) = environment.get(variable) else {
-                let hint = "which is not set; export it, or name another variable";
-                section.mistake(&env_key, &format!("names the variable {variable}, {hint}"));
-                return None;
-            };
-            text.clone()
-        }
-        (None, None) => return None,
-    };
-    let text = text.trim();
-    if text.is_empty() {
-        section.mistake(&env_key, "leads to an empty secret");
-        return None;
-    }
-    Some(Secret::new(text))
-}
-
-fn address(section: &mut Section, default: &str) -> SocketAddr {
-    let expected = format!("an IP address and a port, e.g. `{default}`");
-    let read = |value: &Value| as_text(value)?.parse().ok();
-    let listen = section.optional("listen", &expected, read);
-    listen.unwrap_or_else(|| default.parse().expect("a default written here"))
-}
-
-fn seconds(
-    section: &mut Section,
-    key: &str,
-    range: std::ops::RangeInclusive<u64>,
-) -> Option<Duration> {
-    let expected = format!(
-        "a number of seconds from {} to {}",
-        range.start(),
-        range.end()
-    );
-    section.optional(key, &expected, |value| {
-        let seconds: i64 = checked_toml::as_integer(value)?;
-        let seconds = u64::try_from(seconds)
-            .ok()
-            .filter(|seconds| range.contains(seconds))?;
-        Some(Duration::from_secs(seconds))
-    })
-}
-
-fn http_url(value: &Value) -> Option<String> {
-    let url = as_text(value)?;
-    let uri: axum::http::Uri = url.parse().ok()?;
-    let known = matches!(uri.scheme_str(), Some("http" | "https"));
-    (known && uri.host().is_some_and(|host| !host.is_empty()) && uri.query().is_none())
-        .then(|| url.trim_end_matches('/').to_owned())
-}
-
-fn readable_file(value: &Value) -> Option<PathBuf> {
-    let path = PathBuf::from(as_text(value)?);
-    std::fs::read(&path).ok().map(|_| path)
 }

@@ -3,41 +3,16 @@
 //! An account whose books contradict themselves is frozen: nothing new is begun on it until someone
 //! has looked. The others go on.
 
-use std::{
-    collections::BTreeSet,
-    path::Path,
-    sync::atomic::Ordering::Relaxed,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, path::Path, sync::atomic::Ordering::Relaxed, time::Instant};
 
 use super::{
-    Ledger, LedgerError,
+    Audit, Ledger, LedgerError, Violation,
     directory::Shared,
     sqlite::{self, Database, audit::books},
 };
 
 /// How many accounts are looked at in one step of the writer's.
 const STEP: usize = 500;
-
-/// What an audit found.
-#[derive(Clone, Debug, Default)]
-pub struct Audit {
-    /// The accounts that were looked at, and how many entries and charges.
-    pub accounts: Vec<String>,
-    pub entries: u64,
-    pub charges: u64,
-    /// The last entry that was looked at.
-    pub last_entry: i64,
-    pub violations: Vec<Violation>,
-    pub took: Duration,
-}
-
-/// Something that does not add up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    pub account_id: String,
-    pub what: String,
-}
 
 /// Looks through a database file, whether or not a gateway is using it; changes nothing.
 pub fn audit_file(path: &Path) -> Result<Audit, String> {

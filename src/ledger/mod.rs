@@ -27,7 +27,7 @@ mod sqlite;
 mod tests;
 mod writer;
 
-pub use audit::{Audit, Violation, audit_file};
+pub use audit::audit_file;
 pub use billing::{Held, HoldRefused, HoldRequest};
 pub use call::{Attempt, Call, Charged, Outcome};
 pub use call_id::CallId;
@@ -35,7 +35,8 @@ pub use credit::Shortage;
 pub use health::Health;
 pub use limits::{CeilingChange, LimitRule};
 pub use records::{
-    Account, AccountChange, Grant, Key, KeyState, ModelSettings, NewAccount, NewGrant,
+    Account, AccountChange, Audit, Grant, Key, KeyState, ModelSettings, NewAccount, NewGrant,
+    Violation,
 };
 pub use sqlite::calls::{AnalyticsFilter, AnalyticsRow};
 

@@ -1,5 +1,7 @@
 //! What the ledger keeps, as values.
 
+use std::time::Duration;
+
 use super::LedgerError;
 use crate::{
     auth::KeyDigest,
@@ -128,4 +130,24 @@ impl Default for ModelSettings {
             unlisted: None,
         }
     }
+}
+
+/// What an audit found.
+#[derive(Clone, Debug, Default)]
+pub struct Audit {
+    /// The accounts that were looked at, and how many entries and charges.
+    pub accounts: Vec<String>,
+    pub entries: u64,
+    pub charges: u64,
+    /// The last entry that was looked at.
+    pub last_entry: i64,
+    pub violations: Vec<Violation>,
+    pub took: Duration,
+}
+
+/// Something that does not add up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    pub account_id: String,
+    pub what: String,
 }

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::calls;
-use crate::ledger::{
-    CallId,
-    audit::{Audit, Violation},
-};
+use crate::ledger::{Audit, CallId, Violation};
 
 /// The last condition says nothing new, but for the index that it lets SQLite use.
 pub const CALLS_WITHOUT_ENTRY: &str = "SELECT account_id, id FROM calls

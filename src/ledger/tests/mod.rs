@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod audit;
+mod credit;
 mod faults;
 mod machine;
 mod model;

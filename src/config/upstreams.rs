@@ -1,0 +1,206 @@
+//! Providers, deployments and how a call finds its way among them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    Choice, Deployment, MaxTokensField, Provider, ProviderKind, Quirks, RemoteProvider, Routing,
+    Timeouts,
+    quirks::FIELDS,
+    values::{Environment, http_url, seconds, secret},
+};
+use crate::{
+    auth::Secret,
+    catalog::Catalog,
+    checked_toml::{self, Section, Value, as_text},
+};
+
+pub fn provider(mut section: Section, environment: &Environment) -> Provider {
+    let expected = "`openai`, `anthropic`, `gemini` or `simulator`";
+    let kind = section.required("kind", expected, |value| match as_text(value)?.as_str() {
+        "openai" => Some(Some(ProviderKind::OpenAi)),
+        "anthropic" => Some(Some(ProviderKind::Anthropic)),
+        "gemini" => Some(Some(ProviderKind::Gemini)),
+        "simulator" => Some(None),
+        _ => None,
+    });
+    let Some(kind) = kind.unwrap_or(Some(ProviderKind::OpenAi)) else {
+        section.finish();
+        return Provider::Simulator;
+    };
+    let expected = "a URL up to and including its version, e.g. `http://127.0.0.1:9000/v1`";
+    // Vendors have one address, and it is known; compatible servers are anywhere.
+    let base_url = match kind {
+        ProviderKind::OpenAi => section.required("base_url", expected, http_url),
+        ProviderKind::Anthropic => {
+            let given = section.optional("base_url", expected, http_url);
+            Some(given.unwrap_or_else(|| "https://api.anthropic.com/v1".into()))
+        }
+        ProviderKind::Gemini => {
+            let given = section.optional("base_url", expected, http_url);
+            Some(given.unwrap_or_else(|| "https://generativelanguage.googleapis.com/v1beta".into()))
+        }
+    };
+    let api_keys = api_keys(&mut section, environment);
+    let read = timeouts(&mut section, Timeouts::default());
+    let quirks = match kind {
+        ProviderKind::OpenAi => quirks(&mut section, base_url.as_deref().unwrap_or_default()),
+        _ => Quirks::default(),
+    };
+    section.finish();
+    Provider::Remote(Box::new(RemoteProvider {
+        kind,
+        base_url: base_url.unwrap_or_default(),
+        api_keys,
+        quirks,
+        timeouts: read,
+    }))
+}
+
+/// Those that are given, and the others as they are.
+fn timeouts(section: &mut Section, default: Timeouts) -> Timeouts {
+    let mut given = section.section("timeouts");
+    let mut limit =
+        |key: &str, default: Duration| seconds(&mut given, key, 1..=86_400).unwrap_or(default);
+    let timeouts = Timeouts {
+        connect: limit("connect_seconds", default.connect),
+        first_byte: limit("first_byte_seconds", default.first_byte),
+        idle: limit("idle_seconds", default.idle),
+        total: limit("total_seconds", default.total),
+    };
+    given.finish();
+    timeouts
+}
+
+/// What is known of the server at this address, but for what the configuration says itself.
+fn quirks(section: &mut Section, base_url: &str) -> Quirks {
+    let known = Quirks::known_of(base_url);
+    let expected = "the name of a header, e.g. `api-key`";
+    let key_header = section.optional("key_header", expected, |value| {
+        let name = as_text(value)?.to_ascii_lowercase();
+        axum::http::HeaderName::try_from(&name).ok().map(|_| name)
+    });
+    let query = section.text("query", "what URLs end with, e.g. `api-version=2026-01-01`");
+    let expected = "`max_tokens` or `max_completion_tokens`";
+    let field = section.optional("max_tokens_field", expected, |value| {
+        match as_text(value)?.as_str() {
+            "max_tokens" => Some(MaxTokensField::MaxTokens),
+            "max_completion_tokens" => Some(MaxTokensField::MaxCompletionTokens),
+            _ => None,
+        }
+    });
+    let is_field = |name: &String| FIELDS.contains(&name.as_str());
+    let expected = format!("a list of {}", FIELDS.join(", "));
+    let omit = section.optional("omit", &expected, |value| match value {
+        Value::List(items) => {
+            let names = items
+                .iter()
+                .map(|item| as_text(&item.value).filter(is_field));
+            names.collect::<Option<Vec<_>>>()
+        }
+        _ => None,
+    });
+    let expected = "fields and their names there, e.g. `{ seed = \"random_seed\" }`";
+    let rename = section.optional("rename", expected, |value| match value {
+        Value::Table(names) => {
+            let names = names.iter().map(|(from, to)| {
+                let from = Some(from.clone()).filter(is_field)?;
+                Some((from, as_text(&to.value)?))
+            });
+            names.collect::<Option<Vec<_>>>()
+        }
+        _ => None,
+    });
+    let streams = section.flag("streams");
+    Quirks {
+        key_header,
+        query,
+        max_tokens_field: field.unwrap_or(known.max_tokens_field),
+        omit: omit.unwrap_or(known.omit),
+        rename: rename.unwrap_or(known.rename),
+        streams: streams.unwrap_or(known.streams),
+    }
+}
+
+pub fn routing(mut section: Section) -> Routing {
+    let default = Routing::default();
+    let attempts = section.optional("attempts", "a number from 1 to 10", |value| {
+        checked_toml::as_integer(value).filter(|attempts| (1..=10).contains(attempts))
+    });
+    let patience = seconds(&mut section, "patience_seconds", 1..=3_600);
+    let choice = section.optional("choose_by", "`weight` or `latency`", |value| match as_text(
+        value,
+    )?
+    .as_str()
+    {
+        "weight" => Some(Choice::Weight),
+        "latency" => Some(Choice::Latency),
+        _ => None,
+    });
+    section.finish();
+    Routing {
+        attempts: attempts.unwrap_or(default.attempts),
+        patience: patience.unwrap_or(default.patience),
+        choice: choice.unwrap_or(default.choice),
+    }
+}
+
+pub fn deployment(
+    mut section: Section,
+    providers: &BTreeMap<String, Provider>,
+    catalog: &Catalog,
+) -> Deployment {
+    let model = section.required(
+        "model",
+        "a model ID of the catalog, or `*` for all",
+        |value| as_text(value).filter(|id| id == "*" || catalog.find(id).is_some()),
+    );
+    let names: Vec<_> = providers.keys().map(|name| format!("`{name}`")).collect();
+    let expected = format!("the name of a provider above ({})", names.join(", "));
+    let provider = section.required("provider", &expected, |value| {
+        as_text(value).filter(|name| providers.contains_key(name))
+    });
+    let upstream_model = section.text("upstream_model", "the provider's name for the model");
+    let weight = section.optional("weight", "a number from 1 to 1000", |value| {
+        checked_toml::as_integer(value).filter(|weight| (1..=1_000).contains(weight))
+    });
+    let priority = section.integer("priority", "a number from 0; the lowest is asked first");
+    let inherited = match provider.as_ref().and_then(|name| providers.get(name)) {
+        Some(Provider::Remote(remote)) => remote.timeouts,
+        _ => Timeouts::default(),
+    };
+    let own = section.contains("timeouts");
+    let timeouts = own.then(|| timeouts(&mut section, inherited));
+    section.finish();
+    Deployment {
+        model: model.unwrap_or_default(),
+        provider: provider.unwrap_or_default(),
+        upstream_model,
+        weight: weight.unwrap_or(1),
+        priority: priority.unwrap_or(0),
+        timeouts,
+    }
+}
+
+/// The keys of a provider: none, one, or several under a list of variables.
+fn api_keys(section: &mut Section, environment: &Environment) -> Vec<Secret> {
+    if !section.is_list("api_key_env") {
+        return secret(section, "api_key", None, environment)
+            .into_iter()
+            .collect();
+    }
+    section.refuse("api_key", "does not belong here: use `api_key_env`");
+    let expected = "the names of environment variables";
+    let names = section.texts("api_key_env", expected).unwrap_or_default();
+    let read = names.iter().filter_map(|variable| {
+        let key = environment.get(variable).map(|key| key.trim());
+        if key.is_none_or(str::is_empty) {
+            let hint = "which is not set; export it, or leave it out";
+            section.mistake(
+                "api_key_env",
+                &format!("names the variable {variable}, {hint}"),
+            );
+        }
+        key.filter(|key| !key.is_empty()).map(Secret::new)
+    });
+    read.collect()
+}

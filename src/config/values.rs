@@ -1,0 +1,81 @@
+//! Values that several sections have.
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+
+use crate::{
+    auth::Secret,
+    checked_toml::{self, Section, Value, as_text},
+};
+
+pub type Environment = BTreeMap<String, String>;
+
+/// A secret under `{key}_env` (the name of a variable) or `{key}_file` (a path).
+pub fn secret(
+    section: &mut Section,
+    key: &str,
+    default_variable: Option<&str>,
+    environment: &Environment,
+) -> Option<Secret> {
+    let (env_key, file_key) = (format!("{key}_env"), format!("{key}_file"));
+    let elsewhere = format!("does not belong here: use `{env_key}` or `{file_key}`");
+    section.refuse(key, &elsewhere);
+    let file = section.optional(&file_key, "the path of a readable file", readable_file);
+    let named = section.text(&env_key, "the name of an environment variable");
+    let text = match (file, named.as_deref().or(default_variable)) {
+        (Some(path), _) => std::fs::read_to_string(path).ok()?,
+        (None, Some(variable)) => {
+            let Some(text) = environment.get(variable) else {
+                let hint = "which is not set; export it, or name another variable";
+                section.mistake(&env_key, &format!("names the variable {variable}, {hint}"));
+                return None;
+            };
+            text.clone()
+        }
+        (None, None) => return None,
+    };
+    let text = text.trim();
+    if text.is_empty() {
+        section.mistake(&env_key, "leads to an empty secret");
+        return None;
+    }
+    Some(Secret::new(text))
+}
+
+pub fn address(section: &mut Section, default: &str) -> SocketAddr {
+    let expected = format!("an IP address and a port, e.g. `{default}`");
+    let read = |value: &Value| as_text(value)?.parse().ok();
+    let listen = section.optional("listen", &expected, read);
+    listen.unwrap_or_else(|| default.parse().expect("a default written here"))
+}
+
+pub fn seconds(
+    section: &mut Section,
+    key: &str,
+    range: std::ops::RangeInclusive<u64>,
+) -> Option<Duration> {
+    let expected = format!(
+        "a number of seconds from {} to {}",
+        range.start(),
+        range.end()
+    );
+    section.optional(key, &expected, |value| {
+        let seconds: i64 = checked_toml::as_integer(value)?;
+        let seconds = u64::try_from(seconds)
+            .ok()
+            .filter(|seconds| range.contains(seconds))?;
+        Some(Duration::from_secs(seconds))
+    })
+}
+
+pub fn http_url(value: &Value) -> Option<String> {
+    let url = as_text(value)?;
+    let uri: axum::http::Uri = url.parse().ok()?;
+    let known = matches!(uri.scheme_str(), Some("http" | "https"));
+    (known && uri.host().is_some_and(|host| !host.is_empty()) && uri.query().is_none())
+        .then(|| url.trim_end_matches('/').to_owned())
+}
+
+pub fn readable_file(value: &Value) -> Option<PathBuf> {
+    let path = PathBuf::from(as_text(value)?);
+    std::fs::read(&path).ok().map(|_| path)
+}
