@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
 import pytest
-from gateway import PROVIDER, Gateway
+from gateway import KEY, PROVIDER, Gateway
 from kinds import Asked
 from openai import OpenAI
 from tap import Exchange, Tap
@@ -59,7 +59,7 @@ def at(started, tmp_path):
         providers = PROVIDER.format(
             kind=row.kind.name, base_url=base_url, model=row.model, patience=patience
         )
-        gateway = Gateway(tmp_path, providers, {"UPSTREAM_KEY": "sk-upstream"})
+        gateway = Gateway(tmp_path, providers, {"UPSTREAM_KEY": KEY})
         open_desks.append((server, tap, gateway))
         client = OpenAI(
             base_url=f"{gateway.url}/v1", api_key=gateway.open_account(), max_retries=0, timeout=60

@@ -12,6 +12,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 BINARY = os.environ["TOLLGATE_BIN"]
 CREDIT = Decimal("10")
+KEY = "sk-upstream"
+"""The gateway's own key for the upstream."""
 START_SECONDS = 30
 
 SERVER = """

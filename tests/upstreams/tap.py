@@ -19,6 +19,7 @@ class Exchange:
     """A request and the answer to it."""
 
     path: str
+    headers: list[str]
     asked: dict
     status: int | None
     body: bytes
@@ -47,8 +48,9 @@ class Tap:
         for asked, answered in self.said:
             answers = Recorded(answered)
             for head, body in requests(bytes(asked)):
-                path = head.split(b" ")[1].decode()
-                found.append(Exchange(path, json.loads(body or b"{}"), *next_answer(answers)))
+                first, *headers = head.decode().split("\r\n")
+                sent = json.loads(body or b"{}")
+                found.append(Exchange(first.split(" ")[1], headers, sent, *next_answer(answers)))
         return found
 
     def _accept(self) -> None:

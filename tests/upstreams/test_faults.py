@@ -5,7 +5,7 @@ import pytest
 from books import MODEL, check_books
 from upstreams import ROWS
 
-CASES = [(row, fault) for row in ROWS if row.faults for fault in row.server.faults]
+CASES = [(row, fault) for row in ROWS if row.faults for fault in row.server.faults(row.unworded)]
 
 
 def names(value) -> str:
@@ -47,7 +47,7 @@ def test_fault(at, row, fault):
 def test_after_a_fault_the_next_call_is_answered(at, row):
     desk = at(row)
     question = {"model": MODEL, "messages": [{"role": "user", "content": "Hello!"}]}
-    row.server.order(row.server.faults[0].order)
+    row.server.order(row.server.faults(row.unworded)[0].order)
     with pytest.raises(openai.InternalServerError):
         desk.client.chat.completions.create(**question)
     row.server.reset()

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
-from kinds import OPENAI, Kind
+from kinds import ANTHROPIC, GEMINI, OPENAI, Kind
 
 HERE = Path(__file__).resolve().parent
 START_SECONDS = 60
@@ -47,7 +47,6 @@ class Server:
 
     command: list
     address = r"(http://127\.0\.0\.1:\d+)"
-    faults: list[Fault] = []
     process = None
 
     def start(self, folder: Path) -> None:
@@ -89,6 +88,10 @@ class Server:
     def reset(self) -> None:
         """Makes it behave."""
 
+    def faults(self, unworded: int) -> list[Fault]:
+        """What it can do wrong, where so many chunks of a stream come before its first word."""
+        raise NotImplementedError
+
 
 class LlamaCpp(Server):
     """llama.cpp's own server with a small real model, on one thread."""
@@ -109,30 +112,31 @@ class Llmock(Server):
 
     command = [Path(sys.executable).with_name("llmock"), "serve", "--port", "0"]
     address = r"running on (http://127\.0\.0\.1:\d+)"
-    # The first chunk has a role and no word, the next ones a word each.
-    faults = [
-        Fault("400", "refused", False, failure(400), code="400"),
-        Fault("401", "refused", False, failure(401), code="401"),
-        Fault("429", "refused", False, failure(429, retry_after=7), code="429"),
-        Fault("500", "refused", False, failure(500), code="500"),
-        Fault("529", "refused", True, failure(529), code="529"),
-        Fault("429 to a stream", "refused", True, failure(429, retry_after=7), code="429"),
-        Fault("slow", "answered", False, {"type": "delay", "seconds": 0.5}),
-        Fault("slow first word", "answered", True, {"type": "slow_first_token", "seconds": 0.5}),
-        Fault("too slow", "refused", False, {"type": "delay", "seconds": 5}),
-        Fault("disconnect before a word", "refused", True, stream_fault("disconnect", 1)),
-        Fault("disconnect", "interrupted", True, stream_fault("disconnect", 3)),
-        Fault("clean end before a word", "refused", True, stream_fault("truncate", 1)),
-        Fault("clean end", "interrupted", True, stream_fault("truncate", 3)),
-        Fault("malformed chunk", "interrupted", True, stream_fault("malformed", 3)),
-        Fault("stall", "interrupted", True, stream_fault("stall", 3, stall_seconds=5)),
-    ]
 
     def order(self, order: dict) -> None:
         self.tell("POST", "/_llmock/scenario", {"behaviors": [{**order, "times": None}]})
 
     def reset(self) -> None:
         self.tell("POST", "/_llmock/reset")
+
+    def faults(self, unworded: int) -> list[Fault]:
+        return [
+            Fault("400", "refused", False, failure(400), code="400"),
+            Fault("401", "refused", False, failure(401), code="401"),
+            Fault("429", "refused", False, failure(429, retry_after=7), code="429"),
+            Fault("500", "refused", False, failure(500), code="500"),
+            Fault("529", "refused", True, failure(529), code="529"),
+            Fault("429 to a stream", "refused", True, failure(429, retry_after=7), code="429"),
+            Fault("slow", "answered", False, {"type": "delay", "seconds": 0.5}),
+            Fault("slow first word", "answered", True, {"type": "slow_first_token", "seconds": 0.5}),
+            Fault("too slow", "refused", False, {"type": "delay", "seconds": 5}),
+            Fault("disconnect before a word", "refused", True, stream_fault("disconnect", unworded)),
+            Fault("disconnect", "interrupted", True, stream_fault("disconnect", unworded + 2)),
+            Fault("clean end before a word", "refused", True, stream_fault("truncate", unworded)),
+            Fault("clean end", "interrupted", True, stream_fault("truncate", unworded + 2)),
+            Fault("malformed chunk", "interrupted", True, stream_fault("malformed", unworded + 2)),
+            Fault("stall", "interrupted", True, stream_fault("stall", unworded + 2, stall_seconds=5)),
+        ]
 
 
 class Aimock(Server):
@@ -143,25 +147,27 @@ class Aimock(Server):
         "--port", "0", "--fixtures", HERE / "aimock.json", "--chunk-size", "5", "--strict",
     ]
     address = r"listening on (http://127\.0\.0\.1:\d+)"
-    faults = [
-        Fault("500", "refused", False, {"dropRate": 1}, code="500"),
-        Fault("429", "refused", False, {"rateLimitRate": 1}, code="429"),
-        Fault("429 to a stream", "refused", True, {"rateLimitRate": 1}, code="429"),
-        Fault("broken JSON", "refused", False, {"malformedRate": 1}),
-        Fault("broken JSON to a stream", "refused", True, {"malformedRate": 1}),
-        Fault("no answer", "refused", False, {"disconnectRate": 1}),
-        Fault("no answer to a stream", "refused", True, {"disconnectRate": 1}),
-        Fault("slow", "answered", True, {"latencyMs": 500}),
-        Fault("too slow", "refused", False, {"latencyMs": 5000}),
-        Fault("cut short", "interrupted", True, prompt="Cut it short."),
-        Fault("disconnect", "interrupted", True, prompt="Break the connection."),
-    ]
 
     def order(self, order: dict) -> None:
         self.tell("POST", "/__aimock/chaos", order)
 
     def reset(self) -> None:
         self.tell("DELETE", "/__aimock/chaos")
+
+    def faults(self, unworded: int) -> list[Fault]:
+        return [
+            Fault("500", "refused", False, {"dropRate": 1}, code="500"),
+            Fault("429", "refused", False, {"rateLimitRate": 1}, code="429"),
+            Fault("429 to a stream", "refused", True, {"rateLimitRate": 1}, code="429"),
+            Fault("broken JSON", "refused", False, {"malformedRate": 1}),
+            Fault("broken JSON to a stream", "refused", True, {"malformedRate": 1}),
+            Fault("no answer", "refused", False, {"disconnectRate": 1}),
+            Fault("no answer to a stream", "refused", True, {"disconnectRate": 1}),
+            Fault("slow", "answered", True, {"latencyMs": 500}),
+            Fault("too slow", "refused", False, {"latencyMs": 5000}),
+            Fault("cut short", "interrupted", True, prompt="Cut it short."),
+            Fault("disconnect", "interrupted", True, prompt="Break the connection."),
+        ]
 
 
 # Rows
@@ -184,6 +190,8 @@ class Row:
     """The question that it answers with cached and reasoning tokens in its count, if there is one."""
     faults: bool = False
     """Whether the server's faults are tried on this API."""
+    unworded: int = 1
+    """How many chunks of its streams come before the first word."""
 
 
 LLAMA, LLMOCK, AIMOCK = LlamaCpp(), Llmock(), Aimock()
@@ -191,10 +199,21 @@ CUT = {"type": "reply", "text": "One two three four", "finish_reason": "length"}
 
 ROWS = [
     Row("llama.cpp", LLAMA, OPENAI, "/v1", "smollm2", real=True),
+    Row("llama.cpp-anthropic", LLAMA, ANTHROPIC, "/v1", "smollm2", real=True),
     Row("llmock", LLMOCK, OPENAI, "/v1", "gpt-5-mini", to_length=CUT, faults=True),
     Row("llmock-groq", LLMOCK, OPENAI, "/groq/openai/v1", "llama-3.3-70b-versatile", to_length=CUT),
     Row("llmock-mistral", LLMOCK, OPENAI, "/mistral/v1", "mistral-large-latest", to_length=CUT),
     Row("llmock-together", LLMOCK, OPENAI, "/together/v1", "meta-llama/Llama-3-8b", to_length=CUT),
+    Row(
+        "llmock-anthropic", LLMOCK, ANTHROPIC, "/anthropic/v1", "claude-sonnet-4-6",
+        to_length=CUT, faults=True, unworded=3,
+    ),
+    Row(
+        "llmock-gemini", LLMOCK, GEMINI, "/gemini/v1beta", "gemini-2.5-pro",
+        to_length=CUT, faults=True, unworded=0,
+    ),
     Row("aimock", AIMOCK, OPENAI, "/v1", "gpt-5-mini", faults=True),
     Row("aimock-openrouter", AIMOCK, OPENAI, "/api/v1", "vendor/model", details="Remember this."),
+    Row("aimock-anthropic", AIMOCK, ANTHROPIC, "/v1", "claude-sonnet-4-6", faults=True),
+    Row("aimock-gemini", AIMOCK, GEMINI, "/v1beta", "gemini-3-flash", faults=True),
 ]
