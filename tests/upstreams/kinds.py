@@ -130,7 +130,5 @@ def gemini_counts(exchange: Exchange) -> Counts | None:
 
 
 OPENAI = Kind("openai", "authorization: Bearer ", openai_asked, openai_counts)
-ANTHROPIC = Kind(
-    "anthropic", "x-api-key: ", anthropic_asked, anthropic_counts, blank_stops=False
-)
+ANTHROPIC = Kind("anthropic", "x-api-key: ", anthropic_asked, anthropic_counts, blank_stops=False)
 GEMINI = Kind("gemini", "x-goog-api-key: ", gemini_asked, gemini_counts)

@@ -32,6 +32,7 @@ def test_fault(at, row, fault):
             call()
         error = caught.value
         assert (error.status_code, error.type, error.code) == (502, "upstream_error", fault.code)
+        assert row.model not in error.message and row.kind.name not in error.message.lower()
         assert received == []
     else:
         with pytest.raises(openai.APIError) as caught:

@@ -140,7 +140,10 @@ class Llmock(Server):
 
 
 class Aimock(Server):
-    """A mock of many providers, from npm; what it says is in aimock.json."""
+    """A mock of many providers, from npm; what it says is in aimock.json.
+
+    So is what it counts, because as Anthropic and as Gemini it would count nothing of its own accord.
+    """
 
     command = [
         HERE / "node_modules/.bin/node", HERE / "node_modules/@copilotkit/aimock/dist/cli.js",
