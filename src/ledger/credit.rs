@@ -434,12 +434,11 @@ impl Credit {
     /// Credit that is gone because it expired is another thing than credit that was spent.
     fn shortage(&self, now: i64) -> Shortage {
         let balance = self.balance(now);
-        let lapsed = self
-            .funds
-            .iter()
-            .filter(|funds| !funds.is_live(now) && funds.free() > 0);
-        let lapsed = lapsed.filter_map(|funds| funds.expires_at).max();
-        match lapsed.or(self.lapsed_at) {
+        let lapsed = || self.funds.iter().filter(|funds| !funds.is_live(now));
+        // What goes to pay a debt was spent, and has not expired.
+        let lost = lapsed().map(Funds::free).sum::<i64>() > self.debt;
+        let at = lapsed().filter_map(|funds| funds.expires_at).max();
+        match at.filter(|_| lost).or(self.lapsed_at) {
             Some(at) if self.live_total(now) <= 0 => Shortage::Expired { balance, at },
             _ => Shortage::Insufficient { balance },
         }

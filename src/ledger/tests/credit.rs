@@ -180,6 +180,25 @@ fn what_is_owed_is_paid_from_what_becomes_free_before_that_expires() {
 }
 
 #[test]
+fn expired_credit_that_pays_a_debt_was_spent() {
+    let mut credit = credit(&[(100, Some(10))]);
+    credit.hold_at(0, 1, 20).unwrap();
+    credit
+        .hold(CallId(2), usd(80), usd(110), usd(80), 0)
+        .unwrap();
+    credit.charge_at(0, 2, 110);
+    credit.release(CallId(1));
+    let spent = Err(Shortage::Insufficient { balance: usd(-10) });
+    assert_eq!(
+        credit.hold_at(10, 3, 1),
+        spent,
+        "twenty are free, thirty owed"
+    );
+    assert_eq!(credit.bring_up_to_date(10).forfeits, []);
+    assert_eq!(credit.hold_at(10, 3, 1), spent);
+}
+
+#[test]
 fn what_may_be_owed_is_bounded() {
     let mut credit = credit(&[(100, None)]);
     let hold = |credit: &mut Credit, id| credit.hold(CallId(id), usd(10), usd(100), usd(50), 0);
