@@ -15,6 +15,8 @@ mod reason;
 mod simulator;
 mod sse;
 mod stream;
+#[cfg(test)]
+mod testing;
 
 pub use anthropic::Anthropic;
 pub use gemini::Gemini;

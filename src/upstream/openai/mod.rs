@@ -3,6 +3,8 @@
 mod answer;
 mod chunks;
 mod request;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use futures_util::StreamExt as _;

@@ -3,9 +3,13 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{arguments, parts, text};
+use super::parts;
 use crate::{
-    upstream::{Part, anthropic::answer},
+    upstream::{
+        Part,
+        anthropic::answer,
+        testing::{arguments, text},
+    },
     wire::{chat::FinishReason, json_text::JsonText},
 };
 

@@ -3,8 +3,11 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{arguments, call, sent, text};
-use crate::upstream::anthropic::request;
+use super::sent;
+use crate::upstream::{
+    anthropic::request,
+    testing::{arguments, call, text},
+};
 
 /// Something that was said, wherever it stands in a body.
 #[derive(Clone, Debug, PartialEq)]

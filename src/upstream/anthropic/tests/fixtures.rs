@@ -1,35 +1,19 @@
 //! Golden files: a quirk is a new file in `fixtures/`, and its snapshot a diff to read.
 
-use std::{fs, path::Path};
-
 use serde_json::{Value, json};
 
 use super::{parts, sent};
 use crate::{
     error::UpstreamError,
-    metered::Shape,
-    upstream::anthropic::answer,
-    wire::chat::{Answer, Frames},
+    upstream::{
+        anthropic::answer,
+        testing::{self, MODEL},
+    },
+    wire::chat::Answer,
 };
 
-const MODEL: &str = "svc-native-fast";
-
-/// Hands each fixture of a folder to `check`, with snapshots beside the fixtures.
 fn each(folder: &str, check: impl Fn(&str, &[u8])) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/upstream/anthropic/fixtures");
-    let files = fs::read_dir(root.join(folder)).unwrap();
-    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|kind| kind != "snap"));
-    paths.sort();
-    assert!(paths.len() > 10, "{folder} has its fixtures");
-    let mut settings = insta::Settings::clone_current();
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.set_snapshot_path(root.join(folder));
-    for path in paths {
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        settings.bind(|| check(name, &fs::read(&path).unwrap()));
-    }
+    testing::each("anthropic", folder, check);
 }
 
 #[test]
@@ -71,16 +55,8 @@ fn failure(error: &UpstreamError) -> Value {
 
 /// The frames of a stream as the caller gets them, one a line, and the failure that ends them.
 fn frames(stream: &[u8]) -> String {
-    let mut shape = Shape::new(Frames::new("[id]", 1, MODEL), 1);
-    let (parts, failed) = parts([stream]);
-    let read = parts.into_iter().try_for_each(|part| shape.on_part(part));
-    let read = read.and(failed.map_or(Ok(()), Err));
-    let ended = read.and_then(|()| shape.on_end(true, true));
-    let mut lines: Vec<_> = shape
-        .take_ready()
-        .map(|frame| String::from_utf8(frame.to_vec()).unwrap())
-        .map(|frame| frame.trim_end().to_owned())
-        .collect();
-    lines.extend(ended.err().map(|error| format!("failure: {error}")));
-    lines.join("\n")
+    let (frames, failure) = testing::frames(parts([stream]), 1);
+    let lines = frames.iter().map(|frame| frame.trim_end().to_owned());
+    let failure = failure.map(|failure| format!("failure: {failure}"));
+    lines.chain(failure).collect::<Vec<_>>().join("\n")
 }

@@ -3,8 +3,11 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{answer, frames, numbered, request};
-use crate::upstream::gemini::calls::Calls;
+use super::{answer, frames, request};
+use crate::upstream::{
+    gemini::calls::Calls,
+    testing::{self, assembled, flattened, numbered},
+};
 
 /// Something said: by whom, in which words, or which function with which arguments.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,54 +181,6 @@ fn stream(pieces: &[Value], finish: &str, an_event: usize) -> String {
     events.collect()
 }
 
-/// A whole answer put together from frames, as clients do it.
-fn assembled(frames: &[String]) -> Value {
-    let (mut content, mut calls) = (String::new(), Vec::<Value>::new());
-    let (mut finish, mut usage) = (Value::Null, Value::Null);
-    for frame in frames {
-        let Ok(chunk) = serde_json::from_str::<Value>(frame["data: ".len()..].trim()) else {
-            continue; // [DONE]
-        };
-        if let Some(counts) = chunk.get("usage") {
-            usage = counts.clone();
-            continue;
-        }
-        let choice = &chunk["choices"][0];
-        content.push_str(choice["delta"]["content"].as_str().unwrap_or_default());
-        for fragment in choice["delta"]["tool_calls"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
-            let arguments = fragment["function"]["arguments"].as_str().unwrap();
-            if let Some(name) = fragment["function"].get("name") {
-                calls.push(json!({ "name": name, "arguments": arguments }));
-            } else {
-                let so_far = calls.last().unwrap()["arguments"].as_str().unwrap();
-                let so_far = format!("{so_far}{arguments}");
-                calls.last_mut().unwrap()["arguments"] = so_far.into();
-            }
-        }
-        if !choice["finish_reason"].is_null() {
-            finish = choice["finish_reason"].clone();
-        }
-    }
-    json!({ "content": content, "calls": calls, "finish": finish, "usage": usage })
-}
-
-fn flattened(answer: &Value) -> Value {
-    let choice = &answer["choices"][0];
-    let calls = choice["message"]["tool_calls"].as_array();
-    let calls: Vec<_> = calls
-        .into_iter()
-        .flatten()
-        .map(|call| call["function"].clone())
-        .collect();
-    let content = choice["message"]["content"].as_str().unwrap_or_default();
-    json!({ "content": content, "calls": calls, "finish": choice["finish_reason"],
-        "usage": answer["usage"] })
-}
-
 proptest! {
     /// Every word, name and argument arrives, in order, results in the order of their calls.
     #[test]
@@ -262,11 +217,10 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {
         let stream = stream(&pieces, finish, an_event);
-        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(stream.len())).collect();
-        cuts.sort_unstable();
+        let pieces = testing::pieces(stream.as_bytes(), &cuts);
         let shown = |(frames, failure): (Vec<String>, _)| (numbered(&frames.concat()), failure);
-        let whole = shown(frames(stream.as_bytes(), 1, &[]));
-        prop_assert_eq!(shown(frames(stream.as_bytes(), 1, &cuts)), whole);
+        let whole = shown(frames(&[stream.as_bytes()], 1));
+        prop_assert_eq!(shown(frames(&pieces, 1)), whole);
     }
 
     /// A streamed answer and a whole one with the same content say the same.
@@ -278,7 +232,7 @@ proptest! {
     ) {
         let whole = candidate(&pieces, Some(finish)).to_string();
         let whole = answer(whole.as_bytes(), 1);
-        let (frames, failure) = frames(stream(&pieces, finish, an_event).as_bytes(), 1, &[]);
+        let (frames, failure) = frames(&[stream(&pieces, finish, an_event).as_bytes()], 1);
         match whole {
             Ok(whole) => {
                 prop_assert_eq!(failure, None);
@@ -294,7 +248,7 @@ proptest! {
         let stream = stream(&pieces, "STOP", an_event);
         let events: Vec<_> = stream.split_inclusive("\r\n\r\n").collect();
         for kept in 0..events.len() {
-            let (_, failure) = frames(events[..kept].concat().as_bytes(), 1, &[]);
+            let (_, failure) = frames(&[events[..kept].concat().as_bytes()], 1);
             prop_assert!(failure.is_some());
         }
     }

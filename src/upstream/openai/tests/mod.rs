@@ -1,0 +1,59 @@
+//! The whole translation, there and back.
+
+mod golden;
+mod properties;
+
+use serde_json::Value;
+
+use super::{answer, chunks::Chunks, request};
+use crate::{
+    config::{MaxTokensField, Quirks},
+    error::UpstreamError,
+    upstream::{Part, testing},
+    wire::chat::Answer,
+};
+
+const UPSTREAM_MODEL: &str = "vendor-model-9";
+
+/// The body that goes upstream for a caller's, to a server with these quirks.
+fn sent(body: &[u8], quirks: &Quirks) -> Value {
+    let call = testing::call(body);
+    let written = request::write(&call, UPSTREAM_MODEL, call.stream, quirks);
+    serde_json::from_slice(&written).unwrap()
+}
+
+/// Quirks as an example has them: those known of a `base_url`, and its own.
+fn quirks(upstream: &Value) -> Quirks {
+    let mut quirks = Quirks::known_of(upstream["base_url"].as_str().unwrap_or_default());
+    let owned = |value: &Value| value.as_str().unwrap().to_owned();
+    if upstream["max_tokens_field"] == "max_completion_tokens" {
+        quirks.max_tokens_field = MaxTokensField::MaxCompletionTokens;
+    }
+    let omit = upstream["omit"].as_array().into_iter().flatten();
+    quirks.omit.extend(omit.map(owned));
+    let rename = upstream["rename"].as_object().into_iter().flatten();
+    let rename = rename.map(|(from, to)| (from.clone(), owned(to)));
+    quirks.rename.extend(rename);
+    quirks
+}
+
+/// An answer as the caller gets it; without usage there is none to give, which is shown as null.
+fn shown(answer: &Answer) -> Value {
+    let usage = answer.usage.unwrap_or_default();
+    let body = answer.to_json("[id]", 1, testing::MODEL, usage, true);
+    let mut shown: Value = serde_json::from_slice(&body).unwrap();
+    if answer.usage.is_none() {
+        shown["usage"] = Value::Null;
+    }
+    shown
+}
+
+/// The parts of a stream that arrives in these pieces, and how it failed if it did.
+fn parts(pieces: &[&[u8]], n: u32) -> (Vec<Part>, Option<UpstreamError>) {
+    testing::parts(Chunks::new(n), pieces.iter().copied())
+}
+
+/// The frames that a caller gets for a stream, and what ended it early.
+fn frames(stream: &[u8], n: u32) -> (Vec<String>, Option<String>) {
+    testing::frames(parts(&[stream], n), n)
+}

@@ -1,0 +1,203 @@
+//! What the adapters' tests share: examples on disk, and the way from a caller's body to a call
+//! and from a provider's bytes to our frames.
+
+use std::{collections::VecDeque, fs, path::Path};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{
+    Event, Part, SseReader,
+    stream::{Then, Translator},
+};
+use crate::{
+    catalog::Catalog,
+    chat::{self, ChatCall, Route},
+    error::UpstreamError,
+    metered::Shape,
+    wire::chat::{ChatRequest, Frames},
+};
+
+pub const MODEL: &str = "svc-native-fast";
+
+/// Hands each example of an adapter's folder to `check`, with snapshots beside the examples.
+///
+/// A snapshot whose example has gone is a mistake.
+pub fn each(adapter: &str, folder: &str, check: impl Fn(&str, &[u8])) {
+    let upstream = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/upstream");
+    let folder = upstream.join(adapter).join("fixtures").join(folder);
+    let files = fs::read_dir(&folder).unwrap();
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    let (snapshots, examples): (Vec<_>, Vec<_>) = files
+        .iter()
+        .partition(|file| file.extension().is_some_and(|kind| kind == "snap"));
+    assert!(!examples.is_empty(), "{} is empty", folder.display());
+    for snapshot in snapshots {
+        let mut names = examples.iter().map(|example| example.file_stem());
+        let known = names.any(|name| name == snapshot.file_stem());
+        assert!(known, "{} is left over", snapshot.display());
+    }
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.set_snapshot_path(&folder);
+    for example in examples {
+        let name = example.file_stem().unwrap().to_str().unwrap();
+        settings.bind(|| check(name, &fs::read(example).unwrap()));
+    }
+}
+
+/// The call that a caller's body makes.
+pub fn call(body: &[u8]) -> ChatCall {
+    let mut request = ChatRequest::parse(body).unwrap();
+    let model = Catalog::built_in().find(&request.model).unwrap().clone();
+    let route = Route {
+        requested: model.clone(),
+        target: model,
+    };
+    let settings = std::mem::take(&mut request.sampling);
+    let settings = settings.checked(|parameter| route.drops(parameter));
+    chat::prepare(request, settings.unwrap(), route, None, "acct_1").unwrap()
+}
+
+/// The parts of a stream that arrives in these pieces, and how it failed if it did.
+pub fn parts<'a>(
+    mut translator: impl Translator,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> (Vec<Part>, Option<UpstreamError>) {
+    let (mut sse, mut parts) = (SseReader::default(), VecDeque::new());
+    for piece in pieces {
+        sse.push(piece);
+        while let Some(Event(data)) = sse.next_event().unwrap() {
+            match translator.on_event(&data, &mut parts) {
+                Ok(Then::GoOn) => {}
+                Ok(Then::End) => return (parts.into(), None),
+                Err(error) => return (parts.into(), Some(error)),
+            }
+        }
+    }
+    // What a connection leaves without a blank line is read too, if it can be.
+    if let Some(Event(data)) = sse.finish() {
+        let _ = translator.on_event(&data, &mut parts);
+    }
+    (parts.into(), None)
+}
+
+/// The frames that a caller gets for these parts, and what ended them early.
+pub fn frames(
+    (parts, failed): (Vec<Part>, Option<UpstreamError>),
+    n: u32,
+) -> (Vec<String>, Option<String>) {
+    let mut shape = Shape::new(Frames::new("[id]", 1, MODEL), n);
+    let read = parts.into_iter().try_for_each(|part| shape.on_part(part));
+    let read = read.and(failed.map_or(Ok(()), Err));
+    let ended = read.and_then(|()| shape.on_end(true, true));
+    let frames = shape.take_ready();
+    let frames = frames.map(|frame| String::from_utf8(frame.to_vec()).unwrap());
+    (frames.collect(), ended.err().map(|error| error.to_string()))
+}
+
+/// Frames one a line, without what is the same in all of them, and the failure that ends them.
+pub fn listed((frames, failure): (Vec<String>, Option<String>)) -> String {
+    let same =
+        format!(r#""id":"[id]","object":"chat.completion.chunk","created":1,"model":"{MODEL}","#);
+    let mut shown = frames.concat().replace(&same, "").replace("\n\n", "\n");
+    if let Some(failure) = failure {
+        shown.extend(["failure: ", &failure, "\n"]);
+    }
+    numbered(&shown)
+}
+
+/// With `call_1`, `call_2`, … in the place of our random IDs.
+pub fn numbered(text: &str) -> String {
+    let mut pieces = text.split("call_");
+    let mut numbered = pieces.next().unwrap().to_owned();
+    let mut ids = Vec::new();
+    for piece in pieces {
+        let random = |id: &&str| id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let Some(id) = piece.get(..24).filter(random) else {
+            numbered.extend(["call_", piece]);
+            continue;
+        };
+        let known = ids.iter().position(|known| *known == id);
+        let number = known.unwrap_or_else(|| {
+            ids.push(id);
+            ids.len() - 1
+        });
+        numbered.extend(["call_", &(number + 1).to_string(), &piece[24..]]);
+    }
+    numbered
+}
+
+/// The bytes in pieces that end wherever `cuts` say.
+pub fn pieces<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+    let mut ends: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+    ends.push(bytes.len());
+    ends.sort_unstable();
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let pieces = starts.zip(&ends).map(|(start, end)| &bytes[start..*end]);
+    pieces.collect()
+}
+
+/// A whole answer put together from frames, as clients do it.
+pub fn assembled(frames: &[String]) -> Value {
+    let (mut content, mut calls) = (String::new(), Vec::<Value>::new());
+    let (mut finish, mut usage) = (Value::Null, Value::Null);
+    for frame in frames {
+        let Ok(chunk) = serde_json::from_str::<Value>(frame["data: ".len()..].trim()) else {
+            continue; // [DONE]
+        };
+        if let Some(counts) = chunk.get("usage") {
+            usage = counts.clone();
+            continue;
+        }
+        let choice = &chunk["choices"][0];
+        content.push_str(choice["delta"]["content"].as_str().unwrap_or_default());
+        let fragments = choice["delta"]["tool_calls"].as_array();
+        for fragment in fragments.into_iter().flatten() {
+            let arguments = fragment["function"]["arguments"].as_str().unwrap();
+            if let Some(name) = fragment["function"].get("name") {
+                calls.push(json!({ "name": name, "arguments": arguments }));
+                continue;
+            }
+            let call = &mut calls[usize::try_from(fragment["index"].as_u64().unwrap()).unwrap()];
+            let so_far = call["arguments"].as_str().unwrap();
+            call["arguments"] = format!("{so_far}{arguments}").into();
+        }
+        if !choice["finish_reason"].is_null() {
+            finish = choice["finish_reason"].clone();
+        }
+    }
+    json!({ "content": content, "calls": calls, "finish": finish, "usage": usage })
+}
+
+/// A whole answer in the same form.
+pub fn flattened(answer: &Value) -> Value {
+    let choice = &answer["choices"][0];
+    let calls = choice["message"]["tool_calls"].as_array();
+    let calls = calls.into_iter().flatten();
+    let calls: Vec<_> = calls.map(|call| call["function"].clone()).collect();
+    let content = choice["message"]["content"].as_str().unwrap_or_default();
+    json!({ "content": content, "calls": calls, "finish": choice["finish_reason"],
+        "usage": answer["usage"] })
+}
+
+pub fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "[a-zü😀\"\\\\\n ]{0,12}",
+        1 => Just(String::new()),
+        1 => Just(" \n\t".to_owned()),
+        1 => Just("\u{0}\u{2028}".to_owned()),
+    ]
+}
+
+pub fn arguments() -> impl Strategy<Value = Value> {
+    let value = prop_oneof![
+        any::<i64>().prop_map(Value::from),
+        text().prop_map(Value::from),
+        Just(json!([null, { "deep": [true] }])),
+    ];
+    let object = prop::collection::vec(("[a-z]{1,4}", value), 0..4);
+    object.prop_map(|fields| Value::Object(fields.into_iter().collect()))
+}
