@@ -53,6 +53,7 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
     };
     let cached = usage
         .pointer("/prompt_tokens_details/cached_tokens")
+        .filter(|cached| !cached.is_null())
         .or_else(|| usage.get("prompt_cache_hit_tokens"));
     let total = usage.get("total_tokens").and_then(Value::as_u64);
     let usage = Usage {
@@ -152,6 +153,15 @@ mod tests {
         let read = usage(json!(9), json!(4)).unwrap();
         assert_eq!((read.prompt, read.cached, read.completion), (9, 4, 2));
         assert_eq!(usage(json!(9), json!(null)).unwrap().cached, 0);
+        let both = json!({
+            "prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": 4,
+            "prompt_tokens_details": { "cached_tokens": null },
+        });
+        assert_eq!(
+            read_usage(&both).unwrap().cached,
+            4,
+            "whichever says something"
+        );
         for (prompt, cached) in [
             (json!(-1), json!(0)),
             (json!(1.5), json!(0)),
