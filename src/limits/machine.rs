@@ -98,6 +98,9 @@ impl ReferenceStateMachine for Model {
             8 => (0..KEYS.len(), need()).prop_map(|(key, need)| Event::Admit { key, need }),
             1 => (0..KEYS.len(), need()).prop_map(|(key, need)| Event::AdmitAndCancel { key, need }),
             4 => (0_u64..25_000).prop_map(|ms| Event::Advance { ms }),
+            // To the edge of the window, where a millisecond decides.
+            1 => prop_oneof![Just(WINDOW_MS), Just(WINDOW_MS - 1), Just(1)]
+                .prop_map(|ms| Event::Advance { ms }),
             1 => Just(Event::Restart),
         ];
         if running == 0 {

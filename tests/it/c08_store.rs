@@ -93,6 +93,8 @@ async fn a_stream_that_cannot_be_charged_ends_and_is_charged_later() {
     gateway.upstream.answer_chunks(&chunks);
     let stranger = lock(&gateway);
     gateway.stream(&hello(MODEL)).await.assert_complete(MODEL);
+    // Longer than one more try takes: it must go on trying.
+    tokio::time::sleep(Duration::from_millis(700)).await;
     drop(stranger);
     let mut rows = Value::Null;
     for _ in 0..500 {
