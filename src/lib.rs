@@ -16,6 +16,7 @@ pub mod routing;
 pub mod upstream;
 
 pub mod chat;
+pub mod conversations;
 pub mod ledger;
 pub mod wire;
 

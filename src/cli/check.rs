@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{config::Config, ledger, routing};
+use crate::{config::Config, conversations, ledger, routing};
 
 /// Reports on the file, the store and each provider; an error if anything is wrong.
 pub async fn run(file: &Path) -> Result<(), String> {
@@ -17,6 +17,7 @@ pub async fn run(file: &Path) -> Result<(), String> {
         }
     };
     report("store", ledger::probe(&config.store.path));
+    report("responses", conversations::probe(&config.store.path));
     if let Some(tls) = &config.server.tls {
         report("certificate", crate::server::probe_certificate(tls));
     }

@@ -15,7 +15,7 @@ mod audit;
 mod billing;
 mod call;
 mod call_id;
-mod clock;
+pub(crate) mod clock;
 mod credit;
 mod directory;
 mod health;
@@ -39,6 +39,7 @@ pub use records::{
     Violation,
 };
 pub use sqlite::calls::{AnalyticsFilter, AnalyticsRow};
+pub(crate) use sqlite::probe_folder;
 
 use self::{
     call_id::CallIds,

@@ -17,7 +17,7 @@ pub mod calls;
 mod load;
 mod open;
 
-pub use open::{probe, read_only as open_to_read};
+pub use open::{probe, probe_folder, read_only as open_to_read};
 
 use super::OpenError;
 use crate::{config::Durability, money::NanoUsd};

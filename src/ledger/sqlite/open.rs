@@ -140,7 +140,8 @@ pub fn probe(path: &Path) -> Result<String, String> {
     Ok(format!("{shown} exists (version {version})"))
 }
 
-fn probe_folder(path: &Path) -> Result<(), String> {
+/// Whether a file could be made in the folder of `path`, or the folder itself.
+pub fn probe_folder(path: &Path) -> Result<(), String> {
     let here = Path::new(".");
     let mut folders = path.ancestors().skip(1);
     let folder = folders.find(|folder| folder.exists()).unwrap_or(here);

@@ -1,0 +1,68 @@
+//! A connection that is opened when it is needed, and again after whatever went wrong with it.
+
+use std::{
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::Connection;
+
+use super::{Cause, open};
+
+pub struct Storage {
+    path: PathBuf,
+    open: Option<Open>,
+}
+
+struct Open {
+    connection: Connection,
+    file: FileId,
+}
+
+/// Device and inode.
+type FileId = (u64, u64);
+
+impl Storage {
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            open: None,
+        }
+    }
+
+    /// Does some work on the connection, which does not outlive a failure.
+    pub fn run<T>(
+        &mut self,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, Cause> {
+        let mut open = self.take_or_open()?;
+        let done = work(&mut open.connection).map_err(|source| Cause::Database {
+            path: self.path.display().to_string(),
+            source,
+        })?;
+        // Not before: after an error or a panic the connection has been dropped.
+        self.open = Some(open);
+        Ok(done)
+    }
+
+    fn take_or_open(&mut self) -> Result<Open, Cause> {
+        let file = file_id(&self.path);
+        match self.open.take() {
+            Some(open) if Some(open.file) == file => return Ok(open),
+            // SQLite would go on in a file that was deleted, and all of it would be lost at the
+            // next start. It is closed first: closing removes the files beside it by their names.
+            gone => drop(gone),
+        }
+        let connection = open::connect(&self.path)?;
+        let file = file_id(&self.path).ok_or_else(|| Cause::Files {
+            path: self.path.display().to_string(),
+            source: std::io::ErrorKind::NotFound.into(),
+        })?;
+        Ok(Open { connection, file })
+    }
+}
+
+fn file_id(path: &Path) -> Option<FileId> {
+    let metadata = path.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}

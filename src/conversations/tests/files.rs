@@ -1,0 +1,172 @@
+//! The file: where it is, whose it is, and what may become of it.
+
+use std::{os::unix::fs::PermissionsExt as _, time::Duration};
+
+use super::*;
+use crate::conversations::{path_beside, probe};
+
+#[test]
+fn the_file_is_beside_the_ledgers() {
+    for (database, file) in [
+        ("data/tollgate.db", "data/tollgate.responses.db"),
+        ("tollgate", "tollgate.responses.db"),
+        ("/a.b/c.d.db", "/a.b/c.d.responses.db"),
+    ] {
+        assert_eq!(path_beside(database.as_ref()), PathBuf::from(file));
+    }
+}
+
+#[tokio::test]
+async fn the_files_are_for_their_owner_alone() {
+    let given = Given::sqlite();
+    given.store("a", "resp_1").await;
+    let folder = given.file().parent().unwrap().to_owned();
+    let files: Vec<_> = folder.read_dir().unwrap().map(Result::unwrap).collect();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for file in files {
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file:?}");
+    }
+}
+
+#[tokio::test]
+async fn responses_outlive_a_restart() {
+    let given = Given::sqlite();
+    given.store("a", "resp_1").await;
+    given.store("b", "resp_2").await;
+    let given = given.restart();
+    assert!(given.has("a", "resp_1").await && given.has("b", "resp_2").await);
+}
+
+/// Nothing has to be stored or found for it.
+#[tokio::test]
+async fn what_has_expired_is_deleted_at_the_start_and_from_time_to_time() {
+    let given = Given::with(Settings {
+        sweep_every: Duration::from_millis(50),
+        ..SETTINGS
+    });
+    given.store("a", "resp_1").await;
+    given.advance(SETTINGS.retention_ms);
+    until_empty(&given).await;
+
+    let given = Given::sqlite();
+    given.store("a", "resp_1").await;
+    given.advance(SETTINGS.retention_ms);
+    let given = given.restart();
+    until_empty(&given).await;
+}
+
+async fn until_empty(given: &Given) {
+    let rows = || {
+        let count = "SELECT count(*) FROM responses";
+        let rows = given.reader().query_row(count, [], |row| row.get(0));
+        rows.unwrap_or(u32::MAX)
+    };
+    for _ in 0..100 {
+        if rows() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{} are left", rows());
+}
+
+#[tokio::test]
+async fn a_file_that_was_deleted_is_made_anew() {
+    let given = Given::sqlite();
+    given.store("a", "resp_1").await;
+    // With and without the files beside it.
+    for folder in [false, true] {
+        if folder {
+            std::fs::remove_dir_all(given.file().parent().unwrap()).unwrap();
+        } else {
+            std::fs::remove_file(given.file()).unwrap();
+        }
+        assert!(!given.has("a", "resp_1").await);
+        given.store("a", "resp_1").await;
+        assert!(given.has("a", "resp_1").await);
+        let mode = given.file().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    assert!(given.restart().has("a", "resp_1").await, "on the disk");
+}
+
+#[tokio::test]
+async fn a_file_of_garbage_is_unavailable_until_it_is_removed() {
+    let given = Given::sqlite();
+    given.store("a", "resp_1").await;
+    let (file, folder) = (given.file(), given.folder);
+    drop(given.conversations);
+    std::fs::write(
+        &file,
+        "not a database, and long enough to be none".repeat(99),
+    )
+    .unwrap();
+    let conversations = open(&folder, SETTINGS, &given.now_ms);
+    for _ in 0..2 {
+        let found = conversations.find("a", "resp_1").await;
+        assert!(found.is_err(), "{found:?}");
+        let stored = conversations.store(record("a", "resp_1")).await;
+        assert!(stored.is_err(), "{stored:?}");
+        assert!(conversations.delete("a", "resp_1").await.is_err());
+    }
+    assert!(probe(&folder.path().join("store/t.db")).is_err());
+    std::fs::remove_file(&file).unwrap();
+    let stored = conversations.store(record("a", "resp_1")).await;
+    assert_eq!(stored.unwrap(), Kept::Stored);
+}
+
+/// Whatever is written over the file while it is open: an answer or an error, and well again once
+/// it is removed.
+#[tokio::test]
+async fn a_file_that_is_overwritten_while_it_is_open_stops_nothing() {
+    for garbage in ["", "garbage", &"x".repeat(1 << 16)] {
+        let given = Given::sqlite();
+        for number in 0..50 {
+            given.store("a", &format!("resp_{number}")).await;
+        }
+        std::fs::write(given.file(), garbage).unwrap();
+        for number in 0..50 {
+            let id = format!("resp_{number}");
+            let _ = given.conversations.find("a", &id).await;
+            let _ = given.conversations.store(record("b", &id)).await;
+            let _ = given.conversations.delete("a", &id).await;
+        }
+        std::fs::remove_file(given.file()).unwrap();
+        given.store("a", "resp_1").await;
+        assert!(given.has("a", "resp_1").await);
+    }
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_written_is_tried_again() {
+    let folder = TempDir::new().unwrap();
+    let database = folder.path().join("store/t.db");
+    std::fs::write(folder.path().join("store"), "a file, not a folder").unwrap();
+    let conversations = Conversations::beside(&database);
+    let refused = conversations.store(record("a", "resp_1")).await;
+    let files = matches!(refused, Err(StorageError::Unavailable(Cause::Files { .. })));
+    assert!(files, "{refused:?}");
+    assert!(probe(&database).is_err());
+    std::fs::remove_file(folder.path().join("store")).unwrap();
+    assert!(probe(&database).unwrap().ends_with("will be created"));
+    let kept = conversations.store(record("a", "resp_1")).await;
+    assert_eq!(kept.unwrap(), Kept::Stored);
+    assert!(probe(&database).unwrap().ends_with("exists (version 1)"));
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let database = folder.path().join("t.db");
+    let newer = Connection::open(path_beside(&database)).unwrap();
+    newer.pragma_update(None, "user_version", 7).unwrap();
+    drop(newer);
+    let before = std::fs::read(path_beside(&database)).unwrap();
+    let conversations = Conversations::beside(&database);
+    let refused = conversations.find("a", "resp_1").await.unwrap_err();
+    let words = "t.responses.db was written by a newer tollgate (version 7, this one knows 1)";
+    assert!(refused.to_string().ends_with(words), "{refused}");
+    assert!(probe(&database).unwrap_err().ends_with(words));
+    assert_eq!(std::fs::read(path_beside(&database)).unwrap(), before);
+}
