@@ -44,7 +44,7 @@ async fn until_stored(conversations: &Conversations, record: Record) {
     loop {
         match conversations.store(record.clone()).await {
             Ok(kept) => return assert_eq!(kept, Kept::Stored),
-            Err(StorageError::Unavailable(Cause::QueueFull)) => {
+            Err(StorageError::Unavailable(Cause::QueueFull) | StorageError::TimedOut) => {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             Err(error) => panic!("{error}"),

@@ -71,6 +71,27 @@ async fn until_empty(given: &Given) {
     panic!("{} are left", rows());
 }
 
+/// What was evicted makes room for what comes.
+#[tokio::test]
+async fn the_file_does_not_grow_without_end() {
+    let given = Given::with(Settings {
+        in_all: 4,
+        ..SETTINGS
+    });
+    for number in 0..100 {
+        let record = Record {
+            input: "x".repeat(250 << 10),
+            ..record("a", &format!("resp_{number}"))
+        };
+        given.conversations.store(record).await.unwrap();
+    }
+    let folder = given.file().parent().unwrap().read_dir().unwrap();
+    let bytes: u64 = folder
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(bytes < 8 << 20, "{bytes} of the 25 MB that were written");
+}
+
 #[tokio::test]
 async fn a_file_that_was_deleted_is_made_anew() {
     let given = Given::sqlite();
