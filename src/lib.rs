@@ -13,6 +13,7 @@ pub mod gateway;
 pub mod metered;
 pub mod metrics;
 pub mod routing;
+pub mod tools;
 pub mod upstream;
 
 pub mod chat;
@@ -29,5 +30,6 @@ pub mod error;
 pub mod failpoint;
 pub mod limits;
 pub mod money;
+pub mod outgoing;
 pub mod telemetry;
 pub mod time_text;

@@ -73,6 +73,22 @@ impl Section {
         value
     }
 
+    /// Like [`Self::optional`], for a value that may be a secret: a mistake does not repeat it.
+    pub fn optional_secret<T>(
+        &mut self,
+        key: &str,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Option<T> {
+        let node = self.take(key)?;
+        let value = read(&node.value);
+        if value.is_none() {
+            let message = format!("cannot be used; expected {expected}");
+            self.report(node.origin, key, &message);
+        }
+        value
+    }
+
     /// Like [`Self::optional`], and a mistake where the key is absent.
     pub fn required<T>(
         &mut self,

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use crate::{config::Config, conversations, ledger, routing};
+use crate::{config::Config, conversations, ledger, routing, tools::Toolbox};
 
-/// Reports on the file, the store and each provider; an error if anything is wrong.
+/// Reports on the file, the store, each provider and each source of the tools; an error if anything
+/// is wrong.
 pub async fn run(file: &Path) -> Result<(), String> {
     let config = Config::load(file).map_err(|error| error.to_string())?;
     println!("ok    {}", file.display());
@@ -28,6 +29,14 @@ pub async fn run(file: &Path) -> Result<(), String> {
                 if let Some(provider) = providers.get(name) {
                     report(&format!("provider `{name}`"), provider.probe().await);
                 }
+            }
+        }
+    }
+    match Toolbox::new(&config.tools) {
+        Err(error) => report("tools", Err(error)),
+        Ok(toolbox) => {
+            for (source, answer) in toolbox.probe().await {
+                report(&source, answer);
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     catalog::{Catalog, Tier, Track},
     config::{
         Config, Deployment, Durability, Log, LogFormat, Operator, Patience, Provider, Routing,
-        Server, Store,
+        Server, Store, Tools,
     },
     ledger::{Ledger, LedgerError, NewAccount, NewGrant},
     limits::Ceilings,
@@ -94,6 +94,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             tokens: 100_000,
         },
         routing: Routing::default(),
+        tools: Tools::default(),
         max_overdraft: NanoUsd::new(5_000_000_000),
         providers: BTreeMap::from([("simulator".into(), Provider::Simulator)]),
         deployments: vec![Deployment {

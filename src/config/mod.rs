@@ -14,10 +14,12 @@ use std::{
 mod environment;
 mod quirks;
 mod read;
+mod tools;
 mod upstreams;
 mod values;
 
 pub use quirks::{MaxTokensField, Quirks};
+pub use tools::{Chain, Market, Tools};
 
 use crate::{
     auth::Secret, catalog::Catalog, checked_toml::Mistake, limits::Ceilings, money::NanoUsd,
@@ -35,6 +37,7 @@ pub struct Config {
     pub providers: BTreeMap<String, Provider>,
     pub deployments: Vec<Deployment>,
     pub routing: Routing,
+    pub tools: Tools,
     pub catalog: Catalog,
     /// Where the catalog was read from, if not from the program itself.
     pub catalog_file: Option<PathBuf>,

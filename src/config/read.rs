@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::{
     Config, Durability, Log, LogFormat, Operator, Patience, Server, Store, TlsFiles,
+    tools::tools,
     upstreams::{deployment, provider, routing},
     values::{Environment, address, http_url, readable_file, seconds, secret},
 };
@@ -24,6 +25,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
         let routing = routing(root.section("routing"));
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
+        let tools = tools(root.section("tools"), environment);
         let providers: BTreeMap<_, _> = root
             .named_sections("providers")
             .into_iter()
@@ -56,6 +58,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
             providers,
             deployments,
             routing,
+            tools,
             catalog,
             catalog_file,
             log,

@@ -1,10 +1,7 @@
 //! The connection to a provider: pooled, bounded in time, never redirected.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -12,17 +9,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
+use hyper_util::client::legacy;
 
 use super::reason::{self, Cleaner};
 use crate::{
     chat::ChatCall,
     config::{RemoteProvider, Timeouts},
     error::UpstreamError,
+    outgoing::{self, chain},
 };
 
 /// The largest whole answer that is read.
@@ -33,7 +27,7 @@ const MAX_REFUSAL_BYTES: usize = 64 << 10;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Client {
-    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: outgoing::Client,
     base_url: String,
     query: Option<String>,
     /// What every request carries.
@@ -80,7 +74,7 @@ impl Client {
             Ok((name.clone(), value))
         });
         Ok(Self {
-            http: connect_with(config.timeouts.connect)?,
+            http: outgoing::client(config.timeouts.connect)?,
             base_url: config.base_url.clone(),
             query: config.quirks.query.clone(),
             headers: HeaderMap::new(),
@@ -271,45 +265,12 @@ fn retry_delay(body: &[u8]) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-fn connect_with(
-    timeout: Duration,
-) -> Result<legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>, String> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(timeout));
-    tcp.set_keepalive(Some(Duration::from_secs(30)));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let https = HttpsConnectorBuilder::new()
-        .with_provider_and_native_roots(provider)
-        .map_err(|error| format!("the system's certificates cannot be read: {error}"))?
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(tcp);
-    Ok(legacy::Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(Duration::from_mins(1))
-        .pool_max_idle_per_host(256)
-        .build(https))
-}
-
 fn failure(error: &legacy::Error) -> UpstreamError {
     if error.is_connect() {
         UpstreamError::Connect(chain(error))
     } else {
         UpstreamError::Broken(chain(error))
     }
-}
-
-/// An error with its causes: hyper's own words alone say little.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

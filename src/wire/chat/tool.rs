@@ -44,6 +44,20 @@ pub struct Tool {
     pub function: ToolFunction,
 }
 
+impl Tool {
+    pub fn function(name: &str, description: &str, parameters: Schema) -> Self {
+        Self {
+            kind: Kind::Function,
+            function: ToolFunction {
+                name: name.to_owned(),
+                description: Some(description.to_owned()),
+                parameters: Some(parameters),
+                strict: None,
+            },
+        }
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ToolFunction {
     pub name: String,

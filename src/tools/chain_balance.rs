@@ -1,0 +1,80 @@
+//! `chain_balance`: what an address holds.
+
+use alloy_primitives::U256;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{
+    chain::{address, erc20},
+    decimal::Decimal,
+    sources::Sources,
+    tool::{Failure, Tool},
+};
+
+const NATIVE_DECIMALS: u8 = 18;
+
+pub struct ChainBalance;
+
+#[derive(Deserialize, JsonSchema)]
+pub struct Arguments {
+    /// The name of the chain
+    chain: String,
+    /// The address that holds the balance, with 0x
+    address: String,
+    /// The address of an ERC-20 token's contract; left out for the chain's native coin
+    token: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Answer {
+    chain: String,
+    address: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    symbol: Option<String>,
+    /// In whole coins; absent where the token does not say how many decimals it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    balance: Option<Decimal>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decimals: Option<u8>,
+    smallest_units: String,
+}
+
+impl Tool for ChainBalance {
+    const NAME: &'static str = "chain_balance";
+    const DESCRIPTION: &'static str = "The balance of an address on an EVM chain: of the native \
+        coin, or of an ERC-20 token.";
+    type Arguments = Arguments;
+    type Answer = Answer;
+
+    async fn run(sources: &Sources, arguments: Arguments) -> Result<Answer, Failure> {
+        let chain = sources.chain(&arguments.chain)?;
+        let owner = address("address", &arguments.address)?;
+        // Models write an empty string for what they leave out.
+        let token = arguments.token.filter(|token| !token.trim().is_empty());
+        let token = token.map(|token| address("token", &token)).transpose()?;
+        let (symbol, decimals, units) = match token {
+            None => {
+                let wei: U256 = chain
+                    .ask("eth_getBalance", json!([owner, "latest"]))
+                    .await?;
+                (Some(chain.symbol.clone()), Some(NATIVE_DECIMALS), wei)
+            }
+            Some(token) => {
+                let holding = erc20::holding(chain, token, owner).await?;
+                (holding.symbol, holding.decimals, holding.units)
+            }
+        };
+        Ok(Answer {
+            chain: chain.name.clone(),
+            address: owner.to_checksum(None),
+            token: token.map(|token| token.to_checksum(None)),
+            symbol,
+            balance: decimals.map(|decimals| Decimal::of_units(units, decimals)),
+            decimals,
+            smallest_units: units.to_string(),
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! Market data, from an HTTP API in the shape of `CoinGecko`'s.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use bytes::Bytes;
+use http_body_util::Full;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, de::DeserializeOwned};
+
+mod coins;
+
+use super::{
+    decimal::Decimal,
+    tool::Failure,
+    web::{Fault, Web},
+};
+use crate::config;
+
+/// Whatever a model wrote is one step of a path or one value of a query, and never more.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+
+pub struct Market {
+    web: Arc<Web>,
+    base_url: String,
+    key: Option<(HeaderName, HeaderValue)>,
+}
+
+/// What is known of coins now: by ID, then by the API's words (`usd`, `usd_market_cap`).
+pub type Prices = BTreeMap<String, BTreeMap<String, Option<Decimal>>>;
+
+/// Milliseconds since 1970, and what it was then.
+pub type Point = (i64, Option<Decimal>);
+
+#[derive(Debug, Default, Deserialize)]
+pub struct History {
+    #[serde(default)]
+    pub prices: Vec<Point>,
+    #[serde(default)]
+    pub market_caps: Vec<Point>,
+    #[serde(default)]
+    pub total_volumes: Vec<Point>,
+}
+
+impl Market {
+    pub fn new(config: &config::Market, web: Arc<Web>) -> Result<Self, String> {
+        let key = config.api_key.as_ref().map(|key| {
+            let mut value = HeaderValue::try_from(key.reveal())
+                .map_err(|_| "the market data's key has characters that a header cannot carry")?;
+            value.set_sensitive(true);
+            Ok::<_, String>((config.api_key_header.clone(), value))
+        });
+        Ok(Self {
+            web,
+            base_url: config.base_url.clone(),
+            key: key.transpose()?,
+        })
+    }
+
+    /// The ID of the coin that goes by this symbol or ID, or `None` where there is no such coin.
+    pub async fn find(&self, symbol: &str) -> Result<Option<String>, Failure> {
+        if let Some(id) = coins::well_known(symbol) {
+            return Ok(Some(id.to_owned()));
+        }
+        let path = format!("/search?query={}", encoded(symbol));
+        let found: coins::Found = self.get(&path).await.map_err(failure)?;
+        Ok(found.best(symbol))
+    }
+
+    pub async fn prices(&self, ids: &[&str], currency: &str) -> Result<Prices, Failure> {
+        let ids: Vec<_> = ids.iter().map(|id| encoded(id)).collect();
+        let path = format!(
+            "/simple/price?ids={}&vs_currencies={}&include_market_cap=true&include_24hr_vol=true\
+             &include_24hr_change=true&include_last_updated_at=true",
+            ids.join(","),
+            encoded(currency)
+        );
+        self.get(&path).await.map_err(failure)
+    }
+
+    /// In US dollars; `None` where there is no such coin.
+    pub async fn history(&self, id: &str, days: u32) -> Result<Option<History>, Failure> {
+        let id = encoded(id);
+        let path = format!("/coins/{id}/market_chart?vs_currency=usd&days={days}");
+        match self.get(&path).await {
+            Ok(history) => Ok(Some(history)),
+            Err(Fault::Status(StatusCode::NOT_FOUND)) => Ok(None),
+            Err(fault) => Err(failure(fault)),
+        }
+    }
+
+    /// Asks for something that costs nothing; says what was wrong.
+    pub async fn probe(&self) -> Result<String, String> {
+        match self.get::<serde::de::IgnoredAny>("/ping").await {
+            Ok(_) => Ok("answers".into()),
+            Err(Fault::Status(StatusCode::NOT_FOUND)) => {
+                Err("has no /ping (status 404): is `base_url` right?".into())
+            }
+            Err(fault) => Err(fault.to_string()),
+        }
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
+        let uri = format!("{}{path}", self.base_url);
+        let uri: Uri = uri.parse().map_err(|_| Fault::Unreachable)?;
+        let mut request = Web::request(Method::GET, uri);
+        if let Some((name, value)) = &self.key {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::new(Bytes::new()));
+        self.web.ask(request.expect("made of checked parts")).await
+    }
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, ENCODED).to_string()
+}
+
+fn failure(fault: Fault) -> Failure {
+    tracing::warn!(reason = %fault, "the source of market data failed a tool: {fault}");
+    Failure::because(format!("the source of market data {fault}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_models_text_stays_in_its_place() {
+        assert_eq!(encoded("usd-coin"), "usd-coin");
+        assert_eq!(
+            encoded("../x?y=1&z#w @/%00é"),
+            "%2E%2E%2Fx%3Fy%3D1%26z%23w%20%40%2F%2500%C3%A9"
+        );
+    }
+}

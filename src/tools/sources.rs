@@ -1,0 +1,89 @@
+//! Where the tools get their data: what the configuration names, and nothing else.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{chain::Chain, market::Market, tool::Failure, web::Web};
+use crate::config;
+
+pub struct Sources {
+    market: Option<Market>,
+    chains: BTreeMap<String, Chain>,
+}
+
+/// A tool has seconds; so long may a connection take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Sources {
+    pub fn new(config: &config::Tools) -> Result<Self, String> {
+        let web = Arc::new(Web::new(CONNECT_TIMEOUT.min(config.timeout))?);
+        let market = config.market.as_ref();
+        let market = market
+            .map(|market| Market::new(market, web.clone()))
+            .transpose()?;
+        let chains = config.chains.iter().map(|(name, chain)| {
+            let chain = Chain::new(name, chain, web.clone())?;
+            Ok((name.clone(), chain))
+        });
+        Ok(Self {
+            market,
+            chains: chains.collect::<Result<_, String>>()?,
+        })
+    }
+
+    pub fn market(&self) -> Result<&Market, Failure> {
+        let market = self.market.as_ref();
+        market.ok_or_else(|| Failure::because("market data is not configured"))
+    }
+
+    pub fn chain(&self, name: &str) -> Result<&Chain, Failure> {
+        let name = name.trim();
+        let mut chains = self.chains.iter();
+        let found = chains.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, chain)| chain).ok_or_else(|| {
+            if self.chains.is_empty() {
+                return Failure::because("no chain is configured");
+            }
+            // A model's text: it may be anything.
+            let name: String = name.chars().take(40).collect();
+            let known = self.chain_names().join(", ");
+            Failure::because(format!(
+                "the chain `{name}` is not configured; configured: {known}"
+            ))
+        })
+    }
+
+    pub fn chain_names(&self) -> Vec<&str> {
+        self.chains.keys().map(String::as_str).collect()
+    }
+
+    /// Each source with whether it answers in time.
+    pub async fn probe(&self, timeout: Duration) -> Vec<(String, Result<String, String>)> {
+        let mut found = Vec::new();
+        if let Some(market) = &self.market {
+            found.push((
+                "market data".to_owned(),
+                in_time(timeout, market.probe()).await,
+            ));
+        }
+        for (name, chain) in &self.chains {
+            let answer = in_time(timeout, chain.probe()).await;
+            found.push((format!("chain `{name}`"), answer));
+        }
+        found
+    }
+}
+
+async fn in_time(
+    timeout: Duration,
+    probe: impl Future<Output = Result<String, String>>,
+) -> Result<String, String> {
+    let late = |_| {
+        Err(format!(
+            "does not answer within {} seconds",
+            timeout.as_secs()
+        ))
+    };
+    tokio::time::timeout(timeout, probe)
+        .await
+        .unwrap_or_else(late)
+}

@@ -1,0 +1,136 @@
+//! What a tool is, and how it is told what to do.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::sources::Sources;
+
+pub trait Tool {
+    const NAME: &'static str;
+    /// What a model reads to decide whether to call it.
+    const DESCRIPTION: &'static str;
+    /// Fields beyond these are ignored: models add some.
+    type Arguments: DeserializeOwned + JsonSchema + Send;
+    type Answer: Serialize;
+
+    fn run(
+        sources: &Sources,
+        arguments: Self::Arguments,
+    ) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
+}
+
+/// Why there is no answer, in words for the model: no URL, no host, no key.
+#[derive(Debug)]
+pub enum Failure {
+    /// The call itself is wrong, and another one may do.
+    Arguments(String),
+    Because(String),
+}
+
+impl Failure {
+    pub fn arguments(words: impl Into<String>) -> Self {
+        Self::Arguments(words.into())
+    }
+
+    pub fn because(words: impl Into<String>) -> Self {
+        Self::Because(words.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Arguments(words) | Self::Because(words)) = self;
+        f.write_str(words)
+    }
+}
+
+/// The arguments as a model wrote them; it may write nothing for none.
+pub fn arguments<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
+    let text = match text.trim() {
+        "" => "{}",
+        text => text,
+    };
+    // serde would take a list for a struct, field by field.
+    if !text.starts_with('{') {
+        return Err(Failure::arguments("the arguments must be a JSON object"));
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let why = without_position(&error.into_inner());
+        match path.as_str() {
+            "." => format!("the arguments cannot be used: {why}"),
+            path => format!("the argument `{path}` cannot be used: {why}"),
+        }
+    });
+    let read = read.map_err(Failure::Arguments)?;
+    reader
+        .end()
+        .map_err(|_| Failure::arguments("the arguments are more than one JSON object"))?;
+    Ok(read)
+}
+
+/// serde's words without ` at line 1 column 7`, which means nothing to a model.
+fn without_position(error: &serde_json::Error) -> String {
+    let words = error.to_string();
+    match words.rfind(" at line ") {
+        Some(at) => words[..at].to_owned(),
+        None => words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::tools::decimal::Decimal;
+
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "read, and not looked at")]
+    struct Wanted {
+        symbols: Vec<String>,
+        days: Option<u32>,
+        amount: Option<Decimal>,
+    }
+
+    #[test]
+    fn a_mistake_names_its_field() {
+        for (text, words) in [
+            ("", "the arguments cannot be used: missing field `symbols`"),
+            (" \n ", "missing field `symbols`"),
+            (
+                r#"{"symbols":"btc"}"#,
+                "`symbols` cannot be used: invalid type: string",
+            ),
+            (
+                r#"{"symbols":["a",1]}"#,
+                "`symbols[1]` cannot be used: invalid type: integer",
+            ),
+            (r#"{"symbols":[],"days":-1}"#, "`days` cannot be used"),
+            (
+                r#"{"symbols":[],"amount":"x"}"#,
+                "`amount` cannot be used: expected a decimal",
+            ),
+            ("[[\"btc\"]]", "must be a JSON object"),
+            ("null", "must be a JSON object"),
+            (r#"{"symbols":[]} {}"#, "more than one JSON object"),
+            ("{", "EOF while parsing"),
+        ] {
+            let failure = arguments::<Wanted>(text).unwrap_err();
+            let shown = failure.to_string();
+            assert!(matches!(failure, Failure::Arguments(_)), "{text}");
+            assert!(
+                shown.contains(words) && !shown.contains("line"),
+                "{text}: {shown}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_model_adds_is_ignored() {
+        assert!(arguments::<Wanted>(r#"{"symbols":[],"why":"because"}"#).is_ok());
+    }
+}
