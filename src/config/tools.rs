@@ -127,7 +127,7 @@ fn chain(mut section: Section, environment: &Environment) -> Option<Chain> {
             return None;
         };
         if !is_rpc_url(url) {
-            let message = format!("names the variable {variable}; expected {expected} in it");
+            let message = format!("names the variable {variable}, which does not hold {expected}");
             section.mistake("rpc_url_env", &message);
         }
         Some(url.to_owned())

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use crate::support::{
     FakeUpstream,
+    market::{FakeMarket, Fault},
     process::{run, text},
 };
 
@@ -133,4 +134,75 @@ fn check_tells_a_good_configuration_from_a_bad_one() {
     let (code, _, stderr) = check(&folder.path().join("nowhere.toml"));
     assert_eq!(code, 1);
     assert!(stderr.contains("nowhere.toml"), "{stderr}");
+}
+
+/// The sources of the tools too, and without a word of where they are.
+#[tokio::test]
+async fn check_asks_the_sources_of_the_tools() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("tollgate.toml");
+    let (market, node) = (FakeMarket::start().await, FakeUpstream::start().await);
+    let text = format!(
+        "store.url = \"sqlite:{}\"\nproviders.play.kind = \"simulator\"\n\
+         deployments = [{{ model = \"*\", provider = \"play\" }}]\n\
+         [tools.market]\nbase_url = \"http://{}/api/v3\"\n\
+         [tools.chains.local]\nrpc_url = \"http://{}/secret-key\"\n",
+        folder.path().join("tollgate.db").display(),
+        market.address,
+        node.address,
+    );
+    std::fs::write(&config, text).unwrap();
+    let chain = json!({ "jsonrpc": "2.0", "id": 1, "result": "0x7a69" });
+    let refusal = json!({ "jsonrpc": "2.0", "id": 1,
+        "error": { "code": -32_601, "message": "no secret-key" } });
+    for (fault, answer, code, words) in [
+        (
+            None,
+            (200, &chain),
+            0,
+            [
+                "ok    market data: answers",
+                "ok    chain `local`: answers, and is chain 31337",
+            ],
+        ),
+        (
+            Some(Fault::Status(404)),
+            (401, &chain),
+            1,
+            [
+                "wrong market data: has no /ping (status 404): is `base_url` right?",
+                "wrong chain `local`: refuses our key (status 401)",
+            ],
+        ),
+        (
+            Some(Fault::Status(403)),
+            (200, &refusal),
+            1,
+            [
+                "wrong market data: refuses our key (status 403)",
+                "wrong chain `local`: refuses the call (code -32601)",
+            ],
+        ),
+    ] {
+        market.break_with(fault);
+        node.answer_json(answer.0, answer.1);
+        let config = config.clone();
+        let checked = tokio::task::spawn_blocking(move || check(&config)).await;
+        let (found, stdout, stderr) = checked.unwrap();
+        assert_eq!(found, code, "{stdout}");
+        for words in words {
+            assert!(stdout.contains(words), "{stdout}");
+        }
+        assert!(
+            !format!("{stdout}{stderr}").contains("secret-key"),
+            "{stdout}{stderr}"
+        );
+        let asked = &node.received()[0];
+        assert!(
+            asked.head.starts_with("POST /secret-key "),
+            "{}",
+            asked.head
+        );
+        assert_eq!(asked.body["method"], "eth_chainId");
+    }
 }
