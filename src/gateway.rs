@@ -11,11 +11,13 @@ use crate::{
     catalog::{Catalog, Model, Plan},
     chat::Route,
     config::{Config, Routing},
+    conversations::Conversations,
     ledger::Ledger,
     limits::{Ceilings, Limiter},
     metrics::Metrics,
     money::NanoUsd,
     routing::Deployments,
+    tools::Toolbox,
 };
 
 const MAX_DRAINS: usize = 1_000;
@@ -24,6 +26,8 @@ pub struct Gateway {
     /// Models and who serves them: replaced as a whole when the configuration is read anew.
     routes: ArcSwap<Routes>,
     pub ledger: Arc<Ledger>,
+    /// Responses that callers may go on from.
+    pub conversations: Conversations,
     pub operator_token: Secret,
     pub links: Links,
     pub max_body_bytes: usize,
@@ -47,13 +51,18 @@ pub struct Routes {
     pub catalog: Catalog,
     pub deployments: Deployments,
     pub routing: Routing,
+    /// The tools that the gateway runs, unless the operator has turned them off.
+    pub toolbox: Option<Arc<Toolbox>>,
 }
 
 impl Routes {
     /// `before` is what these take the place of.
     pub fn new(config: Config, before: Option<&Self>) -> Result<Self, String> {
         let before = before.map(|before| &before.deployments);
+        let tools = &config.tools;
+        let toolbox = tools.enabled.then(|| Toolbox::new(tools)).transpose()?;
         Ok(Self {
+            toolbox: toolbox.map(Arc::new),
             deployments: Deployments::new(&config, before)?,
             routing: config.routing,
             catalog: config.catalog,
@@ -106,6 +115,7 @@ impl Gateway {
     ) -> Result<Self, String> {
         let origin = config.server.public_url.as_deref().unwrap_or(origin);
         Ok(Self {
+            conversations: Conversations::beside(&config.store.path),
             metrics: Metrics::new(ledger.health()),
             ledger: Arc::new(ledger),
             operator_token: config.operator.token.clone(),

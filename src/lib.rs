@@ -13,12 +13,12 @@ pub mod gateway;
 pub mod metered;
 pub mod metrics;
 pub mod routing;
-pub mod tools;
 pub mod upstream;
 
 pub mod chat;
 pub mod conversations;
 pub mod ledger;
+pub mod tools;
 pub mod wire;
 
 pub mod catalog;

@@ -54,6 +54,12 @@ struct Attempted {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RanTool {
+    tool: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Code {
     code: String,
 }
@@ -67,6 +73,7 @@ pub struct Metrics {
     refusals: Family<Code, Counter>,
     calls: Family<Ended, Counter>,
     attempts: Family<Attempted, Counter>,
+    tools: Family<RanTool, Counter>,
     first_byte_seconds: Histograms<Model>,
     tokens: Family<Tokens, Counter>,
     charged: Family<Model, Counter>,
@@ -95,6 +102,7 @@ impl Metrics {
             refusals: Family::default(),
             calls: Family::default(),
             attempts: Family::default(),
+            tools: Family::default(),
             first_byte_seconds: Family::new_with_constructor(seconds),
             tokens: Family::default(),
             charged: Family::default(),
@@ -129,6 +137,11 @@ impl Metrics {
             "attempts",
             "Upstreams asked, by how that went; a call can make several",
             self.attempts.clone(),
+        );
+        registry.register(
+            "tool_calls",
+            "Calls of the gateway's own tools, by how that went",
+            self.tools.clone(),
         );
         registry.register_with_unit(
             "first_byte",
@@ -196,6 +209,12 @@ impl Metrics {
         self.attempts
             .get_or_create(&Attempted { upstream, outcome })
             .inc();
+    }
+
+    /// A tool was run.
+    pub fn ran_tool(&self, tool: &str, outcome: &'static str) {
+        let tool = tool.to_owned();
+        self.tools.get_or_create(&RanTool { tool, outcome }).inc();
     }
 
     /// A call is over.

@@ -8,23 +8,63 @@ use crate::{
     },
 };
 
+/// A tool's answer and a call that do not belong together.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Disorder {
+    /// A message answers a call that the assistant message it follows has not made.
+    Unasked { at: usize, id: String },
+    /// A call is not answered before the conversation goes on.
+    Unanswered { at: usize, id: String },
+}
+
+impl Disorder {
+    /// In the words of a chat completion.
+    pub fn of_messages(self) -> GatewayError {
+        match self {
+            Self::Unasked { at, id } => GatewayError::invalid(
+                format!("messages[{at}].tool_call_id"),
+                format!(
+                    "`messages[{at}]` answers the call `{id}`, but the assistant message it \
+                     follows has no such call left to answer."
+                ),
+            ),
+            Self::Unanswered { at, id } => GatewayError::invalid(
+                format!("messages[{at}].tool_calls"),
+                format!(
+                    "`messages[{at}]` calls a tool (`{id}`) that no message answers. Send one \
+                     tool message for each call, directly after it."
+                ),
+            ),
+        }
+    }
+
+    /// In the words of a response.
+    pub fn of_items(self) -> GatewayError {
+        let message = match self {
+            Self::Unasked { id, .. } => format!(
+                "`input` has an output for the call `{id}`, but no such call before it that is \
+                 left to answer."
+            ),
+            Self::Unanswered { id, .. } => format!(
+                "The function call `{id}` has no output. Send one `function_call_output` for each \
+                 call, directly after it."
+            ),
+        };
+        GatewayError::invalid("input", message)
+    }
+}
+
 /// Every tool message answers a call of the assistant message it follows, and every call is
 /// answered before the conversation goes on.
-pub fn check_order(messages: &[Message]) -> Result<(), GatewayError> {
+pub fn check_order(messages: &[Message]) -> Result<(), Disorder> {
     let mut unanswered: Vec<&str> = Vec::new();
     let mut asked_at = 0;
     for (at, message) in messages.iter().enumerate() {
         if message.role == Role::Tool {
             let id = message.tool_call_id.as_deref().unwrap_or_default();
             let Some(call) = unanswered.iter().position(|open| *open == id) else {
-                let message = format!(
-                    "`messages[{at}]` answers the call `{id}`, but the assistant message it follows \
-                     has no such call left to answer."
-                );
-                return Err(GatewayError::invalid(
-                    format!("messages[{at}].tool_call_id"),
-                    message,
-                ));
+                let id = id.to_owned();
+                return Err(Disorder::Unasked { at, id });
             };
             unanswered.remove(call);
             continue;
@@ -40,18 +80,14 @@ pub fn check_order(messages: &[Message]) -> Result<(), GatewayError> {
     all_answered(&unanswered, asked_at)
 }
 
-fn all_answered(unanswered: &[&str], asked_at: usize) -> Result<(), GatewayError> {
-    let Some(id) = unanswered.first() else {
-        return Ok(());
-    };
-    let message = format!(
-        "`messages[{asked_at}]` calls a tool (`{id}`) that no message answers. Send one tool message \
-         for each call, directly after it."
-    );
-    Err(GatewayError::invalid(
-        format!("messages[{asked_at}].tool_calls"),
-        message,
-    ))
+fn all_answered(unanswered: &[&str], at: usize) -> Result<(), Disorder> {
+    match unanswered.first() {
+        None => Ok(()),
+        Some(id) => Err(Disorder::Unanswered {
+            at,
+            id: (*id).to_owned(),
+        }),
+    }
 }
 
 /// The conversation with one system message, first: the gateway's identity prompt where there is
@@ -73,7 +109,10 @@ pub fn with_one_system_prompt(messages: Vec<Message>, identity: Option<&str>) ->
         .chain(written)
         .collect();
     let mut conversation = Vec::with_capacity(rest.len() + 1);
-    conversation.push(Message::system(JsonText::join_lines(&prompts)));
+    conversation.push(Message::saying(
+        Role::System,
+        JsonText::join_lines(&prompts),
+    ));
     conversation.extend(rest);
     conversation
 }

@@ -10,12 +10,17 @@ mod conversation;
 mod tools;
 
 pub use budget::Budget;
+pub use conversation::{Disorder, check_order};
+pub use tools::Offered;
 
 use crate::{
     catalog::{Model, Parameter},
     error::GatewayError,
+    tools::Toolbox,
     wire::{
-        chat::{ChatRequest, Message, ResponseFormat, Role, Schema, Settings, Tool, ToolChoice},
+        chat::{
+            ChatRequest, Message, ResponseFormat, Role, Schema, Settings, ToolChoice, ToolExecution,
+        },
         json_text::JsonText,
     },
 };
@@ -35,6 +40,11 @@ impl Route {
         self.requested.max_tools.min(self.target.max_tools)
     }
 
+    /// Whether the gateway's own tools are offered (SPEC §4.1).
+    fn takes_built_in_tools(&self) -> bool {
+        self.requested.builtin_tools && self.requested.has_feature("tools")
+    }
+
     /// Whether a parameter is dropped on this way.
     pub fn drops(&self, parameter: Parameter) -> bool {
         self.requested.drops(parameter) || self.target.drops(parameter)
@@ -51,7 +61,7 @@ pub struct ChatCall {
     pub budget: Budget,
     /// How many completions, where the caller said so.
     pub n: Option<u32>,
-    pub tools: Vec<Tool>,
+    pub tools: Offered,
     pub tool_choice: Option<ToolChoice>,
     pub parallel_tool_calls: Option<bool>,
     pub response_format: Option<ResponseFormat>,
@@ -63,12 +73,21 @@ pub struct ChatCall {
     pub include_usage: bool,
 }
 
+/// What the gateway adds to a request of its own accord.
+#[derive(Clone, Copy, Default)]
+pub struct Ours<'a> {
+    /// Where the model has one.
+    pub identity_prompt: Option<&'a str>,
+    /// Where there are tools to offer.
+    pub toolbox: Option<&'a Arc<Toolbox>>,
+}
+
 /// Checks the values of a request of the right shape and puts it in the gateway's form.
 pub fn prepare(
     request: ChatRequest,
     settings: Settings,
     route: Route,
-    identity_prompt: Option<&str>,
+    ours: Ours<'_>,
     user: &str,
 ) -> Result<ChatCall, GatewayError> {
     if let Some(field) = request.refused.first() {
@@ -78,11 +97,19 @@ pub fn prepare(
     let budget = budget::output_budget(&request, &route)?;
     let n = completions(request.n)?;
     let reasoning_effort = reasoning_effort(request.reasoning_effort.as_deref())?;
+    let may_offer = request.tool_execution == ToolExecution::Execute
+        && request.tool_choice != Some(ToolChoice::None);
     let (tools, tool_choice) =
         tools::offered(request.tools, request.tool_choice, route.max_tools())?;
-    conversation::check_order(&request.messages)?;
+    let tools = match ours.toolbox {
+        Some(toolbox) if tools.is_empty() && may_offer && route.takes_built_in_tools() => {
+            Offered::BuiltIn(toolbox.clone())
+        }
+        _ => Offered::Callers(tools),
+    };
+    check_order(&request.messages).map_err(Disorder::of_messages)?;
     Ok(ChatCall {
-        messages: conversation::with_one_system_prompt(request.messages, identity_prompt),
+        messages: conversation::with_one_system_prompt(request.messages, ours.identity_prompt),
         route,
         settings,
         budget,

@@ -1,9 +1,51 @@
-//! Which of the caller's tools the model is offered, and which it must use (SPEC §2.4, §8.4).
+//! Which tools the model is offered, and which it must use (SPEC §2.4, §4.1, §8.4).
+
+use std::{ops::Deref, sync::Arc};
 
 use crate::{
     error::GatewayError,
+    tools::Toolbox,
     wire::chat::{Tool, ToolChoice},
 };
+
+/// The tools of a call: the caller's, or the gateway's own, never both.
+#[derive(Clone)]
+pub enum Offered {
+    Callers(Vec<Tool>),
+    BuiltIn(Arc<Toolbox>),
+}
+
+impl Offered {
+    /// Whether it is the gateway that runs them.
+    pub fn are_built_in(&self) -> bool {
+        matches!(self, Self::BuiltIn(_))
+    }
+
+    /// About how many tokens a model reads of them.
+    pub fn tokens(&self) -> u64 {
+        match self {
+            Self::Callers(tools) => tools.iter().map(Tool::tokens).sum(),
+            Self::BuiltIn(toolbox) => toolbox.tokens(),
+        }
+    }
+}
+
+impl Deref for Offered {
+    type Target = [Tool];
+
+    fn deref(&self) -> &[Tool] {
+        match self {
+            Self::Callers(tools) => tools,
+            Self::BuiltIn(toolbox) => toolbox.definitions(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Offered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
 
 /// The tools and the choice among them, with `allowed_tools` carried out. A choice without tools
 /// means nothing and is dropped.

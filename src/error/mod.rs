@@ -72,10 +72,18 @@ pub enum GatewayError {
     RouteNotFound { method: String, path: String },
     #[error("The model `{model}` does not exist. GET /v1/models lists the models you can use.")]
     ModelNotFound { model: String },
+    #[error(
+        "There is no stored response for `{id}`: it is unknown, expired or deleted. Send the whole conversation instead."
+    )]
+    PreviousResponseNotFound { id: String },
+    #[error("Stored responses cannot be reached just now. Retry in a moment.")]
+    StorageUnavailable,
     #[error("{}", rate_limit_message(.0))]
     RateLimited(Refusal),
     #[error("Requests cannot be counted just now. Retry in a moment.")]
     RateLimitUnavailable,
+    #[error("The request lost its admission between two steps. Retry it as a whole.")]
+    AdmissionLost,
     #[error("{}", .0.public_message())]
     Upstream(#[from] UpstreamError),
     #[error("The gateway is shutting down. Retry in a moment.")]
@@ -153,6 +161,11 @@ impl GatewayError {
                 "invalid_request_error",
                 code("model_not_found"),
             ),
+            Self::PreviousResponseNotFound { .. } => (
+                Status::NOT_FOUND,
+                "invalid_request_error",
+                code("previous_response_not_found"),
+            ),
             Self::RateLimited(refusal) => (
                 Status::TOO_MANY_REQUESTS,
                 "rate_limit_exceeded",
@@ -166,12 +179,19 @@ impl GatewayError {
                 "service_unavailable",
                 code("rate_limit_unavailable"),
             ),
+            Self::AdmissionLost => (
+                Status::SERVICE_UNAVAILABLE,
+                "server_error",
+                code("admission_state_unavailable"),
+            ),
             Self::Upstream(error) => (
                 Status::BAD_GATEWAY,
                 "upstream_error",
                 error.status().map(|s| s.to_string()),
             ),
-            Self::ShuttingDown => (Status::SERVICE_UNAVAILABLE, "service_unavailable", None),
+            Self::StorageUnavailable | Self::ShuttingDown => {
+                (Status::SERVICE_UNAVAILABLE, "service_unavailable", None)
+            }
             Self::Gateway { .. } => (Status::INTERNAL_SERVER_ERROR, "gateway_error", None),
             Self::Internal => (
                 Status::INTERNAL_SERVER_ERROR,

@@ -1,6 +1,7 @@
 //! The public surface: SPEC §4.
 
 mod access_log;
+mod call;
 mod chat;
 mod extract;
 mod health;
@@ -8,6 +9,7 @@ mod layers;
 mod models;
 mod provider;
 mod refused;
+mod responses;
 mod router;
 mod sse;
 

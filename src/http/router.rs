@@ -7,7 +7,7 @@ use axum::{
     routing::{get, post},
 };
 
-use super::{access_log, chat, health, layers, models, provider};
+use super::{access_log, chat, health, layers, models, provider, responses};
 use crate::gateway::Gateway;
 
 pub fn router(gateway: &Arc<Gateway>) -> Router {
@@ -18,7 +18,17 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
     Router::new()
         .route(
             "/v1/chat/completions",
-            post(chat::chat_completions).route_layer(authenticate),
+            post(chat::chat_completions).route_layer(authenticate.clone()),
+        )
+        .route(
+            "/v1/responses",
+            post(responses::create).route_layer(authenticate.clone()),
+        )
+        .route(
+            "/v1/responses/{id}",
+            get(responses::show)
+                .delete(responses::delete)
+                .route_layer(authenticate),
         )
         // Public: a key is looked at, never asked for (§4.4–4.6).
         .route("/v1/models", get(models::list))

@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use axum::{
@@ -12,20 +13,28 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, Sleep},
+};
 
 use super::access_log::RequestLog;
 use crate::{
     error::GatewayError,
-    metered::{Ending, Frame},
-    wire::chat::Frames,
+    metered::{Ending, ErrorWords, Frame},
 };
 
+/// After how long a silence a stream shows that it is alive, with a comment that clients pass over.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
 /// The 200 that opens a stream; the log is told how it went.
-pub fn response(frames: mpsc::Receiver<Frame>, log: RequestLog) -> Response {
+pub fn response(frames: mpsc::Receiver<Frame>, log: RequestLog, words: ErrorWords) -> Response {
     let body = FrameBody {
         frames,
         log,
+        words,
+        keep_alive: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
+        alive: false,
         over: false,
     };
     let mut response = Response::new(Body::new(body));
@@ -43,7 +52,26 @@ pub fn response(frames: mpsc::Receiver<Frame>, log: RequestLog) -> Response {
 struct FrameBody {
     frames: mpsc::Receiver<Frame>,
     log: RequestLog,
+    /// In which an error is told that nobody else can tell any more.
+    words: ErrorWords,
+    keep_alive: Pin<Box<Sleep>>,
+    /// Something was sent since the timer was set.
+    alive: bool,
     over: bool,
+}
+
+impl FrameBody {
+    /// Ready when nothing has been sent for as long as proxies wait at least. Setting a timer for
+    /// each frame would cost more than the frame; so it is set anew only when it has run out.
+    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            ready!(self.keep_alive.as_mut().poll(context));
+            self.keep_alive.as_mut().reset(Instant::now() + KEEP_ALIVE);
+            if !std::mem::take(&mut self.alive) {
+                return Poll::Ready(());
+            }
+        }
+    }
 }
 
 impl HttpBody for FrameBody {
@@ -57,7 +85,13 @@ impl HttpBody for FrameBody {
         if self.over {
             return Poll::Ready(None);
         }
-        let data = match ready!(self.frames.poll_recv(context)) {
+        let Poll::Ready(frame) = self.frames.poll_recv(context) else {
+            ready!(self.poll_silence(context));
+            let comment = Bytes::from_static(b": keep-alive\n\n");
+            return Poll::Ready(Some(Ok(hyper::body::Frame::data(comment))));
+        };
+        self.alive = true;
+        let data = match frame {
             Some(Frame::Data(data)) => data,
             Some(Frame::End(ending)) => {
                 self.log.ended(ending);
@@ -69,7 +103,7 @@ impl HttpBody for FrameBody {
                 let cause = "the task of the call died".to_owned();
                 self.log.ended(Ending::Interrupted { cause });
                 self.over = true;
-                Frames::error(&GatewayError::Internal.envelope())
+                (self.words)(&GatewayError::Internal.envelope())
             }
         };
         Poll::Ready(Some(Ok(hyper::body::Frame::data(data))))
@@ -81,6 +115,7 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
+    use crate::wire::chat::Frames;
 
     async fn text_of(frames: Vec<Frame>) -> String {
         let (sender, receiver) = mpsc::channel(8);
@@ -88,7 +123,7 @@ mod tests {
             sender.try_send(frame).ok().unwrap();
         }
         drop(sender);
-        let body = response(receiver, RequestLog::default()).into_body();
+        let body = response(receiver, RequestLog::default(), Frames::error).into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 

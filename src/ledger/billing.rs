@@ -1,10 +1,12 @@
 //! Holds and charges: the steps between a call's admission and its bill.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use super::{
-    Attempt, Call, CallId, Charged, Ledger, LedgerError, Outcome, credit::Shortage,
-    directory::Shared, sqlite::Database,
+    Attempt, Call, CallId, Charged, Ledger, LedgerError, Outcome, Step,
+    credit::{Credit, Shortage},
+    directory::{Directory, Shared},
+    sqlite::Database,
 };
 use crate::{catalog::Prices, money::NanoUsd, wire::chat::Usage};
 
@@ -54,28 +56,40 @@ pub struct Held {
 }
 
 impl Ledger {
-    /// Sets credit aside, or refuses and changes nothing.
+    /// The account's credit, if a call may be paid from it.
     ///
     /// The key's state is read in the same step: a key that is disabled pays for nothing more,
     /// however lately it was looked up.
-    pub fn hold(self: &Arc<Self>, request: HoldRequest<'_>) -> Result<Held, HoldRefused> {
-        let directory = self.read();
-        if !directory.is_active(request.key_id) {
+    fn payable<'a>(
+        &self,
+        directory: &'a Directory,
+        account_id: &str,
+        key_id: &str,
+        now: i64,
+    ) -> Result<MutexGuard<'a, Credit>, HoldRefused> {
+        if !directory.is_active(key_id) {
             return Err(HoldRefused::KeyInactive);
         }
         let no_account = |balance| HoldRefused::NoAccount { balance };
-        let account = directory.account(request.account_id);
+        let account = directory.account(account_id);
         let account = account.map_err(|_| no_account(NanoUsd::default()))?;
-        let now_ms = self.clock.now_ms();
-        let now = now_ms.div_euclid(1_000);
-        let mut credit = directory.credit(request.account_id);
+        let credit = directory.credit(account_id);
         if account.closed {
             return Err(no_account(credit.balance(now)));
         }
         // What cannot be charged for is not begun.
-        if !self.writer.takes_charges() || directory.is_frozen(request.account_id) {
+        if !self.writer.takes_charges() || directory.is_frozen(account_id) {
             return Err(HoldRefused::Unavailable);
         }
+        Ok(credit)
+    }
+
+    /// Sets credit aside, or refuses and changes nothing.
+    pub fn hold(self: &Arc<Self>, request: HoldRequest<'_>) -> Result<Held, HoldRefused> {
+        let directory = self.read();
+        let now_ms = self.clock.now_ms();
+        let now = now_ms.div_euclid(1_000);
+        let mut credit = self.payable(&directory, request.account_id, request.key_id, now)?;
         let id = self.ids.next(now_ms);
         let expires_at = credit.expires_at(now);
         credit
@@ -112,6 +126,7 @@ fn begun(id: CallId, admitted_ms: i64, request: HoldRequest<'_>) -> Call {
         outcome: Outcome::Lost,
         failure: None,
         attempts: Vec::new(),
+        steps: Vec::new(),
         charged: None,
     }
 }
@@ -119,6 +134,12 @@ fn begun(id: CallId, admitted_ms: i64, request: HoldRequest<'_>) -> Call {
 impl Held {
     pub fn id(&self) -> CallId {
         self.id
+    }
+
+    /// What is set aside, in nano-dollars.
+    #[cfg(test)]
+    pub fn amount(&self) -> i64 {
+        self.call.as_ref().map_or(0, |call| call.held.nanos())
     }
 
     /// Which provider is asked.
@@ -133,6 +154,39 @@ impl Held {
         if let Some(call) = &mut self.call {
             call.attempts.push(attempt);
         }
+    }
+
+    /// A step is over: a provider has answered, or a tool was run.
+    pub fn step(&mut self, step: Step) {
+        if let Some(call) = &mut self.call {
+            call.steps.push(step);
+        }
+    }
+
+    /// Sets more aside for the next step, or refuses and keeps what there is. `amount` and `worst`
+    /// are for the whole call.
+    pub fn extend(
+        &mut self,
+        reserved_tokens: u64,
+        amount: NanoUsd,
+        worst: NanoUsd,
+        overdraft: NanoUsd,
+    ) -> Result<(), HoldRefused> {
+        let Some(call) = &mut self.call else {
+            return Err(HoldRefused::Unavailable);
+        };
+        let directory = self.ledger.read();
+        let now = self.ledger.clock.now();
+        let mut credit = self
+            .ledger
+            .payable(&directory, &self.account_id, &call.key_id, now)?;
+        credit
+            .extend(self.id, amount, worst, overdraft, now)
+            .map_err(HoldRefused::Short)?;
+        call.reserved_tokens += reserved_tokens;
+        call.held = call.held.max(amount);
+        call.most = worst;
+        Ok(())
     }
 
     /// The provider has begun to answer.

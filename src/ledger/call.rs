@@ -35,6 +35,8 @@ pub struct Call {
     pub failure: Option<String>,
     /// Upstreams that were asked and failed, in order.
     pub attempts: Vec<Attempt>,
+    /// What was done, in order, where the gateway ran tools; else the one answer is all there is.
+    pub steps: Vec<Step>,
     /// `None` where nothing was charged.
     pub charged: Option<Charged>,
 }
@@ -45,6 +47,29 @@ pub struct Attempt {
     pub upstream: String,
     pub failure: String,
     pub ms: u64,
+}
+
+/// One step of a call in which the gateway ran tools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Step {
+    /// A provider answered.
+    Provider {
+        upstream: String,
+        finish_reason: String,
+        prompt_tokens: u32,
+        cached_tokens: u32,
+        completion_tokens: u32,
+        ms: u64,
+    },
+    /// A tool was run. What it was asked and what it said is not kept.
+    Tool {
+        name: String,
+        arguments_bytes: usize,
+        outcome: String,
+        result_bytes: usize,
+        ms: u64,
+    },
 }
 
 /// What a call was charged, and what that did to the balance.
@@ -70,6 +95,8 @@ pub enum Outcome {
     NoUsage,
     /// The charge could not be written down, and the answer was withheld.
     NotCharged,
+    /// A further step was not allowed: credit or tokens ran out, or the key was disabled.
+    NotRenewed,
     /// The gateway was stopped before the call was over.
     Stopped,
     /// The call's task died.
@@ -77,13 +104,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Answered,
         Self::ClientLeft,
         Self::ProviderFailed,
         Self::Interrupted,
         Self::NoUsage,
         Self::NotCharged,
+        Self::NotRenewed,
         Self::Stopped,
         Self::Lost,
     ];
@@ -96,6 +124,7 @@ impl Outcome {
             Self::Interrupted => "interrupted",
             Self::NoUsage => "no_usage",
             Self::NotCharged => "not_charged",
+            Self::NotRenewed => "not_renewed",
             Self::Stopped => "stopped",
             Self::Lost => "lost",
         }
@@ -111,9 +140,6 @@ impl Outcome {
 impl Call {
     /// What these counts cost at the call's prices.
     pub fn price(&self, usage: Usage) -> NanoUsd {
-        let fresh = usage.prompt.saturating_sub(usage.cached);
-        // Reasoning is part of the completion and costs what it costs.
-        let output = usage.completion.into();
-        self.prices.cost(fresh.into(), usage.cached.into(), output)
+        usage.cost(&self.prices)
     }
 }

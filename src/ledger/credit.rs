@@ -220,6 +220,47 @@ impl Credit {
         Ok(())
     }
 
+    /// Sets more aside for a call that goes on: `amount` and `worst` are for all of it. Refused, it
+    /// changes nothing, and the call still has what it had.
+    ///
+    /// What it holds already stays where it is: of grants, too, that have expired since.
+    pub fn extend(
+        &mut self,
+        id: CallId,
+        amount: NanoUsd,
+        worst: NanoUsd,
+        overdraft: NanoUsd,
+        now: i64,
+    ) -> Result<(), Shortage> {
+        let now = self.tick(now);
+        let available = self.available(now).nanos();
+        let Some(mut hold) = self.holds.remove(&id) else {
+            return Err(self.shortage(now));
+        };
+        let amount = amount.nanos().max(hold.amount);
+        let mut missing = amount - hold.amount;
+        let risk = worst.nanos().saturating_sub(amount).max(0);
+        let bearable = available
+            .saturating_sub(missing)
+            .saturating_add(overdraft.nanos());
+        let exposure = (self.exposure - hold.risk).saturating_add(risk);
+        let refused = (missing > 0 && available < missing) || exposure > bearable;
+        if !refused {
+            self.held += missing;
+            self.exposure = exposure;
+            (hold.amount, hold.risk) = (amount, risk);
+            for funds in self.funds.iter_mut().filter(|funds| funds.is_live(now)) {
+                set_aside(funds, &mut missing, &mut hold.parts);
+            }
+        }
+        self.holds.insert(id, hold);
+        if refused {
+            Err(self.shortage(now))
+        } else {
+            Ok(())
+        }
+    }
+
     /// Gives back what a call had set aside, unless it was charged. A second time it does nothing.
     pub fn release(&mut self, id: CallId) {
         if let Some(hold) = self.holds.remove(&id).filter(|hold| !hold.charged) {

@@ -29,7 +29,7 @@ mod writer;
 
 pub use audit::audit_file;
 pub use billing::{Held, HoldRefused, HoldRequest};
-pub use call::{Attempt, Call, Charged, Outcome};
+pub use call::{Attempt, Call, Charged, Outcome, Step};
 pub use call_id::CallId;
 pub use credit::Shortage;
 pub use health::Health;

@@ -34,6 +34,8 @@ pub struct Admitted {
     pub tokens: u64,
     pub account: String,
     pub model: String,
+    /// It is a further step of a request that was counted before.
+    pub is_step: bool,
 }
 
 pub struct Journal {
@@ -115,8 +117,8 @@ fn append_to(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().append(true).open(path)
 }
 
-/// IDs of ours and catalog IDs have no spaces. It begins on a line of its own, whatever became of the
-/// one before it.
+/// IDs of ours and catalog IDs have no spaces; a step has a plus before its number. It begins on a
+/// line of its own, whatever became of the one before it.
 fn line(entry: &Admitted) -> String {
     let Admitted {
         call,
@@ -124,8 +126,10 @@ fn line(entry: &Admitted) -> String {
         tokens,
         account,
         model,
+        is_step,
     } = entry;
-    format!("\n{call} {at_ms} {tokens} {account} {model}\n")
+    let plus = if *is_step { "+" } else { "" };
+    format!("\n{plus}{call} {at_ms} {tokens} {account} {model}\n")
 }
 
 /// The whole lines of a file; one that was cut off was never acted on.
@@ -148,6 +152,7 @@ fn parse(line: &str) -> Option<Admitted> {
         tokens,
         account: words.next()?.to_owned(),
         model: words.next()?.to_owned(),
+        is_step: line.starts_with('+'),
     })
 }
 
@@ -164,6 +169,18 @@ mod tests {
             tokens: 4_100,
             account: "acct_1".into(),
             model: "svc-standard".into(),
+            is_step: false,
+        }
+    }
+
+    #[test]
+    fn a_step_is_read_back_as_one() {
+        let step = Admitted {
+            is_step: true,
+            ..entry(7, 9)
+        };
+        for entry in [entry(7, 9), step] {
+            assert_eq!(parse(line(&entry).trim()), Some(entry));
         }
     }
 

@@ -20,6 +20,9 @@ pub struct Model {
     now_ms: u64,
     /// Everything that was let through, in order.
     entries: Vec<Entry>,
+    calls: usize,
+    /// What the ledger would know of calls that are over.
+    used: HashMap<usize, u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -27,7 +30,11 @@ pub struct Entry {
     key: usize,
     at_ms: u64,
     tokens: u64,
+    reserved: u64,
     running: bool,
+    call: usize,
+    /// The request's first step, which counts as the request.
+    first: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -39,6 +46,12 @@ pub enum Event {
     /// Let through by the limiter, and refused by what comes after it.
     AdmitAndCancel {
         key: usize,
+        need: u64,
+    },
+    /// A step is over, and another one wanted.
+    Renew {
+        which: usize,
+        used: u64,
         need: u64,
     },
     Settle {
@@ -63,13 +76,41 @@ impl Model {
             .iter()
             .filter(|entry| entry.key == key && now_ms - entry.at_ms < WINDOW_MS);
         live.fold((0, 0), |(count, tokens), entry| {
-            (count + 1, tokens + entry.tokens)
+            (count + u64::from(entry.first), tokens + entry.tokens)
         })
     }
 
     fn fits(&self, key: usize, need: u64, now_ms: u64) -> bool {
-        let (count, tokens) = self.live(key, now_ms);
-        count < u64::from(CEILINGS.requests) && tokens + need <= u64::from(CEILINGS.tokens)
+        let (count, _) = self.live(key, now_ms);
+        count < u64::from(CEILINGS.requests) && self.step_fits(key, need, now_ms)
+    }
+
+    fn step_fits(&self, key: usize, need: u64, now_ms: u64) -> bool {
+        let (_, tokens) = self.live(key, now_ms);
+        tokens + need <= u64::from(CEILINGS.tokens)
+    }
+
+    fn enter(&mut self, key: usize, tokens: u64, call: usize, first: bool) {
+        self.entries.push(Entry {
+            key,
+            at_ms: self.now_ms,
+            tokens,
+            reserved: tokens,
+            running: true,
+            call,
+            first,
+        });
+    }
+
+    /// What a call's latest step used, and that it was its last.
+    fn finish(&mut self, which: usize, tokens: u64, charged: bool) {
+        let at = self.running()[which];
+        let call = self.entries[at].call;
+        self.entries[at].tokens = tokens;
+        self.entries[at].running = false;
+        let steps = self.entries.iter().filter(|entry| entry.call == call);
+        let used = steps.map(|entry| entry.tokens).sum();
+        self.used.insert(call, if charged { used } else { 0 });
     }
 
     fn running(&self) -> Vec<usize> {
@@ -108,6 +149,8 @@ impl ReferenceStateMachine for Model {
         }
         prop_oneof![
             4 => any,
+            2 => (0..running, 0_u64..60, need())
+                .prop_map(|(which, used, need)| Event::Renew { which, used, need }),
             2 => (0..running, 0_u64..200).prop_map(|(which, tokens)| Event::Settle { which, tokens }),
             1 => (0..running).prop_map(|which| Event::Abandon { which }),
         ]
@@ -116,7 +159,7 @@ impl ReferenceStateMachine for Model {
 
     fn preconditions(model: &Model, event: &Event) -> bool {
         match event {
-            Event::Settle { which, .. } | Event::Abandon { which } => {
+            Event::Renew { which, .. } | Event::Settle { which, .. } | Event::Abandon { which } => {
                 *which < model.running().len()
             }
             _ => true,
@@ -127,30 +170,41 @@ impl ReferenceStateMachine for Model {
         match *event {
             Event::Admit { key, need } => {
                 if model.fits(key, need, model.now_ms) {
-                    let (at_ms, tokens, running) = (model.now_ms, need, true);
-                    model.entries.push(Entry {
-                        key,
-                        at_ms,
-                        tokens,
-                        running,
-                    });
+                    model.calls += 1;
+                    model.enter(key, need, model.calls, true);
                 }
             }
             Event::AdmitAndCancel { .. } => {}
-            Event::Settle { which, tokens } => {
+            Event::Renew { which, used, need } => {
                 let at = model.running()[which];
-                model.entries[at].tokens = tokens;
-                model.entries[at].running = false;
+                let (key, call) = (model.entries[at].key, model.entries[at].call);
+                model.entries[at].tokens = used;
+                if model.step_fits(key, need, model.now_ms) {
+                    model.entries[at].running = false;
+                    model.enter(key, need, call, false);
+                } else {
+                    model.finish(which, used, false);
+                }
             }
-            Event::Abandon { which } => {
-                let at = model.running()[which];
-                model.entries[at].tokens = 0;
-                model.entries[at].running = false;
-            }
+            Event::Settle { which, tokens } => model.finish(which, tokens, true),
+            Event::Abandon { which } => model.finish(which, 0, false),
             Event::Advance { ms } => model.now_ms += ms,
             Event::Restart => {
-                for entry in &mut model.entries {
+                // What a call used as a whole counts at its last step that is still in the window.
+                let latest: HashMap<usize, usize> = model
+                    .entries
+                    .iter()
+                    .map(|entry| entry.call)
+                    .zip(0..)
+                    .collect();
+                for (at, entry) in model.entries.iter_mut().enumerate() {
                     entry.running = false;
+                    match model.used.get(&entry.call) {
+                        Some(used) if latest[&entry.call] == at => entry.tokens = *used,
+                        Some(_) => entry.tokens = 0,
+                        // Nobody knows: it counts as it was reserved.
+                        None => entry.tokens = entry.reserved,
+                    }
                 }
             }
         }
@@ -163,10 +217,17 @@ pub struct Real {
     now_ms: Arc<AtomicU64>,
     limiter: Arc<Limiter>,
     /// In the order of the model's entries that are running.
-    running: Vec<(u64, Admission)>,
+    running: Vec<Running>,
     calls: u64,
     /// What the ledger would know.
     used: HashMap<u64, u64>,
+}
+
+struct Running {
+    call: u64,
+    place: Admission,
+    /// What its earlier steps used.
+    before: u64,
 }
 
 impl Real {
@@ -178,12 +239,20 @@ impl Real {
     }
 
     fn finish(&mut self, which: usize, tokens: Option<u64>) {
-        let (call, mut place) = self.running.remove(which);
-        self.used.insert(call, tokens.unwrap_or(0));
+        let mut running = self.running.remove(which);
+        let used = tokens.map_or(0, |tokens| running.before + tokens);
+        self.used.insert(running.call, used);
         if let Some(tokens) = tokens {
-            place.settle(tokens);
+            running.place.settle(tokens);
         }
     }
+}
+
+fn check_step_refusal(refusal: &Refusal, model: &Model, key: usize, need: u64) {
+    assert_eq!(refusal.limit, Limit::Tokens);
+    let wait = refusal.wait_ms.expect("it is smaller than the ceiling");
+    assert!(model.step_fits(key, need, model.now_ms + wait));
+    assert!(!model.step_fits(key, need, model.now_ms + wait - 1));
 }
 
 fn check_refusal(refusal: &Refusal, model: &Model, key: usize, need: u64) {
@@ -238,7 +307,11 @@ impl StateMachineTest for LimiterMachine {
                     Ok(place) => {
                         real.calls += 1;
                         place.keep(real.calls).unwrap();
-                        real.running.push((real.calls, place));
+                        real.running.push(Running {
+                            call: real.calls,
+                            place,
+                            before: 0,
+                        });
                     }
                     Err(refusal) => check_refusal(&refusal, model, key, need),
                 }
@@ -250,6 +323,25 @@ impl StateMachineTest for LimiterMachine {
                     Err(refusal) => check_refusal(&refusal, model, key, need),
                 }
             }
+            Event::Renew { which, used, need } => {
+                let mut running = real.running.remove(which);
+                let key = running.place.key.clone();
+                match running.place.renew(used, need, CEILINGS) {
+                    Ok(()) => {
+                        running.place.keep(running.call).unwrap();
+                        running.before += used;
+                        real.running.push(running);
+                    }
+                    Err(refusal) => {
+                        let is_it =
+                            |(account, of): &(&str, &str)| *key == format!("{account} {of}");
+                        let key = KEYS.iter().position(is_it).unwrap();
+                        check_step_refusal(&refusal, model, key, need);
+                        real.used.insert(running.call, 0);
+                    }
+                }
+                assert_eq!(real.running.len(), model.running().len());
+            }
             Event::Settle { which, tokens } => real.finish(which, Some(tokens)),
             Event::Abandon { which } => real.finish(which, None),
             Event::Advance { ms } => {
@@ -257,8 +349,8 @@ impl StateMachineTest for LimiterMachine {
             }
             Event::Restart => {
                 // Killed: what was running is never heard of again.
-                for (_, place) in real.running.drain(..) {
-                    std::mem::forget(place);
+                for running in real.running.drain(..) {
+                    std::mem::forget(running.place);
                 }
                 real.resume();
             }
@@ -270,7 +362,7 @@ impl StateMachineTest for LimiterMachine {
         for shard in &real.limiter.shards {
             for window in shard.lock().unwrap().windows.values() {
                 assert!(
-                    window.len() <= CEILINGS.requests as usize,
+                    window.requests() <= CEILINGS.requests as usize,
                     "bounded by the ceiling"
                 );
             }

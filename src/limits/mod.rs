@@ -28,7 +28,7 @@ pub use window::{Ceilings, Limit, Refusal, WINDOW_MS};
 use self::{
     clock::Clock,
     journal::{Admitted, Journal},
-    window::Window,
+    window::{Kind, Window},
 };
 
 /// Enough that two requests seldom meet at one lock.
@@ -60,6 +60,7 @@ pub struct Admission {
     number: Option<u64>,
     at_ms: u64,
     tokens: u64,
+    kind: Kind,
 }
 
 impl Default for Limiter {
@@ -101,14 +102,28 @@ impl Limiter {
             journal: Some(journal),
             ..Self::with_clock(clock)
         };
-        for entry in kept {
+        // What a call of several steps used is known as a whole: it counts at its last step.
+        let last_steps: HashMap<u64, usize> =
+            kept.iter().map(|entry| entry.call).zip(0..).collect();
+        for (at, entry) in kept.into_iter().enumerate() {
             let number = limiter.numbers.fetch_add(1, Ordering::Relaxed);
-            let tokens = used.get(&entry.call).copied().unwrap_or(entry.tokens);
+            let is_last = last_steps.get(&entry.call) == Some(&at);
+            let tokens = match used.get(&entry.call) {
+                Some(tokens) if is_last => *tokens,
+                Some(_) => 0,
+                None => entry.tokens,
+            };
+            let kind = if entry.is_step {
+                Kind::Step
+            } else {
+                Kind::Request
+            };
             // A clock that was set back in between can delay a request, and admit none more.
             let at_ms = entry.at_ms.min(now_ms);
             let key = key(&entry.account, &entry.model);
             let mut shard = limiter.shard(&key);
-            shard.window(&key, at_ms).restore(at_ms, number, tokens);
+            let window = shard.window(&key, at_ms);
+            window.restore(kind, at_ms, number, tokens);
         }
         Ok(limiter)
     }
@@ -128,7 +143,7 @@ impl Limiter {
         let now_ms = self.clock.now_ms();
         shard
             .window(&key, now_ms)
-            .admit(now_ms, number, need, ceilings)?;
+            .admit(Kind::Request, now_ms, number, need, ceilings)?;
         drop(shard);
         Ok(Admission {
             limiter: self.clone(),
@@ -136,6 +151,7 @@ impl Limiter {
             number: Some(number),
             at_ms: now_ms,
             tokens: need,
+            kind: Kind::Request,
         })
     }
 
@@ -177,10 +193,27 @@ impl Admission {
             tokens: self.tokens,
             account: account.to_owned(),
             model: model.to_owned(),
+            is_step: self.kind == Kind::Step,
         })
     }
 
-    /// The request used this many tokens, whatever it had reserved.
+    /// The step that is over used this many tokens, and the next one may use `need`: admits it, or
+    /// says why and for how long not. The request is not counted again.
+    pub fn renew(&mut self, used: u64, need: u64, ceilings: Ceilings) -> Result<(), Refusal> {
+        self.settle(used);
+        let mut shard = self.limiter.shard(&self.key);
+        let number = self.limiter.numbers.fetch_add(1, Ordering::Relaxed);
+        let now_ms = self.limiter.clock.now_ms();
+        shard
+            .window(&self.key, now_ms)
+            .admit(Kind::Step, now_ms, number, need, ceilings)?;
+        drop(shard);
+        (self.number, self.at_ms) = (Some(number), now_ms);
+        (self.tokens, self.kind) = (need, Kind::Step);
+        Ok(())
+    }
+
+    /// The request, or its latest step, used this many tokens, whatever it had reserved.
     pub fn settle(&mut self, tokens: u64) {
         self.finish(|window, number| window.settle(number, tokens));
     }
@@ -262,6 +295,24 @@ mod tests {
         assert_eq!(left(), (59, 970), "what it used");
         drop(admit());
         assert_eq!(left(), (58, 970), "counted, and nothing used");
+    }
+
+    #[test]
+    fn a_request_of_many_steps_is_one_request() {
+        let limiter = Arc::new(Limiter::default());
+        let left = || {
+            let refusal = limiter.admit("a", "m", 5_000, CEILINGS).err().unwrap();
+            (refusal.requests_left, refusal.tokens_left)
+        };
+        let mut admission = limiter.admit("a", "m", 400, CEILINGS).unwrap();
+        admission.renew(100, 500, CEILINGS).unwrap();
+        assert_eq!(left(), (59, 400), "100 used and 500 reserved");
+        admission.renew(300, 600, CEILINGS).unwrap();
+        assert_eq!(left(), (59, 0));
+        let refused = admission.renew(550, 51, CEILINGS).err().unwrap();
+        assert_eq!(refused.limit, Limit::Tokens);
+        drop(admission);
+        assert_eq!(left(), (59, 50), "what its steps used stays used");
     }
 
     #[test]

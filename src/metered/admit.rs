@@ -1,22 +1,28 @@
 //! Whether a call may start, and what it comes to: SPEC §8.1, §8.2, §8.6.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use super::tool_loop::milliseconds;
 use crate::{
+    catalog::Prices,
     chat::{ChatCall, Route},
     error::GatewayError,
     failpoint,
     gateway::Gateway,
-    ledger::{Attempt, Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage},
+    ledger::{Attempt, Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage, Step},
     limits::{Admission, estimate_tokens},
+    money::NanoUsd,
     time_text,
-    wire::chat::{ResponseFormat, Usage},
+    wire::chat::{Answer, FinishReason, ResponseFormat, Usage},
 };
 
 /// How soon a charge that could not be written is tried again.
 const CHARGE_INTERVAL: Duration = Duration::from_millis(100);
-/// Role, separators and the like, for each message or tool.
-const TOKENS_PER_ITEM: u64 = 4;
+/// Role, separators and the like, for each message.
+const TOKENS_PER_MESSAGE: u64 = 4;
 
 /// A call that may start: its place in the minute, and the credit set aside for it.
 ///
@@ -26,6 +32,33 @@ pub struct Admitted<'a> {
     gateway: &'a Gateway,
     place: Admission,
     credit: Held,
+    prices: Prices,
+    /// The provider that was asked last.
+    upstream: Option<Arc<str>>,
+    /// What steps before the present one used, which has been counted.
+    counted: u64,
+}
+
+/// What a question to a provider may come to.
+struct Need {
+    tokens: u64,
+    amount: NanoUsd,
+    worst: NanoUsd,
+}
+
+impl Need {
+    fn of(call: &ChatCall) -> Self {
+        let prices = call.route.target.prices;
+        let input = estimated_input(call);
+        let times = u64::from(call.choices());
+        let output = times * u64::from(call.budget.reserved);
+        let most = times * u64::from(call.budget.most);
+        Self {
+            tokens: input + output,
+            amount: prices.cost(input, 0, output),
+            worst: prices.cost(input, 0, most),
+        }
+    }
 }
 
 /// Limits first, credit second: both or neither.
@@ -38,13 +71,10 @@ pub fn admit<'a>(
     let Route { requested, target } = &call.route;
     let (account_id, model) = (caller.account_id.as_str(), requested.id.as_str());
     let ceilings = gateway.ledger.ceilings(account_id, model, gateway.ceilings);
-    let (input, prices) = (estimated_input(call), target.prices);
-    let times = u64::from(call.choices());
-    let output = times * u64::from(call.budget.reserved);
-    let most = times * u64::from(call.budget.most);
+    let need = Need::of(call);
     let place = gateway
         .limiter
-        .admit(account_id, model, input + output, ceilings)
+        .admit(account_id, model, need.tokens, ceilings)
         .map_err(GatewayError::RateLimited)?;
     failpoint::reached("counted");
     let held = gateway.ledger.hold(HoldRequest {
@@ -53,11 +83,11 @@ pub fn admit<'a>(
         key_id: &caller.key_id,
         model,
         routed_model: &target.id,
-        prices,
+        prices: target.prices,
         stream: call.stream,
-        reserved_tokens: input + output,
-        amount: prices.cost(input, 0, output),
-        worst: prices.cost(input, 0, most),
+        reserved_tokens: need.tokens,
+        amount: need.amount,
+        worst: need.worst,
         overdraft: gateway.max_overdraft,
     });
     let credit = match held {
@@ -79,6 +109,9 @@ pub fn admit<'a>(
         gateway,
         place,
         credit,
+        prices: target.prices,
+        upstream: None,
+        counted: 0,
     })
 }
 
@@ -90,7 +123,66 @@ impl Admitted<'_> {
 
     /// Which provider is asked.
     pub fn asks(&mut self, upstream: &Arc<str>) {
+        self.upstream = Some(upstream.clone());
         self.credit.asks(upstream);
+    }
+
+    /// Admits another question for the same request: `used` by all before it, `latest` by the last
+    /// one, which takes the place of what was reserved for that.
+    ///
+    /// Refused, the request is over; what it used is not charged, because it gets no answer.
+    pub fn renew(
+        &mut self,
+        call: &ChatCall,
+        used: Usage,
+        latest: Usage,
+    ) -> Result<(), GatewayError> {
+        let (account_id, model) = (call.user.as_str(), call.route.requested.id.as_str());
+        let gateway = self.gateway;
+        let ceilings = gateway.ledger.ceilings(account_id, model, gateway.ceilings);
+        let need = Need::of(call);
+        self.place
+            .renew(latest.total(), need.tokens, ceilings)
+            .map_err(GatewayError::RateLimited)?;
+        self.counted += latest.total();
+        let so_far = used.cost(&self.prices);
+        let total = |next| so_far.checked_add(next).unwrap_or(next);
+        self.credit
+            .extend(
+                need.tokens,
+                total(need.amount),
+                total(need.worst),
+                gateway.max_overdraft,
+            )
+            .map_err(|refused| match refused {
+                HoldRefused::Unavailable => GatewayError::AdmissionLost,
+                refused => unpaid(refused, gateway.links.billing.clone()),
+            })?;
+        if let Err(error) = self.place.keep(self.credit.id().0) {
+            tracing::error!(%error, "a further step could not be kept: it is not taken");
+            return Err(GatewayError::AdmissionLost);
+        }
+        failpoint::reached("renewed");
+        Ok(())
+    }
+
+    /// A provider has answered, and that was not all.
+    pub fn answered_step(&mut self, answer: &Answer, asked_at: Option<Instant>) {
+        let usage = answer.usage.unwrap_or_default();
+        let finish = answer.choices.first().map(|choice| choice.finish);
+        self.credit.step(Step::Provider {
+            upstream: self.upstream.as_deref().unwrap_or_default().to_owned(),
+            finish_reason: finish.map_or("", FinishReason::as_str).to_owned(),
+            prompt_tokens: usage.prompt,
+            cached_tokens: usage.cached,
+            completion_tokens: usage.completion,
+            ms: asked_at.map_or(0, milliseconds),
+        });
+    }
+
+    /// A tool was run.
+    pub fn step(&mut self, step: Step) {
+        self.credit.step(step);
     }
 
     /// It failed, and another may be asked.
@@ -120,7 +212,8 @@ impl Admitted<'_> {
             match self.credit.charge(usage, outcome).await {
                 Ok(call) => {
                     failpoint::reached("charged");
-                    self.place.settle(usage.total());
+                    self.place
+                        .settle(usage.total().saturating_sub(self.counted));
                     self.gateway.metrics.ended(&call);
                     return Ok(());
                 }
@@ -175,17 +268,9 @@ fn estimated_input(call: &ChatCall) -> u64 {
         let calls = calls.map(|function| {
             estimate_tokens(&function.name) + estimate_tokens(function.arguments.as_json())
         });
-        TOKENS_PER_ITEM + estimate_tokens(content) + calls.sum::<u64>()
+        TOKENS_PER_MESSAGE + estimate_tokens(content) + calls.sum::<u64>()
     });
-    let tools = call.tools.iter().map(|tool| {
-        let parameters = tool.function.parameters.as_ref();
-        let texts = [
-            tool.function.name.as_str(),
-            tool.function.description.as_deref().unwrap_or_default(),
-            parameters.map_or("", |schema| schema.as_json()),
-        ];
-        TOKENS_PER_ITEM + texts.into_iter().map(estimate_tokens).sum::<u64>()
-    });
+    let tools = call.tools.tokens();
     let format = match &call.response_format {
         Some(ResponseFormat::JsonSchema { json_schema }) => {
             let schema = json_schema.schema.as_ref();
@@ -193,5 +278,5 @@ fn estimated_input(call: &ChatCall) -> u64 {
         }
         _ => 0,
     };
-    messages.sum::<u64>() + tools.sum::<u64>() + format
+    messages.sum::<u64>() + tools + format
 }

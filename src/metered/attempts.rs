@@ -31,7 +31,8 @@ pub struct Attempts<'a> {
     gateway: &'a Gateway,
     routes: Arc<Routes>,
     model: &'a str,
-    begun: &'a Begun,
+    /// Where a client waits that can leave.
+    begun: Option<&'a Begun>,
     started: Instant,
     tried: Vec<Arc<Record>>,
     made: u32,
@@ -39,7 +40,7 @@ pub struct Attempts<'a> {
 }
 
 impl<'a> Attempts<'a> {
-    pub fn new(gateway: &'a Gateway, call: &'a ChatCall, begun: &'a Begun) -> Self {
+    pub fn new(gateway: &'a Gateway, call: &'a ChatCall, begun: Option<&'a Begun>) -> Self {
         Self {
             gateway,
             routes: gateway.routes(),
@@ -103,6 +104,6 @@ impl<'a> Attempts<'a> {
         let routing = self.routes.routing;
         self.made >= routing.attempts
             || self.started.elapsed() > routing.patience
-            || self.begun.is_closed()
+            || self.begun.is_some_and(Begun::is_closed)
     }
 }

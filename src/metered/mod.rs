@@ -4,31 +4,37 @@
 //! What is owed for a call must not depend on that, so the call runs here and the handler only
 //! waits for what it sends.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 mod admit;
+mod ask;
+mod assembled;
 mod attempts;
-mod relay;
+mod calls;
+mod failure;
+mod form;
 mod shape;
+mod source;
+mod stream;
+mod tool_loop;
+mod whole;
 
 use crate::{
-    auth::random_id,
-    chat::ChatCall,
-    error::GatewayError,
-    gateway::Gateway,
-    ledger::Caller,
-    wire::chat::{Frames, Usage},
+    chat::ChatCall, error::GatewayError, gateway::Gateway, ledger::Caller, wire::chat::Usage,
 };
 
 use self::admit::{Admitted, admit};
 
+pub use form::{ErrorWords, Form, now};
 pub use shape::Shape;
 
 /// How many frames may wait for a slow reader before the provider is no longer read.
 const FRAMES_IN_FLIGHT: usize = 16;
+/// How long an answer waits for a charge that cannot be written.
+const CHARGE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a call gives back.
 pub enum Reply {
@@ -65,19 +71,27 @@ pub async fn start(
     caller: Caller,
     request_id: String,
     call: ChatCall,
+    form: Form,
 ) -> Result<Started, GatewayError> {
     let (begun, answer) = oneshot::channel();
     let task_gateway = gateway.clone();
     gateway
         .tasks
-        .spawn(async move { run(&task_gateway, &caller, &request_id, call, begun).await });
+        .spawn(async move { run(&task_gateway, &caller, &request_id, call, form, begun).await });
     // A task that panicked dropped its end of the channel.
     answer.await.unwrap_or(Err(GatewayError::Internal))
 }
 
 type Begun = oneshot::Sender<Result<Started, GatewayError>>;
 
-async fn run(gateway: &Gateway, caller: &Caller, request_id: &str, call: ChatCall, begun: Begun) {
+async fn run(
+    gateway: &Gateway,
+    caller: &Caller,
+    request_id: &str,
+    call: ChatCall,
+    form: Form,
+    begun: Begun,
+) {
     if gateway.routes().deployments.count(&call.route.target.id) == 0 {
         let reason = "no provider is configured for this model";
         let _ = begun.send(Err(GatewayError::Gateway { reason }));
@@ -91,21 +105,8 @@ async fn run(gateway: &Gateway, caller: &Caller, request_id: &str, call: ChatCal
         }
     };
     if call.stream {
-        relay::stream(gateway, &call, admitted, begun).await;
+        stream::stream(gateway, call, form, admitted, begun).await;
     } else {
-        relay::whole(gateway, &call, admitted, begun).await;
+        whole::whole(gateway, call, form, admitted, begun).await;
     }
-}
-
-/// The ID and the time of an answer of ours.
-fn stamp() -> (String, u64) {
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    (random_id("chatcmpl-"), now.as_secs())
-}
-
-fn frames_for(call: &ChatCall) -> Frames {
-    let (id, created) = stamp();
-    Frames::new(&id, created, &call.route.requested.id)
 }

@@ -45,7 +45,10 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 pub struct Toolbox {
     sources: Sources,
     definitions: Vec<chat::Tool>,
+    tokens: u64,
     timeout: Duration,
+    /// How often a provider is asked for one request.
+    pub max_steps: u32,
 }
 
 /// What a call came to.
@@ -77,25 +80,27 @@ impl ToolOutcome {
 }
 
 impl Toolbox {
-    /// The tools of the configuration; none where they are switched off. Fails if the system's
-    /// certificates cannot be loaded.
+    /// Fails if the system's certificates cannot be loaded.
     pub fn new(config: &config::Tools) -> Result<Self, String> {
         let sources = Sources::new(config)?;
-        let definitions = if config.enabled {
-            definitions(&sources.chain_names())
-        } else {
-            Vec::new()
-        };
+        let definitions = definitions(&sources.chain_names());
         Ok(Self {
             sources,
+            tokens: definitions.iter().map(chat::Tool::tokens).sum(),
             definitions,
             timeout: config.timeout,
+            max_steps: config.max_steps,
         })
     }
 
     /// What a model is offered.
     pub fn definitions(&self) -> &[chat::Tool] {
         &self.definitions
+    }
+
+    /// About how many tokens a model reads of that.
+    pub fn tokens(&self) -> u64 {
+        self.tokens
     }
 
     /// Runs one call. `arguments` is the JSON that the model wrote.
@@ -185,7 +190,9 @@ fn definition<T: Tool>(chains: &[&str]) -> chat::Tool {
     {
         chain.insert("enum".into(), chains.into());
     }
-    chat::Tool::function(T::NAME, T::DESCRIPTION, Schema::new(&schema))
+    let description = Some(T::DESCRIPTION.to_owned());
+    let parameters = Some(Schema::new(&schema));
+    chat::Tool::function(T::NAME.to_owned(), description, parameters, None)
 }
 
 /// The text, or as much of it as there is room for beside a note that says so.

@@ -12,10 +12,10 @@ use super::{
 };
 use crate::{
     catalog::Catalog,
-    chat::{self, ChatCall, Route},
+    chat::{self, ChatCall, Ours, Route},
     error::UpstreamError,
     metered::Shape,
-    wire::chat::{ChatRequest, Frames},
+    wire::chat::{ChatRequest, Frames, ShowUsage},
 };
 
 pub const MODEL: &str = "svc-native-fast";
@@ -58,7 +58,7 @@ pub fn call(body: &[u8]) -> ChatCall {
     };
     let settings = std::mem::take(&mut request.sampling);
     let settings = settings.checked(|parameter| route.drops(parameter));
-    chat::prepare(request, settings.unwrap(), route, None, "acct_1").unwrap()
+    chat::prepare(request, settings.unwrap(), route, Ours::default(), "acct_1").unwrap()
 }
 
 /// The parts of a stream that arrives in these pieces, and how it failed if it did.
@@ -89,10 +89,17 @@ pub fn frames(
     (parts, failed): (Vec<Part>, Option<UpstreamError>),
     n: u32,
 ) -> (Vec<String>, Option<String>) {
-    let mut shape = Shape::new(Frames::new("[id]", 1, MODEL), n);
+    let usage = ShowUsage {
+        at_all: true,
+        cached: true,
+    };
+    let mut shape = Shape::new(Frames::new("[id]", 1, MODEL, usage), n);
     let read = parts.into_iter().try_for_each(|part| shape.on_part(part));
     let read = read.and(failed.map_or(Ok(()), Err));
-    let ended = read.and_then(|()| shape.on_end(true, true));
+    let ended = read.and_then(|()| shape.close());
+    if ended.is_ok() {
+        shape.end();
+    }
     let frames = shape.take_ready();
     let frames = frames.map(|frame| String::from_utf8(frame.to_vec()).unwrap());
     (frames.collect(), ended.err().map(|error| error.to_string()))

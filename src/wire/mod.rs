@@ -1,6 +1,9 @@
 //! The JSON that crosses the network on the public side.
 
+mod body;
 pub mod chat;
 pub mod depth;
 pub mod json_text;
 pub mod model;
+pub mod responses;
+pub mod script;

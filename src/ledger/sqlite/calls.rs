@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Database, unreadable};
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 const COLUMNS: &str = "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
     outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
     admitted_ms, first_byte_ms, ended_ms, prompt, cached, completion, reasoning, cost,
-    balance_before, balance_after, attempts";
+    balance_before, balance_after, attempts, steps";
 
 /// How many rows a list has at most.
 const MAX_ROWS: usize = 10_000;
@@ -24,14 +25,13 @@ impl Database {
     pub fn insert_call(&self, call: &Call) -> rusqlite::Result<()> {
         let (prices, charged) = (call.prices, call.charged);
         let usage = charged.map(|charged| charged.usage);
-        let attempts = (!call.attempts.is_empty())
-            .then(|| serde_json::to_string(&call.attempts).unwrap_or_default());
+        let (attempts, steps) = (list(&call.attempts), list(&call.steps));
         let nanos = |amount: fn(Charged) -> NanoUsd| charged.map(amount).map(NanoUsd::nanos);
         // A call whose end was told twice keeps the first telling: it is the one that was charged.
         self.connection
             .prepare_cached(
                 "INSERT OR IGNORE INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-                     ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)",
+                     ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)",
             )?
             .execute(params![
                 i64::try_from(call.id.0).unwrap_or(i64::MAX),
@@ -61,6 +61,7 @@ impl Database {
                 nanos(|charged| charged.balance_before),
                 nanos(|charged| charged.balance_after),
                 attempts,
+                steps,
             ])?;
         Ok(())
     }
@@ -175,8 +176,6 @@ pub fn read(row: &Row<'_>) -> rusqlite::Result<Call> {
     let price = |column| row.get(column).map(TokenPrice::from_picos);
     let amount = |column| row.get(column).map(NanoUsd::new);
     let outcome: String = row.get(8)?;
-    let attempts: Option<String> = row.get(26)?;
-    let attempts = attempts.and_then(|attempts| serde_json::from_str(&attempts).ok());
     let charged = match row.get::<_, Option<i64>>(23)? {
         None => None,
         Some(cost) => Some(Charged {
@@ -213,9 +212,21 @@ pub fn read(row: &Row<'_>) -> rusqlite::Result<Call> {
         admitted_ms: row.get(16)?,
         first_byte_ms: row.get(17)?,
         ended_ms: row.get(18)?,
-        attempts: attempts.unwrap_or_default(),
+        attempts: read_list(row, 26)?,
+        steps: read_list(row, 27)?,
         charged,
     })
+}
+
+/// As JSON; nothing for none.
+fn list<T: Serialize>(items: &[T]) -> Option<String> {
+    (!items.is_empty()).then(|| serde_json::to_string(items).unwrap_or_default())
+}
+
+fn read_list<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<T>> {
+    let list: Option<String> = row.get(column)?;
+    let list = list.and_then(|list| serde_json::from_str(&list).ok());
+    Ok(list.unwrap_or_default())
 }
 
 fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {

@@ -24,6 +24,12 @@ pub enum Event {
         amount: i64,
         risk: i64,
     },
+    /// A call goes on to another step.
+    Extend {
+        which: usize,
+        more: i64,
+        risk: i64,
+    },
     Charge {
         which: usize,
         cost: i64,
@@ -75,6 +81,8 @@ impl ReferenceStateMachine for Model {
         prop_oneof![
             3 => any,
             3 => (0..open, 0_i64..600).prop_map(|(which, cost)| Event::Charge { which, cost }),
+            2 => (0..open, 0_i64..200, 0_i64..300)
+                .prop_map(|(which, more, risk)| Event::Extend { which, more, risk }),
             1 => (0..open).prop_map(|which| Event::Release { which }),
             1 => (0..open, 0_i64..600)
                 .prop_map(|(which, cost)| Event::ChargeAfterAll { which, cost }),
@@ -85,6 +93,7 @@ impl ReferenceStateMachine for Model {
     fn preconditions(model: &Model, event: &Event) -> bool {
         match event {
             Event::Charge { which, .. }
+            | Event::Extend { which, .. }
             | Event::Release { which }
             | Event::ChargeAfterAll { which, .. } => *which < model.holds.len(),
             _ => true,
@@ -105,6 +114,11 @@ impl ReferenceStateMachine for Model {
             }
             Event::Charge { which, cost } | Event::ChargeAfterAll { which, cost } => {
                 model.charge(open[which], cost);
+            }
+            Event::Extend { which, more, risk } => {
+                if model.may_extend(open[which], more, risk, OVERDRAFT) {
+                    model.extend(open[which], more, risk);
+                }
             }
             Event::Release { which } => model.release(open[which]),
             Event::Advance { seconds } => model.now += seconds,
@@ -203,6 +217,20 @@ impl StateMachineTest for LedgerMachine {
                 real.runtime.block_on(paying.until_charges_are_taken());
                 let charged = held.charge(tokens(cost), Outcome::Answered);
                 real.runtime.block_on(charged).unwrap();
+            }
+            Event::Extend { which, more, risk } => {
+                let before = paying.held();
+                let amount = real.holds[which].amount() + more;
+                let nanos = NanoUsd::new;
+                let extended = real.holds[which].extend(
+                    0,
+                    nanos(amount),
+                    nanos(amount + risk),
+                    nanos(OVERDRAFT),
+                );
+                // The model has extended it already, if it may be: what is held must agree.
+                let grew = paying.held() - before;
+                assert_eq!(grew, if extended.is_ok() { more } else { 0 });
             }
             Event::Release { which } => drop(real.holds.remove(which)),
             Event::Advance { seconds } => paying.advance(seconds),

@@ -135,6 +135,25 @@ impl Model {
         self.calls += 1;
     }
 
+    /// Whether a running call may hold `more`, and cost up to `risk` beyond what it holds then.
+    pub fn may_extend(&self, call: usize, more: i64, risk: i64, overdraft: i64) -> bool {
+        let available = self.available();
+        let others = self.holds.iter().filter(|(id, _)| **id != call);
+        let exposed: i64 = others.map(|(_, hold)| hold.risk).sum();
+        let covered = more == 0 || available >= more;
+        self.key_active && covered && exposed + risk <= available - more + overdraft
+    }
+
+    pub fn extend(&mut self, call: usize, more: i64, risk: i64) {
+        let mut missing = more;
+        for at in self.in_order_of_use() {
+            let part = (self.grants[at].left - self.held_of(at)).clamp(0, missing);
+            missing -= part;
+            self.holds.get_mut(&call).unwrap().parts.push((at, part));
+        }
+        self.holds.get_mut(&call).unwrap().risk = risk;
+    }
+
     pub fn release(&mut self, call: usize) {
         self.holds.remove(&call);
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::wire::json_text::JsonText;
+use crate::{catalog::Prices, money::NanoUsd, wire::json_text::JsonText};
 
 /// Why a choice ended. A closed set: a provider's other words are translated or are failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -87,6 +87,23 @@ pub struct Usage {
 impl Usage {
     pub fn total(self) -> u64 {
         u64::from(self.prompt) + u64::from(self.completion)
+    }
+
+    /// Of two answers together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            prompt: self.prompt.saturating_add(other.prompt),
+            cached: self.cached.saturating_add(other.cached),
+            completion: self.completion.saturating_add(other.completion),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+        }
+    }
+
+    /// What these counts cost. Reasoning is part of the completion and costs what it costs.
+    pub fn cost(self, prices: &Prices) -> NanoUsd {
+        let fresh = self.prompt.saturating_sub(self.cached);
+        prices.cost(fresh.into(), self.cached.into(), self.completion.into())
     }
 
     /// The `usage` object. `show_cached` where the model advertises prompt caching.

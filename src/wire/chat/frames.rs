@@ -4,17 +4,30 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::value::RawValue;
 
 use super::{FinishReason, Usage};
-use crate::{error::Envelope, wire::json_text::JsonText};
+use crate::{
+    error::Envelope,
+    wire::{json_text::JsonText, script::Script},
+};
 
 /// Writes the frames of one answer: what they have in common is written once.
 #[derive(Debug)]
 pub struct Frames {
     /// `data: {"id":…,"object":…,"created":…,"model":…,"choices":[`
     opening: String,
+    usage: ShowUsage,
+}
+
+/// What of the usage a stream shows.
+#[derive(Clone, Copy, Debug)]
+pub struct ShowUsage {
+    /// For callers who asked for it.
+    pub at_all: bool,
+    /// Where the model advertises prompt caching.
+    pub cached: bool,
 }
 
 impl Frames {
-    pub fn new(id: &str, created: u64, model: &str) -> Self {
+    pub fn new(id: &str, created: u64, model: &str, usage: ShowUsage) -> Self {
         let quoted = |text: &str| serde_json::to_string(text).expect("a string serialises");
         let (id, model) = (quoted(id), quoted(model));
         let object = "chat.completion.chunk";
@@ -22,51 +35,19 @@ impl Frames {
             opening: format!(
                 r#"data: {{"id":{id},"object":"{object}","created":{created},"model":{model},"choices":["#
             ),
+            usage,
         }
     }
 
-    pub fn role(&self, choice: u32) -> Bytes {
-        self.delta(choice, &[r#""role":"assistant","content":"""#], None, None)
-    }
-
-    pub fn content(&self, choice: u32, text: &JsonText, logprobs: Option<&RawValue>) -> Bytes {
-        self.delta(choice, &[r#""content":"#, text.as_json()], logprobs, None)
-    }
-
-    /// The first fragment of a tool call: the only one with its ID and name.
-    pub fn tool_call(&self, choice: u32, index: usize, id: &str, name: &str) -> Bytes {
-        let (id, name) = (JsonText::new(id), JsonText::new(name));
-        let fragment = format!(
-            r#"{{"index":{index},"id":{},"type":"function","function":{{"name":{},"arguments":""}}}}"#,
-            id.as_json(),
-            name.as_json(),
-        );
-        self.delta(choice, &[r#""tool_calls":["#, &fragment, "]"], None, None)
-    }
-
-    pub fn tool_arguments(&self, choice: u32, index: usize, arguments: &JsonText) -> Bytes {
-        let opening = format!(r#"{{"index":{index},"function":{{"arguments":"#);
-        let parts = [r#""tool_calls":["#, &opening, arguments.as_json(), "}}]"];
-        self.delta(choice, &parts, None, None)
-    }
-
-    pub fn terminal(&self, choice: u32, reason: FinishReason) -> Bytes {
-        self.delta(choice, &[], None, Some(reason))
-    }
-
-    /// The frame without choices that brings the usage, for callers who asked for it.
-    pub fn usage(&self, usage: Usage, show_cached: bool) -> Bytes {
-        let usage = usage.to_json(show_cached);
+    /// The frame without choices that brings the usage.
+    fn usage(&self, usage: Usage) -> Bytes {
+        let usage = usage.to_json(self.usage.cached);
         let mut frame = BytesMut::with_capacity(self.opening.len() + usage.len() + 16);
         frame.put_slice(self.opening.as_bytes());
         frame.put_slice(b"],\"usage\":");
         frame.put_slice(usage.as_bytes());
         frame.put_slice(b"}\n\n");
         frame.freeze()
-    }
-
-    pub fn done() -> Bytes {
-        Bytes::from_static(b"data: [DONE]\n\n")
     }
 
     /// The last event of an answer that failed after its head was sent.
@@ -106,6 +87,69 @@ impl Frames {
         }
         frame.put_slice(b"}]}\n\n");
         frame.freeze()
+    }
+}
+
+impl Script for Frames {
+    fn open(&mut self, choice: u32, out: &mut Vec<Bytes>) {
+        out.push(self.delta(choice, &[r#""role":"assistant","content":"""#], None, None));
+    }
+
+    fn content(
+        &mut self,
+        choice: u32,
+        text: &JsonText,
+        logprobs: Option<&RawValue>,
+        out: &mut Vec<Bytes>,
+    ) {
+        let fields = [r#""content":"#, text.as_json()];
+        out.push(self.delta(choice, &fields, logprobs, None));
+    }
+
+    /// The only fragment of a call with its ID and name.
+    fn tool_call(
+        &mut self,
+        choice: u32,
+        number: usize,
+        id: &str,
+        name: &str,
+        out: &mut Vec<Bytes>,
+    ) {
+        let (id, name) = (JsonText::new(id), JsonText::new(name));
+        let fragment = format!(
+            r#"{{"index":{number},"id":{},"type":"function","function":{{"name":{},"arguments":""}}}}"#,
+            id.as_json(),
+            name.as_json(),
+        );
+        let fields = [r#""tool_calls":["#, &fragment, "]"];
+        out.push(self.delta(choice, &fields, None, None));
+    }
+
+    fn tool_arguments(
+        &mut self,
+        choice: u32,
+        number: usize,
+        arguments: &JsonText,
+        out: &mut Vec<Bytes>,
+    ) {
+        let opening = format!(r#"{{"index":{number},"function":{{"arguments":"#);
+        let fields = [r#""tool_calls":["#, &opening, arguments.as_json(), "}}]"];
+        out.push(self.delta(choice, &fields, None, None));
+    }
+
+    fn close(&mut self, choice: u32, reason: FinishReason, out: &mut Vec<Bytes>) {
+        out.push(self.delta(choice, &[], None, Some(reason)));
+    }
+
+    fn end(&mut self, usage: Option<Usage>, out: &mut Vec<Bytes>) {
+        if let Some(usage) = usage.filter(|_| self.usage.at_all) {
+            out.push(self.usage(usage));
+        }
+        out.push(Bytes::from_static(b"data: [DONE]\n\n"));
+    }
+
+    fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {
+        out.push(Self::error(envelope));
     }
 }
 

@@ -33,13 +33,37 @@ pub struct Message {
 }
 
 impl Message {
-    pub fn system(content: JsonText) -> Self {
+    pub fn saying(role: Role, content: JsonText) -> Self {
         let (tool_calls, tool_call_id, name) = (Vec::new(), None, None);
         Self {
-            role: Role::System,
+            role,
             content: Some(content),
             tool_calls,
             tool_call_id,
+            name,
+        }
+    }
+
+    /// An assistant's that calls tools.
+    pub fn calling(content: Option<JsonText>, tool_calls: Vec<ToolCall>) -> Self {
+        let (tool_call_id, name) = (None, None);
+        Self {
+            role: Role::Assistant,
+            content,
+            tool_calls,
+            tool_call_id,
+            name,
+        }
+    }
+
+    /// What a tool answered to a call.
+    pub fn tool(tool_call_id: String, content: JsonText) -> Self {
+        let (tool_calls, name) = (Vec::new(), None);
+        Self {
+            role: Role::Tool,
+            content: Some(content),
+            tool_calls,
+            tool_call_id: Some(tool_call_id),
             name,
         }
     }
@@ -58,7 +82,7 @@ impl<'de> Deserialize<'de> for Message {
         let written = Written::deserialize(deserializer)?;
         Ok(Self {
             role: written.role,
-            content: written.content.map(|content| content.0),
+            content: written.content.map(Content::flattened),
             tool_calls: written.tool_calls.unwrap_or_default(),
             // Of tool messages only (§2.2); on another one some providers refuse it.
             tool_call_id: written.tool_call_id.filter(|_| written.role == Role::Tool),
@@ -91,26 +115,44 @@ impl Message {
     }
 }
 
-/// A string, or parts flattened to one: text in order, a line each; anything else is nothing.
-struct Content(JsonText);
+/// A string, or parts of which only the text counts.
+#[derive(Debug)]
+pub enum Content {
+    Text(JsonText),
+    Parts(Vec<ContentPart>),
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ContentPart {
+    pub text: Option<JsonText>,
+    /// What a model said in place of an answer.
+    pub refusal: Option<JsonText>,
+}
+
+impl Content {
+    /// As one text: the parts in order, a line each; anything but text is nothing.
+    pub fn flattened(self) -> JsonText {
+        match self {
+            Self::Text(text) => text,
+            Self::Parts(parts) => {
+                JsonText::join_lines(parts.iter().filter_map(|part| part.text.as_ref()))
+            }
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Part {
-            text: Option<JsonText>,
-        }
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         if !raw.get().starts_with('[') {
             return JsonText::from_raw(&raw)
-                .map(Self)
+                .map(Self::Text)
                 .ok_or_else(|| D::Error::custom("expected a string or an array of content parts"));
         }
-        let parts: Vec<Part> = serde_json::from_str(raw.get()).map_err(|_| {
+        let parts = serde_json::from_str(raw.get()).map_err(|_| {
             D::Error::custom("expected content parts: objects, whose `text` is a string")
         })?;
-        let texts = parts.iter().filter_map(|part| part.text.as_ref());
-        Ok(Self(JsonText::join_lines(texts)))
+        Ok(Self::Parts(parts))
     }
 }
 

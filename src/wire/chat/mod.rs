@@ -8,8 +8,8 @@ mod sampling;
 mod tool;
 
 pub use answer::{Answer, Choice, FinishReason, ToolCall, Usage};
-pub use frames::Frames;
-pub use message::{Message, Role};
-pub use request::{ChatRequest, StreamOptions};
+pub use frames::{Frames, ShowUsage};
+pub use message::{Content, Message, Role};
+pub use request::{ChatRequest, StreamOptions, ToolExecution};
 pub use sampling::{Sampling, Settings};
-pub use tool::{AllowedTools, ResponseFormat, Schema, Tool, ToolChoice, ToolFunction};
+pub use tool::{AllowedTools, NamedSchema, ResponseFormat, Schema, Tool, ToolChoice, ToolFunction};

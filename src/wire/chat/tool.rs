@@ -5,6 +5,8 @@
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value, value::RawValue};
 
+use crate::limits::estimate_tokens;
+
 /// A JSON object that is passed on unread.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
@@ -44,17 +46,36 @@ pub struct Tool {
     pub function: ToolFunction,
 }
 
+/// Type, separators and the like.
+const TOKENS_PER_TOOL: u64 = 4;
+
 impl Tool {
-    pub fn function(name: &str, description: &str, parameters: Schema) -> Self {
+    pub fn function(
+        name: String,
+        description: Option<String>,
+        parameters: Option<Schema>,
+        strict: Option<bool>,
+    ) -> Self {
         Self {
             kind: Kind::Function,
             function: ToolFunction {
-                name: name.to_owned(),
-                description: Some(description.to_owned()),
-                parameters: Some(parameters),
-                strict: None,
+                name,
+                description,
+                parameters,
+                strict,
             },
         }
+    }
+
+    /// About how many tokens a model reads of it.
+    pub fn tokens(&self) -> u64 {
+        let parameters = self.function.parameters.as_ref();
+        let texts = [
+            self.function.name.as_str(),
+            self.function.description.as_deref().unwrap_or_default(),
+            parameters.map_or("", |schema| schema.as_json()),
+        ];
+        TOKENS_PER_TOOL + texts.into_iter().map(estimate_tokens).sum::<u64>()
     }
 }
 

@@ -1,0 +1,90 @@
+//! A streamed answer put together again, for the gateway's own use.
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use crate::{
+    error::Envelope,
+    wire::{
+        chat::{Answer, Choice, FinishReason, ToolCall, Usage},
+        json_text::JsonText,
+        script::Script,
+    },
+};
+
+#[derive(Default)]
+pub struct Assembled {
+    choices: Vec<Pieces>,
+}
+
+#[derive(Default)]
+struct Pieces {
+    content: Vec<JsonText>,
+    calls: Vec<Call>,
+    finish: Option<FinishReason>,
+}
+
+struct Call {
+    id: String,
+    name: String,
+    arguments: Vec<JsonText>,
+}
+
+impl Assembled {
+    pub fn into_answer(self, usage: Option<Usage>) -> Answer {
+        let choices = (0..).zip(self.choices).map(|(index, pieces)| Choice {
+            index,
+            content: (!pieces.content.is_empty()).then(|| JsonText::concat(&pieces.content)),
+            tool_calls: pieces.calls.into_iter().map(Call::into_tool_call).collect(),
+            finish: pieces.finish.unwrap_or(FinishReason::Stop),
+            logprobs: None,
+        });
+        Answer {
+            choices: choices.collect(),
+            usage,
+        }
+    }
+}
+
+impl Call {
+    fn into_tool_call(self) -> ToolCall {
+        ToolCall::new(self.id, self.name, JsonText::concat(&self.arguments))
+    }
+}
+
+impl Script for Assembled {
+    fn open(&mut self, _: u32, _: &mut Vec<Bytes>) {
+        self.choices.push(Pieces::default());
+    }
+
+    fn content(&mut self, choice: u32, text: &JsonText, _: Option<&RawValue>, _: &mut Vec<Bytes>) {
+        self.choices[choice as usize].content.push(text.clone());
+    }
+
+    fn tool_call(&mut self, choice: u32, _: usize, id: &str, name: &str, _: &mut Vec<Bytes>) {
+        self.choices[choice as usize].calls.push(Call {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments: Vec::new(),
+        });
+    }
+
+    fn tool_arguments(
+        &mut self,
+        choice: u32,
+        number: usize,
+        arguments: &JsonText,
+        _: &mut Vec<Bytes>,
+    ) {
+        let call = &mut self.choices[choice as usize].calls[number];
+        call.arguments.push(arguments.clone());
+    }
+
+    fn close(&mut self, choice: u32, reason: FinishReason, _: &mut Vec<Bytes>) {
+        self.choices[choice as usize].finish = Some(reason);
+    }
+
+    fn end(&mut self, _: Option<Usage>, _: &mut Vec<Bytes>) {}
+
+    fn fail(&mut self, _: &Envelope, _: &mut Vec<Bytes>) {}
+}

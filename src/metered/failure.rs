@@ -1,0 +1,74 @@
+//! Why a call came to no answer.
+
+use crate::{
+    error::{Envelope, GatewayError, UpstreamError},
+    ledger::Outcome,
+};
+
+pub enum Failure {
+    /// The provider failed, or the gateway is stopping.
+    Upstream(UpstreamError),
+    /// A further step was not allowed.
+    Refused(GatewayError),
+}
+
+impl From<UpstreamError> for Failure {
+    fn from(error: UpstreamError) -> Self {
+        Self::Upstream(error)
+    }
+}
+
+impl Failure {
+    /// For the operator.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Upstream(error) => error.to_string(),
+            Self::Refused(error) => error.to_string(),
+        }
+    }
+
+    /// How a call ended that failed before there was anything to hand on.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Upstream(UpstreamError::GatewayStopping) => Outcome::Stopped,
+            Self::Upstream(_) => Outcome::ProviderFailed,
+            Self::Refused(_) => Outcome::NotRenewed,
+        }
+    }
+
+    /// How a stream ended that failed after it was opened.
+    pub fn outcome_midway(&self) -> Outcome {
+        match self.outcome() {
+            Outcome::ProviderFailed => Outcome::Interrupted,
+            other => other,
+        }
+    }
+
+    /// What is told before there is anything to hand on.
+    pub fn into_error(self) -> GatewayError {
+        match self {
+            Self::Upstream(UpstreamError::GatewayStopping) => GatewayError::ShuttingDown,
+            Self::Upstream(error) => GatewayError::Upstream(error),
+            Self::Refused(error) => error,
+        }
+    }
+
+    /// What the last event of a stream says that was not finished (SPEC §6.2).
+    pub fn interruption(&self) -> Envelope {
+        let error = match self {
+            Self::Upstream(error) => error,
+            Self::Refused(error) => return error.envelope(),
+        };
+        Envelope {
+            status: axum::http::StatusCode::OK,
+            message: format!(
+                "{} The answer is incomplete; retry the whole request.",
+                error.public_message()
+            ),
+            kind: "upstream_stream_error",
+            code: Some("stream_interrupted".into()),
+            param: None,
+            extra: serde_json::Map::new(),
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The parts of a streamed answer, over as many steps as it takes.
+
+use std::{collections::VecDeque, time::Duration};
+
+use futures_util::StreamExt as _;
+
+use super::{
+    Admitted, Begun, Shape,
+    ask::{self, Opened, Reader, TimeLeft, is_plausible},
+    assembled::Assembled,
+    attempts::Attempts,
+    failure::Failure,
+    tool_loop::{Next, Steps},
+};
+use crate::{
+    chat::ChatCall,
+    error::UpstreamError,
+    gateway::Gateway,
+    upstream::{Part, Parts},
+    wire::chat::{Answer, FinishReason, ToolChoice, Usage},
+};
+
+/// How much of an answer is read before it is believed to be one, where the model could still call a
+/// tool. What models say on their way to a tool is not part of the answer; it is shorter, and the
+/// call follows at once.
+const PREAMBLE_BYTES: usize = 400;
+const PREAMBLE_PAUSE: Duration = Duration::from_millis(250);
+
+/// Where the parts of an answer come from.
+///
+/// Where the gateway has offered tools of its own, what calls them is kept back and acted on, and
+/// the parts that come out are those of the answer alone: its finish and its usage last.
+pub struct Source {
+    ready: VecDeque<Part>,
+    /// What is still being read; nothing where all of it is ready.
+    live: Option<Live>,
+    /// Where tools of the gateway's were offered.
+    steps: Option<Steps>,
+}
+
+struct Live {
+    parts: Parts,
+    time_left: TimeLeft,
+    /// All of the answer, where it may turn out to call a tool.
+    heard: Option<Shape<Assembled>>,
+    /// How it broke off, if it has already.
+    broken: Option<UpstreamError>,
+}
+
+/// What a call is made with.
+pub struct Means<'a, 'b> {
+    pub gateway: &'a Gateway,
+    pub call: &'b mut ChatCall,
+    pub admitted: &'b mut Admitted<'a>,
+}
+
+impl Source {
+    /// Returns when there is something to hand on: until then a failure can have a status of its
+    /// own, and another upstream can be asked.
+    pub async fn open(means: &mut Means<'_, '_>, begun: &Begun) -> Result<Self, Failure> {
+        if !means.call.tools.are_built_in() {
+            let Means {
+                gateway,
+                call,
+                admitted,
+            } = means;
+            let n = call.choices();
+            let attempts = Attempts::new(gateway, call, Some(begun));
+            let opened = ask::for_parts(attempts, call, admitted, || Plain::new(n)).await?;
+            let live = Live {
+                parts: opened.parts,
+                time_left: opened.time_left,
+                heard: None,
+                broken: None,
+            };
+            return Ok(Self {
+                ready: opened.reader.parts,
+                live: Some(live),
+                steps: None,
+            });
+        }
+        let mut source = Self {
+            ready: VecDeque::new(),
+            live: None,
+            steps: Some(Steps::default()),
+        };
+        source.step(means, Some(begun)).await?;
+        Ok(source)
+    }
+
+    /// The next part, or `None` after the last.
+    pub async fn next(&mut self, means: &mut Means<'_, '_>) -> Result<Option<Part>, Failure> {
+        loop {
+            if let Some(part) = self.ready.pop_front() {
+                return Ok(Some(part));
+            }
+            let Some(live) = &mut self.live else {
+                return Ok(None);
+            };
+            if let Some(error) = live.broken.take() {
+                return Err(error.into());
+            }
+            let part = live.time_left.of(live.parts.next()).await?.transpose()?;
+            let Some(heard) = &mut live.heard else {
+                return Ok(part);
+            };
+            if let Some(part) = part {
+                self.ready.extend(spoken(&part).cloned());
+                heard.on_part(part)?;
+                continue;
+            }
+            heard.close()?;
+            let heard = self.live.take().and_then(|live| live.heard);
+            if let Some(heard) = heard {
+                let answer = assembled(heard, means.call);
+                if let Next::AskAgain = self.answered(answer, means).await? {
+                    self.step(means, None).await?;
+                }
+            }
+        }
+    }
+
+    /// Whether a count that came out of here can be true. The sum of several was judged one by one.
+    pub fn has_plausible(&self, call: &ChatCall, usage: Usage) -> bool {
+        self.steps.is_some() || is_plausible(call, usage)
+    }
+
+    /// Asks until there is something of the answer, running the tools that are called on the way.
+    async fn step(
+        &mut self,
+        means: &mut Means<'_, '_>,
+        begun: Option<&Begun>,
+    ) -> Result<(), Failure> {
+        loop {
+            let Means {
+                gateway,
+                call,
+                admitted,
+            } = &mut *means;
+            let steps = self.steps.get_or_insert_default();
+            steps.begin(call, admitted)?;
+            let (n, enough) = (call.choices(), enough(call));
+            let attempts = Attempts::new(gateway, call, begun);
+            let attentive = || Attentive::new(n, enough);
+            let opened = ask::for_parts(attempts, call, admitted, attentive).await?;
+            let Opened {
+                parts,
+                reader,
+                time_left,
+            } = opened;
+            if !reader.is_over {
+                self.ready.extend(reader.spoken);
+                self.live = Some(Live {
+                    parts,
+                    time_left,
+                    heard: Some(reader.heard),
+                    broken: reader.broken,
+                });
+                return Ok(());
+            }
+            let answer = assembled(reader.heard, means.call);
+            let spoken = reader.spoken;
+            let before = self.ready.len();
+            if let Next::HandOn = self.answered(answer, means).await? {
+                let closing = self.ready.split_off(before);
+                self.ready.extend(spoken);
+                self.ready.extend(closing);
+                return Ok(());
+            }
+        }
+    }
+
+    /// An answer is over: what ends it is ready, or it called tools, and they have been run.
+    async fn answered(
+        &mut self,
+        mut answer: Answer,
+        means: &mut Means<'_, '_>,
+    ) -> Result<Next, Failure> {
+        let Means {
+            gateway,
+            call,
+            admitted,
+        } = means;
+        let silent = answer.choices.iter().map(|choice| choice.content.is_none());
+        let silent: Vec<_> = silent.collect();
+        let steps = self.steps.get_or_insert_default();
+        let next = steps.after(&mut answer, gateway, call, admitted).await?;
+        if let Next::HandOn = next {
+            for (choice, was_silent) in answer.choices.into_iter().zip(silent) {
+                let index = choice.index;
+                let text = choice.content.filter(|_| was_silent);
+                self.ready.extend(text.map(|text| Part::Content {
+                    choice: index,
+                    text,
+                    logprobs: None,
+                }));
+                self.ready.push_back(Part::Finish {
+                    choice: index,
+                    reason: choice.finish,
+                });
+            }
+            self.ready.extend(answer.usage.map(Part::Usage));
+        }
+        Ok(next)
+    }
+}
+
+fn assembled(heard: Shape<Assembled>, call: &ChatCall) -> Answer {
+    let usage = heard.usage().filter(|usage| is_plausible(call, *usage));
+    heard.into_script().into_answer(usage)
+}
+
+/// What of a part the caller hears at once.
+fn spoken(part: &Part) -> Option<&Part> {
+    matches!(part, Part::Content { .. }).then_some(part)
+}
+
+/// Reads up to the first part that makes a frame.
+struct Plain {
+    parts: VecDeque<Part>,
+    n: u32,
+}
+
+impl Plain {
+    fn new(n: u32) -> Self {
+        Self {
+            parts: VecDeque::with_capacity(2),
+            n,
+        }
+    }
+}
+
+impl Reader for Plain {
+    fn read(&mut self, part: Part) -> Result<bool, UpstreamError> {
+        let enough = match part {
+            Part::Content { choice, .. }
+            | Part::ToolCall { choice, .. }
+            | Part::Finish { choice, .. } => choice < self.n,
+            Part::Usage(_) | Part::Silence => false,
+        };
+        self.parts.push_back(part);
+        Ok(enough)
+    }
+
+    fn end(&mut self) -> Result<(), UpstreamError> {
+        Err(UpstreamError::Broken("an empty stream".into()))
+    }
+
+    fn broke(&mut self, error: UpstreamError) -> Result<(), UpstreamError> {
+        Err(error)
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Reads until it is clear whether the model answers or calls a tool.
+struct Attentive {
+    heard: Shape<Assembled>,
+    spoken: Vec<Part>,
+    bytes: usize,
+    enough: usize,
+    calls: bool,
+    is_over: bool,
+    broken: Option<UpstreamError>,
+}
+
+/// How many bytes of an answer are enough to believe that it is one.
+fn enough(call: &ChatCall) -> usize {
+    match call.tool_choice {
+        Some(ToolChoice::None) => 0, // it can be nothing else
+        _ => PREAMBLE_BYTES,
+    }
+}
+
+impl Attentive {
+    fn new(n: u32, enough: usize) -> Self {
+        Self {
+            heard: Shape::new(Assembled::default(), n),
+            spoken: Vec::new(),
+            bytes: 0,
+            enough,
+            calls: false,
+            is_over: false,
+            broken: None,
+        }
+    }
+}
+
+impl Attentive {
+    fn is_speaking(&self) -> bool {
+        self.bytes > 0 && !self.calls
+    }
+}
+
+impl Reader for Attentive {
+    fn read(&mut self, part: Part) -> Result<bool, UpstreamError> {
+        match &part {
+            Part::Content {
+                choice: 0, text, ..
+            } => self.bytes += text.as_json().len() - 2,
+            Part::ToolCall { choice: 0, .. }
+            | Part::Finish {
+                choice: 0,
+                reason: FinishReason::ToolCalls,
+            } => self.calls = true,
+            _ => {}
+        }
+        self.spoken.extend(spoken(&part).cloned());
+        self.heard.on_part(part)?;
+        Ok(!self.calls && self.bytes > self.enough)
+    }
+
+    fn end(&mut self) -> Result<(), UpstreamError> {
+        match self.heard.close() {
+            Ok(()) => self.is_over = true,
+            Err(error) => self.broke(error)?,
+        }
+        Ok(())
+    }
+
+    /// A model that has begun to speak is heard, even if it is cut short.
+    fn broke(&mut self, error: UpstreamError) -> Result<(), UpstreamError> {
+        if !self.is_speaking() {
+            return Err(error);
+        }
+        self.broken = Some(error);
+        Ok(())
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        self.is_speaking().then_some(PREAMBLE_PAUSE)
+    }
+}

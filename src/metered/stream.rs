@@ -1,0 +1,229 @@
+//! An answer as it comes, from the provider to the client.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::{self, error::TrySendError};
+
+use super::{
+    Admitted, Begun, CHARGE_PATIENCE, Ending, FRAMES_IN_FLIGHT, Form, Frame, Reply, Shape, Started,
+    failure::Failure,
+    form::Keeping,
+    source::{Means, Source},
+};
+use crate::{
+    chat::ChatCall, error::UpstreamError, failpoint, gateway::Gateway, ledger::Outcome,
+    wire::script::Script,
+};
+
+/// How long an answer whose client has left is read on.
+const DRAIN_PATIENCE: Duration = Duration::from_mins(10);
+
+/// How long a frame waits for a client that takes none. A connection that stalls as a whole is
+/// noticed sooner; this is for one of many answers on a connection that is otherwise alive.
+const READER_PATIENCE: Duration = Duration::from_mins(1);
+
+type AnyShape = Shape<Box<dyn Script>>;
+
+/// Streams the answer. Until there is something to hand on, a failure is still an ordinary error
+/// with a status of its own; after that it is the last event of the stream.
+///
+/// A client that leaves does not end the call: the provider is read to its usage, because what
+/// was used is owed.
+pub async fn stream(
+    gateway: &Gateway,
+    mut call: ChatCall,
+    form: Form,
+    mut admitted: Admitted<'_>,
+    begun: Begun,
+) {
+    let mut means = Means {
+        gateway,
+        call: &mut call,
+        admitted: &mut admitted,
+    };
+    let opened = tokio::select! {
+        opened = Source::open(&mut means, &begun) => opened,
+        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
+    };
+    let mut source = match opened {
+        Ok(source) => source,
+        Err(failure) => {
+            admitted.free(failure.outcome(), Some(failure.cause()));
+            let _ = begun.send(Err(failure.into_error()));
+            return;
+        }
+    };
+    means.admitted.answers();
+    let (script, keeping) = form.script(means.call);
+    let mut shape = Shape::new(script, means.call.choices());
+    let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
+    let started = Started {
+        reply: Reply::Stream(receiver),
+        credits_expire_at: means.admitted.credits_expire_at(),
+    };
+    let _ = begun.send(Ok(started)); // a client that has left is noticed below
+    let relayed = tokio::select! {
+        relayed = pump(&mut source, &mut means, &mut shape, &frames) => relayed,
+        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
+    };
+    let relayed = match relayed {
+        Ok(Client::Listening) => Ok(Outcome::Answered),
+        Ok(Client::Gone) => {
+            let drained = drain(&mut source, &mut means, &mut shape).await;
+            drained.map(|()| Outcome::ClientLeft)
+        }
+        Err(failure) => Err(failure),
+    };
+    shape.change_usage(|usage| source.has_plausible(&call, usage).then_some(usage));
+    let finished = relayed.and_then(|outcome| {
+        shape.close()?;
+        Ok(outcome)
+    });
+    match finished {
+        Ok(outcome) => {
+            let mut finished = Finished {
+                shape,
+                keeping,
+                frames,
+            };
+            finish(gateway, &call, admitted, outcome, &mut finished).await;
+        }
+        Err(failure) => {
+            let cause = failure.cause();
+            admitted.free(failure.outcome_midway(), Some(cause.clone()));
+            shape.fail(&failure.interruption());
+            send_ready(&mut shape, &frames).await;
+            send(&frames, Frame::End(Ending::Interrupted { cause })).await;
+        }
+    }
+}
+
+/// A stream that has come to its end, with its last frames still to be sent.
+struct Finished {
+    shape: AnyShape,
+    keeping: Option<Keeping>,
+    frames: mpsc::Sender<Frame>,
+}
+
+impl Finished {
+    /// What is to be stored is stored before the client knows that the answer is complete: it may
+    /// go on from it at once.
+    async fn hand_over(&mut self, gateway: &Gateway) {
+        if let Some(keeping) = self.keeping.take() {
+            keeping.keep_streamed(gateway, &mut self.shape).await;
+        }
+        self.shape.end();
+        send_ready(&mut self.shape, &self.frames).await;
+        let usage = self.shape.usage();
+        send(&self.frames, Frame::End(Ending::Finished { usage })).await;
+    }
+}
+
+/// Charges a stream that finished, before its last byte leaves: who has the whole answer can rely
+/// on the bill. One whose usage is not known is free, and the operator is told.
+async fn finish(
+    gateway: &Gateway,
+    call: &ChatCall,
+    mut admitted: Admitted<'_>,
+    outcome: Outcome,
+    finished: &mut Finished,
+) {
+    let Some(usage) = finished.shape.usage() else {
+        let (account, model) = (&call.user, &call.route.requested.id);
+        tracing::warn!(
+            account.id = account,
+            model,
+            "a stream ended without usage to bill by: it was free"
+        );
+        admitted.free(Outcome::NoUsage, None);
+        return finished.hand_over(gateway).await;
+    };
+    failpoint::reached("answered");
+    let patience = tokio::time::sleep(CHARGE_PATIENCE);
+    let charged = admitted.charge(usage, outcome, patience).await;
+    finished.hand_over(gateway).await;
+    failpoint::reached("handed_over");
+    if charged.is_ok() {
+        return;
+    }
+    // The answer is out and cannot be withheld any more. What it used stays owed for as long as
+    // there is someone to write it down.
+    let stop = gateway.shutdown.deadline();
+    if admitted.charge(usage, outcome, stop).await.is_err() {
+        tracing::error!(
+            account.id = call.user,
+            model = call.route.requested.id,
+            tokens.r#in = usage.prompt,
+            tokens.out = usage.completion,
+            "the gateway stops before an answer could be charged: it was free",
+        );
+        let failure = "it could not be written down before the stop".to_owned();
+        admitted.free(Outcome::NotCharged, Some(failure));
+    }
+}
+
+enum Client {
+    Listening,
+    Gone,
+}
+
+/// Hands on frames as parts come in, until there are no more or no one takes them. The channel is
+/// bounded: where the client reads slowly, the provider is read slowly.
+async fn pump(
+    source: &mut Source,
+    means: &mut Means<'_, '_>,
+    shape: &mut AnyShape,
+    frames: &mpsc::Sender<Frame>,
+) -> Result<Client, Failure> {
+    while let Some(part) = source.next(means).await? {
+        shape.on_part(part)?;
+        if let Client::Gone = send_ready(shape, frames).await {
+            return Ok(Client::Gone);
+        }
+    }
+    Ok(Client::Listening)
+}
+
+async fn send_ready(shape: &mut AnyShape, frames: &mpsc::Sender<Frame>) -> Client {
+    for frame in shape.take_ready() {
+        if !send(frames, Frame::Data(frame)).await {
+            return Client::Gone;
+        }
+    }
+    Client::Listening
+}
+
+/// Whether the client took it, or has room for it.
+async fn send(frames: &mpsc::Sender<Frame>, frame: Frame) -> bool {
+    match frames.try_send(frame) {
+        Ok(()) => true,
+        Err(TrySendError::Full(frame)) => {
+            let sent = frames.send_timeout(frame, READER_PATIENCE).await;
+            sent.is_ok()
+        }
+        Err(TrySendError::Closed(_)) => false,
+    }
+}
+
+/// Reads an answer that nobody waits for to its end, within bounds of time and number.
+async fn drain(
+    source: &mut Source,
+    means: &mut Means<'_, '_>,
+    shape: &mut AnyShape,
+) -> Result<(), Failure> {
+    let given_up =
+        || UpstreamError::Broken("the client left, and it was not read to its end".into());
+    let gateway = means.gateway;
+    let _permit = gateway.drains.try_acquire().map_err(|_| given_up())?;
+    let reading = async {
+        while let Some(part) = source.next(means).await? {
+            shape.on_part(part)?;
+            shape.take_ready();
+        }
+        Ok(())
+    };
+    tokio::select! {
+        read = tokio::time::timeout(DRAIN_PATIENCE, reading) => read.map_err(|_| given_up())?,
+        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
+    }
+}

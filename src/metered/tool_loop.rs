@@ -1,0 +1,180 @@
+//! The tools that the gateway runs itself (SPEC §4.1), between one question to the provider and the
+//! next.
+//!
+//! A model that calls one is asked again with what the tool said, until it answers or has been asked
+//! as often as may be; the last time it is told to call none. Each further question is admitted
+//! and paid for like the first one, what all of them used is one charge, and the caller sees the
+//! last answer alone.
+
+use std::time::{Duration, Instant};
+
+use super::{Admitted, failure::Failure};
+use crate::{
+    chat::{ChatCall, Offered},
+    error::UpstreamError,
+    gateway::Gateway,
+    ledger::Step,
+    tools::ToolOutcome,
+    wire::{
+        chat::{Answer, FinishReason, Message, ToolCall, ToolChoice, Usage},
+        json_text::JsonText,
+    },
+};
+
+/// How many calls of one answer are run; more are a model gone wrong.
+const MAX_CALLS: usize = 16;
+/// How long the tools of one request may take together.
+const TOOL_TIME: Duration = Duration::from_mins(1);
+/// In place of an answer that a model would not give though it was told to call no more tools.
+const NO_ANSWER: &str =
+    "The model kept calling tools and gave no answer within the steps it has for one request.";
+
+/// The steps of one request.
+#[derive(Default)]
+pub struct Steps {
+    asked: u32,
+    /// By all answers so far.
+    used: Usage,
+    /// By the latest one.
+    latest: Usage,
+    tool_time: Duration,
+    asked_at: Option<Instant>,
+}
+
+impl Steps {
+    /// Before the provider is asked. The first time everything is as it was admitted; each time
+    /// after that more is reserved, or the request ends here.
+    pub fn begin(
+        &mut self,
+        call: &mut ChatCall,
+        admitted: &mut Admitted<'_>,
+    ) -> Result<(), Failure> {
+        let Offered::BuiltIn(toolbox) = &call.tools else {
+            return Ok(());
+        };
+        if self.asked + 1 >= toolbox.max_steps || self.tool_time >= TOOL_TIME {
+            call.tool_choice = Some(ToolChoice::None);
+        }
+        if self.asked > 0 {
+            admitted
+                .renew(call, self.used, self.latest)
+                .map_err(Failure::Refused)?;
+        }
+        self.asked += 1;
+        self.asked_at = Some(Instant::now());
+        Ok(())
+    }
+
+    /// What is to be done after an answer: run the tools it calls and ask again, or hand it on.
+    pub async fn after(
+        &mut self,
+        answer: &mut Answer,
+        gateway: &Gateway,
+        call: &mut ChatCall,
+        admitted: &mut Admitted<'_>,
+    ) -> Result<Next, Failure> {
+        let wants_tools = answer.choices.first().is_some_and(|choice| {
+            choice.finish == FinishReason::ToolCalls && !choice.tool_calls.is_empty()
+        });
+        let asks_again = wants_tools && call.tool_choice != Some(ToolChoice::None);
+        if asks_again || self.asked > 1 {
+            admitted.answered_step(answer, self.asked_at.take());
+        }
+        match answer.usage {
+            Some(usage) => {
+                self.latest = usage;
+                self.used = self.used.plus(usage);
+            }
+            None if asks_again => {
+                let missing = "a step that called tools came without usage";
+                return Err(UpstreamError::Malformed(missing.into()).into());
+            }
+            None => {}
+        }
+        answer.usage = answer.usage.map(|_| self.used);
+        if !asks_again {
+            hide_calls(answer);
+            return Ok(Next::HandOn);
+        }
+        let choice = answer.choices.swap_remove(0);
+        self.run(choice.content, choice.tool_calls, gateway, call, admitted)
+            .await;
+        Ok(Next::AskAgain)
+    }
+
+    /// In order, one at a time; what fails is told to the model.
+    async fn run(
+        &mut self,
+        said: Option<JsonText>,
+        calls: Vec<ToolCall>,
+        gateway: &Gateway,
+        call: &mut ChatCall,
+        admitted: &mut Admitted<'_>,
+    ) {
+        let Offered::BuiltIn(toolbox) = &call.tools else {
+            return;
+        };
+        let toolbox = toolbox.clone();
+        let started = Instant::now();
+        call.messages.push(Message::calling(said, calls.clone()));
+        for (number, tool_call) in calls.into_iter().enumerate() {
+            let (name, arguments) = (&tool_call.function.name, &tool_call.function.arguments);
+            let began = Instant::now();
+            let ran = if number < MAX_CALLS && self.tool_time + started.elapsed() < TOOL_TIME {
+                toolbox.run(name, &arguments.decode()).await
+            } else {
+                crate::tools::Ran {
+                    text: "Not run: too many tool calls in one request.".into(),
+                    outcome: ToolOutcome::Failed,
+                }
+            };
+            let name = if ran.outcome == ToolOutcome::UnknownTool {
+                "(unknown)" // it is the model's invention, and may be anything
+            } else {
+                name
+            };
+            let outcome = ran.outcome.as_str();
+            gateway.metrics.ran_tool(name, outcome);
+            admitted.step(Step::Tool {
+                name: name.to_owned(),
+                arguments_bytes: arguments.as_json().len() - 2,
+                outcome: outcome.to_owned(),
+                result_bytes: ran.text.len(),
+                ms: milliseconds(began),
+            });
+            let said = JsonText::new(&ran.text);
+            call.messages.push(Message::tool(tool_call.id, said));
+        }
+        self.tool_time += started.elapsed();
+    }
+}
+
+/// What follows an answer.
+pub enum Next {
+    HandOn,
+    AskAgain,
+}
+
+/// Calls of the gateway's own tools are nobody's to see. A choice that had nothing else to say has
+/// been cut off.
+fn hide_calls(answer: &mut Answer) {
+    for choice in &mut answer.choices {
+        choice.tool_calls.clear();
+        if choice.finish != FinishReason::ToolCalls {
+            continue;
+        }
+        let silent = choice.content.as_ref().is_none_or(JsonText::is_empty);
+        choice.finish = if silent {
+            FinishReason::Length
+        } else {
+            FinishReason::Stop
+        };
+        if silent {
+            choice.content = Some(JsonText::new(NO_ANSWER));
+        }
+    }
+}
+
+pub fn milliseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

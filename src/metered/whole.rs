@@ -1,0 +1,85 @@
+//! An answer in one piece.
+
+use super::{
+    Admitted, Begun, CHARGE_PATIENCE, Form, Reply, Started, ask,
+    attempts::Attempts,
+    failure::Failure,
+    tool_loop::{Next, Steps},
+};
+use crate::{
+    chat::ChatCall,
+    error::UpstreamError,
+    failpoint,
+    gateway::Gateway,
+    ledger::Outcome,
+    wire::chat::{Answer, Usage},
+};
+
+pub async fn whole(
+    gateway: &Gateway,
+    mut call: ChatCall,
+    form: Form,
+    mut admitted: Admitted<'_>,
+    begun: Begun,
+) {
+    let credits_expire_at = admitted.credits_expire_at();
+    let answer = tokio::select! {
+        answer = answer(gateway, &mut call, &mut admitted, &begun) => answer,
+        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
+    };
+    let (answer, usage) = match answer {
+        Ok(answer) => answer,
+        Err(failure) => {
+            admitted.free(failure.outcome(), Some(failure.cause()));
+            let _ = begun.send(Err(failure.into_error()));
+            return;
+        }
+    };
+    admitted.answers();
+    failpoint::reached("answered");
+    let outcome = if begun.is_closed() {
+        Outcome::ClientLeft
+    } else {
+        Outcome::Answered
+    };
+    let patience = tokio::time::sleep(CHARGE_PATIENCE);
+    let started = match admitted.charge(usage, outcome, patience).await {
+        Ok(()) => Ok(Started {
+            reply: Reply::Whole {
+                body: form.whole(gateway, &call, &answer, usage).await,
+                usage,
+            },
+            credits_expire_at,
+        }),
+        // Without a charge there is no answer: what was not paid for is not handed out.
+        Err(error) => {
+            admitted.free(Outcome::NotCharged, Some(error.to_string()));
+            Err(error)
+        }
+    };
+    failpoint::reached("handed_over");
+    let _ = begun.send(started); // nobody listens when the client has gone
+}
+
+/// The answer, and what it used with all that led to it.
+async fn answer(
+    gateway: &Gateway,
+    call: &mut ChatCall,
+    admitted: &mut Admitted<'_>,
+    begun: &Begun,
+) -> Result<(Answer, Usage), Failure> {
+    if !call.tools.are_built_in() {
+        let attempts = Attempts::new(gateway, call, Some(begun));
+        return Ok(ask::for_answer(attempts, call, admitted).await?);
+    }
+    let mut steps = Steps::default();
+    loop {
+        steps.begin(call, admitted)?;
+        let attempts = Attempts::new(gateway, call, Some(begun));
+        let (mut answer, usage) = ask::for_answer(attempts, call, admitted).await?;
+        if let Next::HandOn = steps.after(&mut answer, gateway, call, admitted).await? {
+            let usage = answer.usage.unwrap_or(usage);
+            return Ok((answer, usage));
+        }
+    }
+}

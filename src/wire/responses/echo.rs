@@ -1,0 +1,53 @@
+//! What a response repeats of its request.
+
+use serde_json::{Value, json};
+
+use crate::wire::{chat::Schema, json_text::JsonText};
+
+#[derive(Debug)]
+pub struct Echo {
+    pub model: String,
+    pub instructions: Option<JsonText>,
+    pub max_output_tokens: Option<u64>,
+    pub max_tool_calls: Option<u64>,
+    pub parallel_tool_calls: bool,
+    pub previous_response_id: Option<String>,
+    pub prompt_cache_key: Option<JsonText>,
+    pub reasoning: Value,
+    pub safety_identifier: Option<JsonText>,
+    /// Whether it is to be stored.
+    pub store: bool,
+    pub temperature: Value,
+    pub text: Value,
+    pub tool_choice: Value,
+    pub tools: Value,
+    pub top_p: Value,
+    pub truncation: String,
+    pub user: Option<JsonText>,
+    pub metadata: Option<Schema>,
+}
+
+impl Default for Echo {
+    fn default() -> Self {
+        Self {
+            model: String::new(),
+            instructions: None,
+            max_output_tokens: None,
+            max_tool_calls: None,
+            parallel_tool_calls: true,
+            previous_response_id: None,
+            prompt_cache_key: None,
+            reasoning: json!({ "effort": null, "summary": null }),
+            safety_identifier: None,
+            store: true,
+            temperature: json!(1.0),
+            text: json!({ "format": { "type": "text" } }),
+            tool_choice: json!("auto"),
+            tools: json!([]),
+            top_p: json!(1.0),
+            truncation: "disabled".into(),
+            user: None,
+            metadata: None,
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The events of a streamed response, in the order and the shape that official clients want.
+//!
+//! An item is announced, filled and closed before the next one is announced; the last event holds
+//! the whole response. Each event is one write: there are readers that keep nothing between two.
+
+use bytes::Bytes;
+use serde_json::{Value, json, value::RawValue};
+
+use super::{
+    object::{Ending, NewResponse, status},
+    output::{ItemKind, OutputItem, item_status, text_part},
+};
+use crate::{
+    error::Envelope,
+    wire::{
+        chat::{FinishReason, Usage},
+        json_text::JsonText,
+        script::Script,
+    },
+};
+
+pub struct Events {
+    response: NewResponse,
+    sequence: u64,
+    items: Vec<OutputItem>,
+    /// Whether the last item can still grow.
+    is_open: bool,
+    reason: FinishReason,
+    /// What tells the time at the end.
+    now: fn() -> u64,
+    stored: bool,
+}
+
+impl Events {
+    pub fn new(response: NewResponse, now: fn() -> u64) -> Self {
+        Self {
+            stored: response.echo.store,
+            response,
+            sequence: 0,
+            items: Vec::new(),
+            is_open: false,
+            reason: FinishReason::Stop,
+            now,
+        }
+    }
+
+    fn event(&mut self, kind: &str, mut fields: Value, out: &mut Vec<Bytes>) {
+        let sequence = self.next_number();
+        if let Some(fields) = fields.as_object_mut() {
+            fields.shift_insert(0, "type".into(), kind.into());
+            fields.shift_insert(1, "sequence_number".into(), sequence.into());
+        }
+        out.push(format!("event: {kind}\ndata: {fields}\n\n").into());
+    }
+
+    fn next_number(&mut self) -> u64 {
+        let number = self.sequence;
+        self.sequence += 1;
+        number
+    }
+
+    /// The frequent one, written without a tree.
+    fn delta(&mut self, kind: &str, text: &JsonText, tail: &str, out: &mut Vec<Bytes>) {
+        let at = self.items.len() - 1;
+        let number = self.next_number();
+        let (id, text) = (&self.items[at].id, text.as_json());
+        out.push(
+            format!(
+                "event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":{number},\
+                 \"item_id\":\"{id}\",\"output_index\":{at},{tail}\"delta\":{text}}}\n\n"
+            )
+            .into(),
+        );
+    }
+
+    fn announce(&mut self, item: OutputItem, out: &mut Vec<Bytes>) {
+        self.finish_item("completed", out);
+        let fields = json!({ "output_index": self.items.len(), "item": item.begun() });
+        self.items.push(item);
+        self.is_open = true;
+        self.event("response.output_item.added", fields, out);
+    }
+
+    /// Closes the item that is open, if one is.
+    fn finish_item(&mut self, status: &str, out: &mut Vec<Bytes>) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        let at = self.items.len() - 1;
+        let item = &self.items[at];
+        let id = item.id.clone();
+        let done = json!({ "output_index": at, "item": item.done(status) });
+        match &item.kind {
+            ItemKind::Message { text } => {
+                let text = JsonText::concat(text);
+                let fields = json!({
+                    "item_id": id, "output_index": at, "content_index": 0, "text": text,
+                    "logprobs": [],
+                });
+                self.event("response.output_text.done", fields, out);
+                let fields = json!({
+                    "item_id": id, "output_index": at, "content_index": 0,
+                    "part": text_part(&text),
+                });
+                self.event("response.content_part.done", fields, out);
+            }
+            ItemKind::Call {
+                name, arguments, ..
+            } => {
+                let fields = json!({
+                    "item_id": id, "output_index": at, "name": name,
+                    "arguments": JsonText::concat(arguments),
+                });
+                self.event("response.function_call_arguments.done", fields, out);
+            }
+        }
+        self.event("response.output_item.done", done, out);
+    }
+
+    fn is_speaking(&self) -> bool {
+        let last = self.items.last().filter(|_| self.is_open);
+        last.is_some_and(|item| matches!(item.kind, ItemKind::Message { .. }))
+    }
+
+    fn finished(&self, usage: Option<Usage>) -> Value {
+        let ending = Ending {
+            reason: self.reason,
+            usage,
+            at: (self.now)(),
+        };
+        self.response.finished(&self.items, ending, self.stored)
+    }
+}
+
+impl Script for Events {
+    fn open(&mut self, _: u32, out: &mut Vec<Bytes>) {
+        for kind in ["response.created", "response.in_progress"] {
+            let fields = json!({ "response": self.response.begun() });
+            self.event(kind, fields, out);
+        }
+    }
+
+    fn content(&mut self, _: u32, text: &JsonText, _: Option<&RawValue>, out: &mut Vec<Bytes>) {
+        if text.is_empty() {
+            return;
+        }
+        if !self.is_speaking() {
+            let at = self.items.len();
+            self.announce(OutputItem::message(&self.response.id, at), out);
+            let fields = json!({
+                "item_id": self.items[at].id, "output_index": at, "content_index": 0,
+                "part": text_part(&JsonText::new("")),
+            });
+            self.event("response.content_part.added", fields, out);
+        }
+        let tail = "\"content_index\":0,\"logprobs\":[],";
+        self.delta("response.output_text.delta", text, tail, out);
+        if let Some(ItemKind::Message { text: said }) =
+            self.items.last_mut().map(|item| &mut item.kind)
+        {
+            said.push(text.clone());
+        }
+    }
+
+    fn tool_call(&mut self, _: u32, _: usize, id: &str, name: &str, out: &mut Vec<Bytes>) {
+        let at = self.items.len();
+        let item = OutputItem::call(&self.response.id, at, id, name);
+        self.announce(item, out);
+    }
+
+    fn tool_arguments(&mut self, _: u32, _: usize, text: &JsonText, out: &mut Vec<Bytes>) {
+        self.delta("response.function_call_arguments.delta", text, "", out);
+        if let Some(ItemKind::Call { arguments, .. }) =
+            self.items.last_mut().map(|item| &mut item.kind)
+        {
+            arguments.push(text.clone());
+        }
+    }
+
+    fn close(&mut self, _: u32, reason: FinishReason, out: &mut Vec<Bytes>) {
+        self.reason = reason;
+        self.finish_item(item_status(reason, true), out);
+    }
+
+    fn to_store(&self, usage: Option<Usage>) -> Option<String> {
+        let wanted = self.response.echo.store;
+        wanted.then(|| self.finished(usage).to_string())
+    }
+
+    fn not_stored(&mut self) {
+        self.stored = false;
+    }
+
+    fn end(&mut self, usage: Option<Usage>, out: &mut Vec<Bytes>) {
+        let kind = match status(self.reason) {
+            ("completed", _) => "response.completed",
+            _ => "response.incomplete",
+        };
+        let fields = json!({ "response": self.finished(usage) });
+        self.event(kind, fields, out);
+        out.push(Bytes::from_static(b"data: [DONE]\n\n"));
+    }
+
+    fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {
+        let code = envelope.code.as_deref().unwrap_or(envelope.kind);
+        let failed = self.response.failed(code, &envelope.message);
+        self.event("response.failed", json!({ "response": failed }), out);
+        let sequence = self.next_number();
+        out.push(error_event(envelope, Some(sequence)));
+    }
+}
+
+/// The last event of a stream that failed, in every shape that clients look for: flat, as this
+/// endpoint's own, and nested, as the one that official clients raise.
+pub fn error_event(envelope: &Envelope, sequence: Option<u64>) -> Bytes {
+    let nested: Value = serde_json::from_str(&envelope.to_json()).unwrap_or_default();
+    let event = json!({
+        "type": "error",
+        "sequence_number": sequence,
+        "code": envelope.code,
+        "message": envelope.message,
+        "param": envelope.param,
+        "error": nested["error"],
+    });
+    format!("event: error\ndata: {event}\n\n").into()
+}

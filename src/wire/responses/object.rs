@@ -1,0 +1,130 @@
+//! The response object: every field, always.
+
+use serde_json::{Value, json};
+
+use super::{
+    echo::Echo,
+    output::{OutputItem, finished},
+};
+use crate::wire::chat::{Answer, FinishReason, Usage};
+
+/// A response that is being made: what is known of it before there is an answer.
+#[derive(Debug)]
+pub struct NewResponse {
+    pub id: String,
+    pub created_at: u64,
+    pub echo: Echo,
+}
+
+/// How an answer came out.
+#[derive(Clone, Copy, Debug)]
+pub struct Ending {
+    pub reason: FinishReason,
+    pub usage: Option<Usage>,
+    /// Unix seconds.
+    pub at: u64,
+}
+
+impl NewResponse {
+    /// As it is announced: nothing in it yet.
+    pub fn begun(&self) -> Value {
+        self.object("in_progress", &[], None, None, self.echo.store)
+    }
+
+    /// As it is told when it failed after it was announced.
+    pub fn failed(&self, code: &str, message: &str) -> Value {
+        let mut object = self.object("failed", &[], None, None, false);
+        object["error"] = json!({ "code": code, "message": message });
+        object
+    }
+
+    pub fn whole(&self, answer: &Answer, usage: Usage, at: u64, stored: bool) -> Value {
+        let reason = answer.choices.first().map(|choice| choice.finish);
+        let ending = Ending {
+            reason: reason.unwrap_or(FinishReason::Stop),
+            usage: Some(usage),
+            at,
+        };
+        self.finished(&OutputItem::all_of(answer, &self.id), ending, stored)
+    }
+
+    pub fn finished(&self, items: &[OutputItem], ending: Ending, stored: bool) -> Value {
+        let (status, why) = status(ending.reason);
+        let output = finished(items, ending.reason);
+        let completed_at = (status == "completed").then_some(ending.at);
+        let mut object = self.object(status, &output, ending.usage, completed_at, stored);
+        if let Some(reason) = why {
+            object["incomplete_details"] = json!({ "reason": reason });
+        }
+        object
+    }
+
+    fn object(
+        &self,
+        status: &str,
+        output: &[Value],
+        usage: Option<Usage>,
+        completed_at: Option<u64>,
+        store: bool,
+    ) -> Value {
+        let echo = &self.echo;
+        json!({
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created_at,
+            "completed_at": completed_at,
+            "status": status,
+            "background": false,
+            "error": null,
+            "incomplete_details": null,
+            "instructions": echo.instructions,
+            "max_output_tokens": echo.max_output_tokens,
+            "max_tool_calls": echo.max_tool_calls,
+            "model": echo.model,
+            "output": output,
+            "parallel_tool_calls": echo.parallel_tool_calls,
+            "previous_response_id": echo.previous_response_id,
+            "prompt_cache_key": echo.prompt_cache_key,
+            "reasoning": echo.reasoning,
+            "safety_identifier": echo.safety_identifier,
+            "service_tier": "default",
+            "store": store,
+            "temperature": echo.temperature,
+            "text": echo.text,
+            "tool_choice": echo.tool_choice,
+            "tools": echo.tools,
+            "top_logprobs": 0,
+            "top_p": echo.top_p,
+            "presence_penalty": 0,
+            "frequency_penalty": 0,
+            "truncation": echo.truncation,
+            "usage": usage.map(counts),
+            "user": echo.user,
+            "metadata": echo.metadata.as_ref().map_or(json!({}), |metadata| json!(metadata)),
+        })
+    }
+}
+
+/// What is said when a stored response is deleted.
+pub fn deleted(id: &str) -> Value {
+    json!({ "id": id, "object": "response", "deleted": true })
+}
+
+/// The status of a finished response, and why it is not complete if it is not.
+pub fn status(reason: FinishReason) -> (&'static str, Option<&'static str>) {
+    match reason {
+        FinishReason::Stop | FinishReason::ToolCalls => ("completed", None),
+        FinishReason::Length => ("incomplete", Some("max_output_tokens")),
+        FinishReason::ContentFilter => ("incomplete", Some("content_filter")),
+    }
+}
+
+fn counts(usage: Usage) -> Value {
+    json!({
+        "input_tokens": usage.prompt,
+        "input_tokens_details": { "cached_tokens": usage.cached },
+        "output_tokens": usage.completion,
+        "output_tokens_details": { "reasoning_tokens": usage.reasoning },
+        "total_tokens": usage.total(),
+    })
+}

@@ -1,0 +1,141 @@
+//! The items of an answer.
+
+use serde_json::{Value, json};
+
+use crate::wire::{
+    chat::{Answer, FinishReason, ToolCall},
+    json_text::JsonText,
+};
+
+/// An item of the answer, as far as it has come.
+#[derive(Debug)]
+pub struct OutputItem {
+    pub id: String,
+    pub kind: ItemKind,
+}
+
+#[derive(Debug)]
+pub enum ItemKind {
+    Message {
+        text: Vec<JsonText>,
+    },
+    Call {
+        call_id: String,
+        name: String,
+        arguments: Vec<JsonText>,
+    },
+}
+
+/// The ID of a response's item at this place. It holds the response's own, so that whoever refers
+/// to the item can be told from it where to look.
+pub fn item_id(prefix: &str, response_id: &str, at: usize) -> String {
+    let own = response_id.strip_prefix("resp_").unwrap_or(response_id);
+    format!("{prefix}_{own}_{at}")
+}
+
+/// The response that an item is of.
+pub fn response_of_item(item_id: &str) -> Option<String> {
+    let own = item_id
+        .strip_prefix("msg_")
+        .or_else(|| item_id.strip_prefix("fc_"))?;
+    let (own, at) = own.rsplit_once('_')?;
+    at.parse::<usize>().ok()?;
+    Some(format!("resp_{own}"))
+}
+
+impl OutputItem {
+    pub fn message(response_id: &str, at: usize) -> Self {
+        Self {
+            id: item_id("msg", response_id, at),
+            kind: ItemKind::Message { text: Vec::new() },
+        }
+    }
+
+    pub fn call(response_id: &str, at: usize, call_id: &str, name: &str) -> Self {
+        Self {
+            id: item_id("fc", response_id, at),
+            kind: ItemKind::Call {
+                call_id: call_id.to_owned(),
+                name: name.to_owned(),
+                arguments: Vec::new(),
+            },
+        }
+    }
+
+    /// The items of a whole answer: what was said, then what was called.
+    pub fn all_of(answer: &Answer, response_id: &str) -> Vec<Self> {
+        let mut items = Vec::new();
+        let Some(choice) = answer.choices.first() else {
+            return items;
+        };
+        if choice.content.as_ref().is_some_and(|text| !text.is_empty()) {
+            let mut message = Self::message(response_id, 0);
+            message.kind = ItemKind::Message {
+                text: choice.content.iter().cloned().collect(),
+            };
+            items.push(message);
+        }
+        for call in &choice.tool_calls {
+            let ToolCall { id, function, .. } = call;
+            let mut item = Self::call(response_id, items.len(), id, &function.name);
+            if let ItemKind::Call { arguments, .. } = &mut item.kind {
+                arguments.push(function.arguments.clone());
+            }
+            items.push(item);
+        }
+        items
+    }
+
+    /// The item as it is announced: nothing in it yet.
+    pub fn begun(&self) -> Value {
+        let id = &self.id;
+        match &self.kind {
+            ItemKind::Message { .. } => json!({
+                "id": id, "type": "message", "role": "assistant", "status": "in_progress",
+                "content": [],
+            }),
+            ItemKind::Call { call_id, name, .. } => json!({
+                "id": id, "type": "function_call", "status": "in_progress", "call_id": call_id,
+                "name": name, "arguments": "",
+            }),
+        }
+    }
+
+    /// The item with all that is in it.
+    pub fn done(&self, status: &str) -> Value {
+        let id = &self.id;
+        match &self.kind {
+            ItemKind::Message { text } => json!({
+                "id": id, "type": "message", "role": "assistant", "status": status,
+                "content": [text_part(&JsonText::concat(text))],
+            }),
+            ItemKind::Call {
+                call_id,
+                name,
+                arguments,
+            } => json!({
+                "id": id, "type": "function_call", "status": status, "call_id": call_id,
+                "name": name, "arguments": JsonText::concat(arguments),
+            }),
+        }
+    }
+}
+
+pub fn text_part(text: &JsonText) -> Value {
+    json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
+}
+
+/// All items as they are in the finished response: where an answer was cut off, its last item was.
+pub fn finished(items: &[OutputItem], reason: FinishReason) -> Vec<Value> {
+    let last = items.len().saturating_sub(1);
+    let items = items.iter().enumerate();
+    let items = items.map(|(at, item)| item.done(item_status(reason, at == last)));
+    items.collect()
+}
+
+pub fn item_status(reason: FinishReason, is_last: bool) -> &'static str {
+    match reason {
+        FinishReason::Length | FinishReason::ContentFilter if is_last => "incomplete",
+        _ => "completed",
+    }
+}

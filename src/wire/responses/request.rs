@@ -1,0 +1,190 @@
+//! The body of `POST /v1/responses`: its shape, and the chat request it is.
+
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Value, json};
+
+use super::{
+    echo::Echo,
+    input::{Input, Item},
+    tools::{self, FlatTool, TextSettings},
+};
+use crate::{
+    error::GatewayError,
+    wire::{
+        body,
+        chat::{ChatRequest, Message, Role, Sampling, Schema, ToolExecution},
+        json_text::JsonText,
+    },
+};
+
+/// A request of the right shape; whether its values are allowed is asked later.
+#[derive(Debug)]
+pub struct ResponsesRequest {
+    /// All of it but the conversation.
+    pub chat: ChatRequest,
+    /// Said before anything else, and not inherited by the responses that follow.
+    pub instructions: Option<JsonText>,
+    pub items: Vec<Item>,
+    pub previous_response_id: Option<String>,
+    pub echo: Echo,
+}
+
+/// As it is written. `null` is the same as absent; what is not named here is passed over.
+#[derive(Deserialize)]
+struct Written {
+    model: Option<String>,
+    input: Option<Input>,
+    instructions: Option<JsonText>,
+    max_output_tokens: Option<u64>,
+    max_tool_calls: Option<u64>,
+    temperature: Option<Value>,
+    top_p: Option<Value>,
+    tools: Option<Vec<FlatTool>>,
+    tool_choice: Option<Value>,
+    parallel_tool_calls: Option<bool>,
+    text: Option<TextSettings>,
+    reasoning: Option<Reasoning>,
+    metadata: Option<Schema>,
+    user: Option<JsonText>,
+    safety_identifier: Option<JsonText>,
+    prompt_cache_key: Option<JsonText>,
+    store: Option<bool>,
+    previous_response_id: Option<String>,
+    stream: Option<bool>,
+    truncation: Option<String>,
+    tool_execution: Option<ToolExecution>,
+    background: Option<bool>,
+    conversation: Option<IgnoredAny>,
+    prompt: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Reasoning {
+    effort: Option<String>,
+    summary: Option<Value>,
+}
+
+impl ResponsesRequest {
+    /// Reads a body, or says which field is wrong and why.
+    pub fn parse(body: &[u8]) -> Result<Self, GatewayError> {
+        let written: Written = body::parse(body)?;
+        let Some(model) = written.model.clone().filter(|model| !model.is_empty()) else {
+            let message = "`model` is missing; send a model ID.";
+            return Err(GatewayError::invalid("model", message));
+        };
+        written.refuse_what_is_not_served()?;
+        let items = match written.input {
+            Some(Input::Text(text)) => vec![Item::user(text)],
+            Some(Input::Items(items)) => items,
+            None => Vec::new(),
+        };
+        if items.is_empty() && written.previous_response_id.is_none() {
+            let message = "`input` is missing or empty; send a text or at least one item.";
+            return Err(GatewayError::invalid("input", message));
+        }
+        let choice = written
+            .tool_choice
+            .as_ref()
+            .map(tools::choice)
+            .transpose()?;
+        let offered = written.tools.unwrap_or_default().into_iter().enumerate();
+        let offered = offered.map(|(at, tool)| tool.into_tool(at));
+        let offered: Vec<_> = offered.collect::<Result<_, _>>()?;
+        let (effort, summary) = match written.reasoning {
+            Some(reasoning) => (reasoning.effort, reasoning.summary),
+            None => (None, None),
+        };
+        let default = Echo::default();
+        let echo = Echo {
+            model: model.clone(),
+            instructions: written.instructions.clone(),
+            max_output_tokens: written.max_output_tokens,
+            max_tool_calls: written.max_tool_calls,
+            parallel_tool_calls: written.parallel_tool_calls.unwrap_or(true),
+            previous_response_id: written.previous_response_id.clone(),
+            prompt_cache_key: written.prompt_cache_key,
+            reasoning: json!({ "effort": effort, "summary": summary }),
+            safety_identifier: written.safety_identifier,
+            store: written.store.unwrap_or(true),
+            temperature: written.temperature.clone().unwrap_or(default.temperature),
+            text: written
+                .text
+                .as_ref()
+                .map_or(default.text, TextSettings::shown),
+            tool_choice: written.tool_choice.unwrap_or(default.tool_choice),
+            tools: tools::shown(&offered),
+            top_p: written.top_p.clone().unwrap_or(default.top_p),
+            truncation: written.truncation.unwrap_or(default.truncation),
+            user: written.user,
+            metadata: written.metadata,
+        };
+        let chat = ChatRequest {
+            model,
+            stream: written.stream.unwrap_or(false),
+            max_output_tokens: written.max_output_tokens,
+            sampling: Sampling {
+                temperature: written.temperature,
+                top_p: written.top_p,
+                ..Sampling::default()
+            },
+            tools: offered,
+            tool_choice: choice,
+            parallel_tool_calls: written.parallel_tool_calls,
+            response_format: written
+                .text
+                .map(TextSettings::into_format)
+                .transpose()?
+                .flatten(),
+            reasoning_effort: effort,
+            tool_execution: written.tool_execution.unwrap_or_default(),
+            ..ChatRequest::default()
+        };
+        Ok(Self {
+            chat,
+            instructions: written.instructions,
+            items,
+            previous_response_id: written.previous_response_id,
+            echo,
+        })
+    }
+
+    /// The chat request, with this conversation behind the instructions.
+    pub fn into_chat(self, conversation: Vec<Message>) -> ChatRequest {
+        let instructions = self.instructions.into_iter();
+        let instructions = instructions.map(|text| Message::saying(Role::System, text));
+        ChatRequest {
+            messages: instructions.chain(conversation).collect(),
+            ..self.chat
+        }
+    }
+}
+
+impl Written {
+    /// What would mean something else if it were dropped.
+    fn refuse_what_is_not_served(&self) -> Result<(), GatewayError> {
+        let refused = [
+            (
+                "background",
+                self.background == Some(true),
+                "responses are made while the client waits; use `stream`",
+            ),
+            (
+                "conversation",
+                self.conversation.is_some(),
+                "use `previous_response_id` to go on from a response",
+            ),
+            (
+                "prompt",
+                self.prompt.is_some(),
+                "stored prompts are not kept here; send `instructions` and `input`",
+            ),
+        ];
+        match refused.into_iter().find(|(_, is_sent, _)| *is_sent) {
+            Some((field, _, instead)) => {
+                let message = format!("`{field}` is not served: {instead}.");
+                Err(GatewayError::invalid(field, message))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Functions, the choice among them and structured output, in this endpoint's flat form.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    error::GatewayError,
+    wire::chat::{AllowedTools, NamedSchema, ResponseFormat, Schema, Tool, ToolChoice},
+};
+
+/// A function, or something that other services run and this one does not.
+#[derive(Debug, Deserialize)]
+pub struct FlatTool {
+    #[serde(rename = "type")]
+    kind: String,
+    name: Option<String>,
+    description: Option<String>,
+    parameters: Option<Schema>,
+    strict: Option<bool>,
+}
+
+impl FlatTool {
+    /// `at` is its place in the list.
+    pub fn into_tool(self, at: usize) -> Result<Tool, GatewayError> {
+        if self.kind != "function" {
+            let param = format!("tools[{at}].type");
+            let message = format!(
+                "`{param}` is `{}`; the only tools served here are functions.",
+                self.kind
+            );
+            return Err(GatewayError::invalid(param, message));
+        }
+        let Some(name) = self.name else {
+            let param = format!("tools[{at}].name");
+            return Err(GatewayError::invalid(
+                &*param,
+                format!("`{param}` is missing."),
+            ));
+        };
+        let (description, parameters) = (self.description, self.parameters);
+        Ok(Tool::function(name, description, parameters, self.strict))
+    }
+}
+
+/// The tools as a response repeats them.
+pub fn shown(tools: &[Tool]) -> Value {
+    #[derive(Serialize)]
+    struct Shown<'a> {
+        r#type: &'static str,
+        name: &'a str,
+        description: Option<&'a str>,
+        parameters: Option<&'a Schema>,
+        strict: Option<bool>,
+    }
+    let shown = tools.iter().map(|tool| Shown {
+        r#type: "function",
+        name: &tool.function.name,
+        description: tool.function.description.as_deref(),
+        parameters: tool.function.parameters.as_ref(),
+        strict: tool.function.strict,
+    });
+    json!(shown.collect::<Vec<_>>())
+}
+
+/// `auto`, `none`, `required`, one function, or some of them.
+pub fn choice(written: &Value) -> Result<ToolChoice, GatewayError> {
+    read_choice(written).ok_or_else(|| {
+        let message = "`tool_choice` must be `auto`, `none`, `required`, {\"type\": \"function\", \
+                       \"name\": ...} or {\"type\": \"allowed_tools\", ...}.";
+        GatewayError::invalid("tool_choice", message)
+    })
+}
+
+fn read_choice(written: &Value) -> Option<ToolChoice> {
+    if let Some(word) = written.as_str() {
+        return match word {
+            "auto" => Some(ToolChoice::Auto),
+            "none" => Some(ToolChoice::None),
+            "required" => Some(ToolChoice::Required),
+            _ => None,
+        };
+    }
+    let name = |tool: &Value| tool["name"].as_str().map(str::to_owned);
+    match written["type"].as_str()? {
+        "function" => name(written).map(ToolChoice::Named),
+        "allowed_tools" => {
+            let required = match written["mode"].as_str()? {
+                "auto" => false,
+                "required" => true,
+                _ => return None,
+            };
+            let names: Option<Vec<_>> = written["tools"].as_array()?.iter().map(name).collect();
+            let names = names?;
+            Some(ToolChoice::Allowed(AllowedTools { required, names }))
+        }
+        _ => None,
+    }
+}
+
+/// The `text` field.
+#[derive(Debug, Deserialize)]
+pub struct TextSettings {
+    format: Option<FlatFormat>,
+    verbosity: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FlatFormat {
+    #[serde(rename = "type")]
+    kind: FormatKind,
+    name: Option<String>,
+    description: Option<String>,
+    strict: Option<bool>,
+    schema: Option<Schema>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FormatKind {
+    Text,
+    JsonObject,
+    JsonSchema,
+}
+
+impl TextSettings {
+    /// As a response repeats it.
+    pub fn shown(&self) -> Value {
+        let format = match &self.format {
+            None => json!({ "type": "text" }),
+            Some(format) if format.kind == FormatKind::JsonSchema => json!({
+                "type": format.kind,
+                "name": format.name,
+                "description": format.description,
+                "schema": format.schema,
+                "strict": format.strict,
+            }),
+            Some(format) => json!({ "type": format.kind }),
+        };
+        match &self.verbosity {
+            None => json!({ "format": format }),
+            Some(verbosity) => json!({ "format": format, "verbosity": verbosity }),
+        }
+    }
+
+    pub fn into_format(self) -> Result<Option<ResponseFormat>, GatewayError> {
+        let Some(format) = self.format else {
+            return Ok(None);
+        };
+        match format.kind {
+            FormatKind::Text => Ok(None),
+            FormatKind::JsonObject => Ok(Some(ResponseFormat::JsonObject)),
+            FormatKind::JsonSchema => {
+                let missing = |field: &str| {
+                    let param = format!("text.format.{field}");
+                    GatewayError::invalid(&*param, format!("`{param}` is missing."))
+                };
+                let json_schema = NamedSchema {
+                    name: format.name.ok_or_else(|| missing("name"))?,
+                    description: format.description,
+                    strict: format.strict,
+                    schema: Some(format.schema.ok_or_else(|| missing("schema"))?),
+                };
+                Ok(Some(ResponseFormat::JsonSchema { json_schema }))
+            }
+        }
+    }
+}
