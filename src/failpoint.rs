@@ -1,10 +1,11 @@
 //! Places at which a test can end the process, as `kill -9` would: in debug builds only.
 
 /// Every place there is, in the order in which a call comes by.
-pub const POINTS: [&str; 9] = [
+pub const POINTS: [&str; 10] = [
     "counted",
     "held",
     "kept",
+    "renewed",
     "answered",
     "batch_begun",
     "batch_taken",

@@ -21,10 +21,18 @@ impl Offered {
         matches!(self, Self::BuiltIn(_))
     }
 
-    /// About how many tokens a model reads of them.
-    pub fn tokens(&self) -> u64 {
+    /// About how many tokens a model reads of those that the caller sent.
+    pub fn sent_tokens(&self) -> u64 {
         match self {
             Self::Callers(tools) => tools.iter().map(Tool::tokens).sum(),
+            Self::BuiltIn(_) => 0,
+        }
+    }
+
+    /// About how many it reads of those that the caller did not.
+    pub fn added_tokens(&self) -> u64 {
+        match self {
+            Self::Callers(_) => 0,
             Self::BuiltIn(toolbox) => toolbox.tokens(),
         }
     }

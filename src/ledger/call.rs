@@ -56,7 +56,9 @@ pub enum Step {
     /// A provider answered.
     Provider {
         upstream: String,
-        finish_reason: String,
+        /// Where it was kept.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        finish_reason: Option<String>,
         prompt_tokens: u32,
         cached_tokens: u32,
         completion_tokens: u32,

@@ -16,7 +16,7 @@ use crate::{
     limits::{Admission, estimate_tokens},
     money::NanoUsd,
     time_text,
-    wire::chat::{Answer, FinishReason, ResponseFormat, Usage},
+    wire::chat::{Answer, ResponseFormat, Usage},
 };
 
 /// How soon a charge that could not be written is tried again.
@@ -53,10 +53,13 @@ impl Need {
         let times = u64::from(call.choices());
         let output = times * u64::from(call.budget.reserved);
         let most = times * u64::from(call.budget.most);
+        // What is reserved can be worked out from what was sent (SPEC §8.2). Tools that the gateway
+        // adds are paid for like all that the model reads, so they count for what it may come to.
+        let read = input + call.tools.added_tokens();
         Self {
             tokens: input + output,
             amount: prices.cost(input, 0, output),
-            worst: prices.cost(input, 0, most),
+            worst: prices.cost(read, 0, most),
         }
     }
 }
@@ -172,7 +175,7 @@ impl Admitted<'_> {
         let finish = answer.choices.first().map(|choice| choice.finish);
         self.credit.step(Step::Provider {
             upstream: self.upstream.as_deref().unwrap_or_default().to_owned(),
-            finish_reason: finish.map_or("", FinishReason::as_str).to_owned(),
+            finish_reason: finish.map(|finish| finish.as_str().to_owned()),
             prompt_tokens: usage.prompt,
             cached_tokens: usage.cached,
             completion_tokens: usage.completion,
@@ -270,7 +273,7 @@ fn estimated_input(call: &ChatCall) -> u64 {
         });
         TOKENS_PER_MESSAGE + estimate_tokens(content) + calls.sum::<u64>()
     });
-    let tools = call.tools.tokens();
+    let tools = call.tools.sent_tokens();
     let format = match &call.response_format {
         Some(ResponseFormat::JsonSchema { json_schema }) => {
             let schema = json_schema.schema.as_ref();

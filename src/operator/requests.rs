@@ -12,7 +12,7 @@ use super::{error::OperatorError, path::Path, usage::PricesObject};
 use crate::{
     gateway::Gateway,
     http::{Json, loggable},
-    ledger::{Attempt, Call, LedgerError},
+    ledger::{Attempt, Call, LedgerError, Step},
     money::NanoUsd,
     time_text,
 };
@@ -35,6 +35,8 @@ struct RequestObject {
     failure: Option<String>,
     /// Upstreams that were asked and failed, in order; the last of them too, if none answered.
     failed_attempts: Vec<Attempt>,
+    /// The provider's answers and the gateway's own tools, in order.
+    steps: Vec<Step>,
     admission: Admission,
     hold: Hold,
     first_byte_at: Option<String>,
@@ -81,7 +83,7 @@ struct UsageCounts {
 
 impl RequestObject {
     fn new(call: Call, same_request_id: Vec<String>) -> Self {
-        let charged = call.charged;
+        let (charged, steps) = (call.charged, steps(&call));
         let usage = charged.map(|charged| UsageCounts {
             prompt_tokens: charged.usage.prompt,
             cached_tokens: charged.usage.cached,
@@ -101,6 +103,7 @@ impl RequestObject {
             stream: call.stream,
             outcome: call.outcome.as_str(),
             failure: call.failure,
+            steps,
             failed_attempts: call.attempts,
             admission: Admission {
                 at: time_text::shown_ms(call.admitted_ms),
@@ -123,6 +126,21 @@ impl RequestObject {
             same_request_id,
         }
     }
+}
+
+/// What was done. Of a call in which no tool was run, the one answer is all there is.
+fn steps(call: &Call) -> Vec<Step> {
+    let Some(charged) = call.charged.filter(|_| call.steps.is_empty()) else {
+        return call.steps.clone();
+    };
+    vec![Step::Provider {
+        upstream: call.upstream.as_deref().unwrap_or_default().to_owned(),
+        finish_reason: None,
+        prompt_tokens: charged.usage.prompt,
+        cached_tokens: charged.usage.cached,
+        completion_tokens: charged.usage.completion,
+        ms: u64::try_from(call.ended_ms - call.admitted_ms).unwrap_or(0),
+    }]
 }
 
 /// By its number of ours, or by the ID that its client was told to quote. A client may use one ID

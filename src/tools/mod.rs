@@ -80,10 +80,15 @@ impl ToolOutcome {
 }
 
 impl Toolbox {
-    /// Fails if the system's certificates cannot be loaded.
+    /// The tools of the configuration; none where they are switched off. Fails if the system's
+    /// certificates cannot be loaded.
     pub fn new(config: &config::Tools) -> Result<Self, String> {
         let sources = Sources::new(config)?;
-        let definitions = definitions(&sources.chain_names());
+        let definitions = if config.enabled {
+            definitions(&sources.chain_names())
+        } else {
+            Vec::new()
+        };
         Ok(Self {
             sources,
             tokens: definitions.iter().map(chat::Tool::tokens).sum(),

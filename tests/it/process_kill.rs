@@ -23,6 +23,8 @@ use crate::support::{
 
 const TOKEN: &str = "0123456789abcdef";
 const MODEL: &str = "svc-standard";
+/// Has the gateway run a tool of its own between two questions to the provider.
+const CALLS_A_TOOL: &str = r#"[[sim tool=convert_units {"amount":"1","from":"ether","to":"wei"}]]"#;
 const WORKERS: usize = 8;
 const CREDIT_NANOS: i64 = 1_000_000_000_000;
 /// A minute never lets more through, however often the process is killed in it.
@@ -127,7 +129,12 @@ impl Mortal {
                     let number = asked.fetch_add(1, Relaxed);
                     let id = format!("ask-{number}");
                     let (stream, asked_at) = (worker % 2 == 0, Instant::now());
-                    let Some(tokens) = ask(&client, public, &key, &id, stream).await else {
+                    let said = if worker % 4 < 2 {
+                        "Hello"
+                    } else {
+                        CALLS_A_TOOL
+                    };
+                    let Some(tokens) = ask(&client, public, &key, &id, said, stream).await else {
                         return;
                     };
                     let mut answered = answered.lock().unwrap();
@@ -218,11 +225,12 @@ async fn ask(
     public: SocketAddr,
     key: &str,
     id: &str,
+    said: &str,
     stream: bool,
 ) -> Option<u64> {
     let body = json!({
         "model": MODEL, "stream": stream, "stream_options": { "include_usage": true },
-        "messages": [{ "role": "user", "content": "Hello" }],
+        "messages": [{ "role": "user", "content": said }],
     });
     let request = client.post(format!("http://{public}/v1/chat/completions"));
     let request = request
@@ -300,7 +308,14 @@ async fn a_damaged_database_is_not_served() {
     let alive = mortal.start(None).await;
     for number in 0..50 {
         let id = number.to_string();
-        let asked = ask(&mortal.client, alive.public, &mortal.key, &id, false);
+        let asked = ask(
+            &mortal.client,
+            alive.public,
+            &mortal.key,
+            &id,
+            "Hello",
+            false,
+        );
         asked.await.unwrap();
     }
     assert_eq!(alive.process.terminated().await.code, Some(0));
