@@ -1,14 +1,15 @@
 # `make` lists the commands.
 
-.PHONY: help run run-local test lint fmt unit clients upstreams
+.PHONY: help run run-local test lint fmt unit chain clients upstreams
 
 help:
 	@echo "make run        build in release and start tollgate dev, with a simulated model"
 	@echo "make run-local  the same in front of a small real model, which it installs"
-	@echo "make test       everything: format, lints, unit, integration, client and upstream tests"
+	@echo "make test       everything: format, lints, unit, integration, chain, client and upstream tests"
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
 	@echo "make unit       unit and integration tests only"
+	@echo "make chain      the chain tools against a real node"
 	@echo "make clients    the official and popular client libraries against tollgate dev"
 	@echo "make upstreams  tollgate in front of model servers that others wrote"
 
@@ -19,11 +20,11 @@ run-local:
 	cargo build --release
 	@scripts/run-local
 
-test: lint unit clients upstreams
+test: lint unit chain clients upstreams
 
 lint:
 	cargo fmt --check
-	cargo clippy --all-targets -- -D warnings
+	cargo clippy --all-targets --test chain -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences are not checked"; fi
@@ -34,6 +35,9 @@ fmt:
 # INSTA_UPDATE=no: a snapshot that differs is a failure, never a new file.
 unit:
 	INSTA_UPDATE=no cargo test
+
+chain:
+	tests/chain/run
 
 clients:
 	cargo build

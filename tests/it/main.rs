@@ -64,4 +64,5 @@ mod process_stop;
 mod process_stop_money;
 mod process_tls;
 mod process_tls_upstream;
+mod tools_chain;
 mod tools_market;

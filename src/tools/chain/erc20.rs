@@ -35,7 +35,7 @@ pub async fn holding(chain: &Chain, token: Address, owner: Address) -> Result<Ho
         ))
     };
     let units = match units {
-        Ok(answer) => balanceOfCall::abi_decode_returns(&answer).map_err(|_| none())?,
+        Ok(answer) => balanceOfCall::abi_decode_returns_validate(&answer).map_err(|_| none())?,
         Err(fault) if fault.is_revert() => return Err(none()),
         Err(fault) => return Err(chain.failure(fault)),
     };
@@ -43,7 +43,7 @@ pub async fn holding(chain: &Chain, token: Address, owner: Address) -> Result<Ho
     let symbol = said(chain, symbol)?;
     Ok(Holding {
         units,
-        decimals: decimals.and_then(|answer| decimalsCall::abi_decode_returns(&answer).ok()),
+        decimals: decimals.and_then(|answer| decimals_in(&answer)),
         symbol: symbol.and_then(|answer| symbol_in(&answer)),
     })
 }
@@ -57,13 +57,17 @@ fn said<T>(chain: &Chain, answer: Result<T, RpcFault>) -> Result<Option<T>, Fail
     }
 }
 
+fn decimals_in(answer: &[u8]) -> Option<u8> {
+    decimalsCall::abi_decode_returns_validate(answer).ok()
+}
+
 /// A string, or as in the oldest tokens 32 bytes that end in zeros.
 fn symbol_in(answer: &[u8]) -> Option<String> {
     let text = if answer.len() == 32 {
         let end = answer.iter().position(|byte| *byte == 0);
         String::from_utf8(answer[..end.unwrap_or(32)].to_vec()).ok()?
     } else {
-        symbolCall::abi_decode_returns(answer).ok()?
+        symbolCall::abi_decode_returns_validate(answer).ok()?
     };
     let printable = text.chars().filter(|c| !c.is_control());
     let text: String = printable.take(MAX_SYMBOL_CHARS).collect();
@@ -87,6 +91,17 @@ mod tests {
         );
         assert_eq!(decimalsCall {}.abi_encode(), hex!("313ce567"));
         assert_eq!(symbolCall {}.abi_encode(), hex!("95d89b41"));
+    }
+
+    /// Without validation a number that is too large is cut to its last byte.
+    #[test]
+    fn decimals_that_are_none_are_not_made_up() {
+        let mut answer = [0; 32];
+        answer[31] = 18;
+        assert_eq!(decimals_in(&answer), Some(18));
+        answer[0] = 1;
+        assert_eq!(decimals_in(&answer), None);
+        assert_eq!(decimals_in(&[]), None);
     }
 
     #[test]
