@@ -82,7 +82,14 @@ impl IntoResponse for GatewayError {
         if let Self::RateLimited(refusal) = &self {
             rate_limit_headers(response.headers_mut(), refusal);
         }
-        if matches!(self, Self::RateLimitUnavailable | Self::CreditUnavailable) {
+        let passes = matches!(
+            self,
+            Self::RateLimitUnavailable
+                | Self::CreditUnavailable
+                | Self::AdmissionLost
+                | Self::StorageUnavailable
+        );
+        if passes {
             let soon = HeaderValue::from_static("1");
             response.headers_mut().insert(header::RETRY_AFTER, soon);
         }

@@ -54,7 +54,11 @@ pub async fn create(
     let messages = conversation(earlier, items)?;
     check_order(&messages).map_err(Disorder::of_items)?;
     // It is answered as a chat completion is, in other words.
-    let input = serde_json::to_string(&messages).unwrap_or_default();
+    let input = if request.echo.store {
+        serde_json::to_string(&messages).unwrap_or_default()
+    } else {
+        String::new()
+    };
     let response = NewResponse {
         id: random_id("resp_"),
         created_at: now(),
@@ -80,8 +84,10 @@ pub async fn show(
         let message = "A stored response cannot be streamed; leave `stream` out.";
         return Err(GatewayError::invalid("stream", message));
     }
-    let record = Stored::of(&gateway, &caller.account_id).find(&id).await?;
-    Ok(json_response(record.response.clone().into_bytes()))
+    let finding = gateway.conversations.find(&caller.account_id, &id).await;
+    let found = finding.map_err(|error| unavailable(&error))?;
+    let record = found.ok_or_else(|| not_found(&id))?;
+    Ok(json_response(record.response.into_bytes()))
 }
 
 /// `DELETE /v1/responses/{id}`, its owner's only.
@@ -93,7 +99,7 @@ pub async fn delete(
     let deleting = gateway.conversations.delete(&caller.account_id, &id).await;
     let was_there = deleting.map_err(|error| unavailable(&error))?;
     if !was_there {
-        return Err(GatewayError::PreviousResponseNotFound { id });
+        return Err(not_found(&id));
     }
     Ok(json_response(deleted(&id).to_string().into_bytes()))
 }
@@ -102,7 +108,15 @@ pub async fn delete(
 struct Stored<'a> {
     gateway: &'a Gateway,
     account_id: &'a str,
-    found: HashMap<String, Arc<Record>>,
+    found: HashMap<String, Turn>,
+    /// How much the items come to that were only named: a short name can stand for a long item.
+    named_bytes: usize,
+}
+
+/// A stored response: what was said before it, and what it answered.
+struct Turn {
+    input: String,
+    output: Vec<Item>,
 }
 
 impl<'a> Stored<'a> {
@@ -111,53 +125,63 @@ impl<'a> Stored<'a> {
             gateway,
             account_id,
             found: HashMap::new(),
+            named_bytes: 0,
         }
     }
 
     /// Missing, expired, evicted and another account's are all the same.
-    async fn find(&mut self, id: &str) -> Result<Arc<Record>, GatewayError> {
-        if let Some(record) = self.found.get(id) {
-            return Ok(record.clone());
+    async fn find(&mut self, id: &str) -> Result<Option<&Turn>, GatewayError> {
+        if !self.found.contains_key(id) {
+            let finding = self.gateway.conversations.find(self.account_id, id).await;
+            let Some(record) = finding.map_err(|error| unavailable(&error))? else {
+                return Ok(None);
+            };
+            let output = output(&record)?;
+            let input = record.input;
+            self.found.insert(id.to_owned(), Turn { input, output });
         }
-        let finding = self.gateway.conversations.find(self.account_id, id).await;
-        let found = finding.map_err(|error| unavailable(&error))?;
-        let record =
-            found.ok_or_else(|| GatewayError::PreviousResponseNotFound { id: id.into() })?;
-        let record = Arc::new(record);
-        self.found.insert(id.to_owned(), record.clone());
-        Ok(record)
+        Ok(self.found.get(id))
     }
 
     /// Everything up to the end of a response.
     async fn conversation(&mut self, id: &str) -> Result<Vec<Message>, GatewayError> {
-        let record = self.find(id).await?;
-        let input = serde_json::from_str(&record.input).map_err(|_| unreadable())?;
-        conversation(input, output(&record)?)
+        let found = self.find(id).await?.ok_or_else(|| not_found(id))?;
+        let input = serde_json::from_str(&found.input).map_err(|_| unreadable())?;
+        conversation(input, found.output.iter().cloned())
     }
 
     /// The items, with those that are only named put in their places.
     async fn with_references(&mut self, items: Vec<Item>) -> Result<Vec<Item>, GatewayError> {
         let mut all = Vec::with_capacity(items.len());
         for item in items {
-            let Some(id) = item.refers_to() else {
-                all.push(item);
-                continue;
+            let item = match item.refers_to() {
+                Some(id) => self.item(id).await?,
+                None => item,
             };
-            let missing = || GatewayError::PreviousResponseNotFound { id: id.into() };
-            let response_id = response_of_item(id).ok_or_else(missing)?;
-            let record = self.find(&response_id).await.map_err(|error| match error {
-                GatewayError::PreviousResponseNotFound { .. } => missing(),
-                other => other,
-            })?;
-            let mut output = output(&record)?.into_iter();
-            all.push(
-                output
-                    .find(|item| item.id() == Some(id))
-                    .ok_or_else(missing)?,
-            );
+            all.push(item);
         }
         Ok(all)
     }
+
+    async fn item(&mut self, id: &str) -> Result<Item, GatewayError> {
+        let response_id = response_of_item(id).ok_or_else(|| not_found(id))?;
+        let found = self.find(&response_id).await?;
+        let mut output = found.iter().flat_map(|response| &response.output);
+        let item = output.find(|item| item.id() == Some(id));
+        let item = item.ok_or_else(|| not_found(id))?.clone();
+        self.named_bytes += item.text_bytes();
+        let limit = self.gateway.max_body_bytes;
+        if self.named_bytes > limit {
+            return Err(GatewayError::BodyTooLarge { limit });
+        }
+        Ok(item)
+    }
+}
+
+/// `id` is what a caller wrote, and may be anything.
+fn not_found(id: &str) -> GatewayError {
+    let id = id.chars().take(64).collect();
+    GatewayError::PreviousResponseNotFound { id }
 }
 
 /// What a stored response answered.

@@ -137,4 +137,23 @@ mod tests {
         let error: serde_json::Value = serde_json::from_str(error).unwrap();
         assert_eq!(error["error"]["code"], "internal_error");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_without_news_shows_that_it_is_alive() {
+        let (sender, receiver) = mpsc::channel(8);
+        let started = Instant::now();
+        let body = response(receiver, RequestLog::default(), Frames::error).into_body();
+        let reading = tokio::spawn(async { body.collect().await.unwrap().to_bytes() });
+        let news = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        sender.send(news()).await.ok().unwrap();
+        // Alive at 10 s: the first comment can be expected between 25 and 40 s.
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        sender.send(news()).await.ok().unwrap();
+        let end = Frame::End(Ending::Finished { usage: None });
+        sender.send(end).await.ok().unwrap();
+        let read = String::from_utf8(reading.await.unwrap().to_vec()).unwrap();
+        assert_eq!(read, "data: 1\n\n: keep-alive\n\ndata: 1\n\n");
+        assert!(started.elapsed() < Duration::from_secs(45));
+    }
 }

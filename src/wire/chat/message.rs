@@ -116,13 +116,13 @@ impl Message {
 }
 
 /// A string, or parts of which only the text counts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Content {
     Text(JsonText),
     Parts(Vec<ContentPart>),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct ContentPart {
     pub text: Option<JsonText>,
     /// What a model said in place of an answer.

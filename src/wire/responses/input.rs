@@ -23,7 +23,7 @@ pub enum Input {
 }
 
 /// An item as it was sent; which of its fields mean something depends on its type.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct Item {
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -55,6 +55,23 @@ impl Item {
 
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
+    }
+
+    /// About how long it is.
+    pub fn text_bytes(&self) -> usize {
+        let length = |text: &JsonText| text.as_json().len();
+        let arguments = self.arguments.as_ref().map_or(0, length);
+        let parts = match &self.content {
+            None => 0,
+            Some(Content::Text(text)) => length(text),
+            Some(Content::Parts(parts)) => parts
+                .iter()
+                .filter_map(|part| part.text.as_ref())
+                .map(length)
+                .sum(),
+        };
+        // What every item has, however little it says.
+        64 + arguments + parts
     }
 
     /// The item it stands for, if it is a reference.
