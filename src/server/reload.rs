@@ -1,6 +1,6 @@
 //! Reads the configuration anew while the gateway runs: on SIGHUP, and when its file changes.
 //!
-//! Models, providers and deployments are replaced as a whole, or not at all. Calls that are running
+//! Models, providers, deployments and tools are replaced as a whole, or not at all. Calls that run
 //! finish with what they began with. Everything else in the file takes a restart.
 
 use std::{
