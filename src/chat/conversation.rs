@@ -1,5 +1,7 @@
 //! The order of messages and the one system prompt (SPEC §2.2).
 
+use std::collections::HashMap;
+
 use crate::{
     error::GatewayError,
     wire::{
@@ -57,37 +59,41 @@ impl Disorder {
 /// Every tool message answers a call of the assistant message it follows, and every call is
 /// answered before the conversation goes on.
 pub fn check_order(messages: &[Message]) -> Result<(), Disorder> {
-    let mut unanswered: Vec<&str> = Vec::new();
+    // How often each call is still to be answered: one message may hold a great many.
+    let mut open: HashMap<&str, usize> = HashMap::new();
     let mut asked_at = 0;
     for (at, message) in messages.iter().enumerate() {
         if message.role == Role::Tool {
             let id = message.tool_call_id.as_deref().unwrap_or_default();
-            let Some(call) = unanswered.iter().position(|open| *open == id) else {
+            let Some(times) = open.get_mut(id).filter(|times| **times > 0) else {
                 let id = id.to_owned();
                 return Err(Disorder::Unasked { at, id });
             };
-            unanswered.remove(call);
+            *times -= 1;
             continue;
         }
-        all_answered(&unanswered, asked_at)?;
-        unanswered = message
-            .tool_calls
-            .iter()
-            .map(|call| call.id.as_str())
-            .collect();
+        all_answered(messages, asked_at, &open)?;
+        open.clear();
+        for call in &message.tool_calls {
+            *open.entry(call.id.as_str()).or_default() += 1;
+        }
         asked_at = at;
     }
-    all_answered(&unanswered, asked_at)
+    all_answered(messages, asked_at, &open)
 }
 
-fn all_answered(unanswered: &[&str], at: usize) -> Result<(), Disorder> {
-    match unanswered.first() {
-        None => Ok(()),
-        Some(id) => Err(Disorder::Unanswered {
-            at,
-            id: (*id).to_owned(),
-        }),
+fn all_answered(
+    messages: &[Message],
+    at: usize,
+    open: &HashMap<&str, usize>,
+) -> Result<(), Disorder> {
+    if open.values().all(|times| *times == 0) {
+        return Ok(());
     }
+    let mut calls = messages[at].tool_calls.iter();
+    let unanswered = calls.find(|call| open.get(call.id.as_str()).is_some_and(|times| *times > 0));
+    let id = unanswered.map_or_else(String::new, |call| call.id.clone());
+    Err(Disorder::Unanswered { at, id })
 }
 
 /// The conversation with one system message, first: the gateway's identity prompt where there is

@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use super::{AnalyticsFilter, AnalyticsRow, Call, CallId, Ledger, LedgerError, sqlite::calls};
 use crate::limits::WINDOW_MS;
 
+/// Longer than calls of several steps take.
+const LONGEST_CALL_MS: i64 = 60 * 60 * 1_000;
+
 impl Ledger {
     /// The account's charged calls within these times (in seconds), newest first.
     pub async fn usage(
@@ -49,7 +52,8 @@ impl Ledger {
     pub async fn tokens_in_window(&self) -> Result<HashMap<u64, u64>, LedgerError> {
         let window = i64::try_from(WINDOW_MS).unwrap_or(i64::MAX);
         let since = self.clock.now_ms().saturating_sub(window);
-        let query = move |database: &_| calls::tokens_since(database, since);
+        let steps_since = since.saturating_sub(LONGEST_CALL_MS);
+        let query = move |database: &_| calls::tokens_since(database, since, steps_since);
         let used = self.reader.query(query).await?;
         Ok(used.into_iter().map(|(id, used)| (id.0, used)).collect())
     }

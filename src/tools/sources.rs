@@ -1,6 +1,6 @@
 //! Where the tools get their data: what the configuration names, and nothing else.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{chain::Chain, market::Market, tool::Failure, web::Web};
 use crate::config;
@@ -15,13 +15,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Sources {
     pub fn new(config: &config::Tools) -> Result<Self, String> {
-        let web = Arc::new(Web::new(CONNECT_TIMEOUT.min(config.timeout))?);
+        let web = Web::new(CONNECT_TIMEOUT.min(config.timeout))?;
         let market = config.market.as_ref();
+        // Room for each: a source that hangs is in no other's way.
         let market = market
-            .map(|market| Market::new(market, web.clone()))
+            .map(|market| Market::new(market, web.with_room_of_its_own()))
             .transpose()?;
         let chains = config.chains.iter().map(|(name, chain)| {
-            let chain = Chain::new(name, chain, web.clone())?;
+            let chain = Chain::new(name, chain, web.with_room_of_its_own())?;
             Ok((name.clone(), chain))
         });
         Ok(Self {

@@ -55,6 +55,14 @@ impl Web {
         })
     }
 
+    /// Another one over the same connections.
+    pub fn with_room_of_its_own(&self) -> Self {
+        Self {
+            http: self.http.clone(),
+            room: Semaphore::new(MAX_QUESTIONS),
+        }
+    }
+
     /// A request to be given more headers.
     pub fn request(method: Method, uri: Uri) -> axum::http::request::Builder {
         let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));

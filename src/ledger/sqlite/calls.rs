@@ -99,17 +99,22 @@ pub fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Ve
     rows.query_map([id], read)?.collect()
 }
 
-/// What calls admitted since then have used in the end: nothing, where nothing was charged.
+/// What calls admitted since then have used in the end: nothing, where nothing was charged. Those of
+/// several steps may have been admitted long before their last one: they are looked for since
+/// `steps_since_ms`.
 pub fn tokens_since(
     connection: &Connection,
     admitted_ms: i64,
+    steps_since_ms: i64,
 ) -> rusqlite::Result<Vec<(CallId, u64)>> {
-    let first = CallId::first_of(admitted_ms);
-    let mut rows = connection
-        .prepare("SELECT id, coalesce(prompt + completion, 0) FROM calls WHERE id >= ?1")?;
-    let first = i64::try_from(first.0).unwrap_or(i64::MAX);
+    let first = |ms| i64::try_from(CallId::first_of(ms).0).unwrap_or(i64::MAX);
+    let mut rows = connection.prepare(
+        "SELECT id, coalesce(prompt + completion, 0) FROM calls
+         WHERE id >= ?1 OR (id >= ?2 AND steps IS NOT NULL)",
+    )?;
     let read = |row: &Row<'_>| Ok((CallId(unsigned(row, 0)?), unsigned(row, 1)?));
-    rows.query_map([first], read)?.collect()
+    rows.query_map([first(admitted_ms), first(steps_since_ms)], read)?
+        .collect()
 }
 
 /// Which calls to add up.

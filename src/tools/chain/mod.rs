@@ -1,7 +1,5 @@
 //! A node of an EVM chain, asked over JSON-RPC.
 
-use std::sync::Arc;
-
 use alloy_primitives::{Address, Bytes, U256};
 use axum::http::{Method, Uri, header};
 use http_body_util::Full;
@@ -21,7 +19,7 @@ pub struct Chain {
     pub name: String,
     /// What its native coin is called.
     pub symbol: String,
-    web: Arc<Web>,
+    web: Web,
     /// It may hold a key, so it is never shown.
     url: Uri,
 }
@@ -33,12 +31,14 @@ pub enum RpcFault {
     /// The node's own words may tell who runs it; its code does not.
     #[error("refuses the call (code {0})")]
     Refused(i64),
+    #[error("says that the contract broke off")]
+    Reverted,
 }
 
 impl RpcFault {
     /// Whether a contract was asked and broke off.
     pub fn is_revert(self) -> bool {
-        matches!(self, Self::Refused(3 | -32_000 | -32_015))
+        matches!(self, Self::Reverted)
     }
 }
 
@@ -51,10 +51,21 @@ struct Reply {
 #[derive(Deserialize)]
 struct RpcError {
     code: i64,
+    #[serde(default)]
+    message: String,
+}
+
+impl RpcError {
+    /// Some nodes have a code for a contract that broke off; others have one for everything, and
+    /// tell it in words.
+    fn is_revert(&self) -> bool {
+        let says_so = || self.message.to_lowercase().contains("revert");
+        matches!(self.code, 3 | -32_015) || (self.code == -32_000 && says_so())
+    }
 }
 
 impl Chain {
-    pub fn new(name: &str, config: &config::Chain, web: Arc<Web>) -> Result<Self, String> {
+    pub fn new(name: &str, config: &config::Chain, web: Web) -> Result<Self, String> {
         let url = config.rpc_url.reveal().parse();
         Ok(Self {
             name: name.to_owned(),
@@ -76,7 +87,11 @@ impl Chain {
             .expect("made of checked parts");
         let reply: Reply = self.web.ask(request).await?;
         if let Some(error) = reply.error {
-            return Err(RpcFault::Refused(error.code));
+            return Err(if error.is_revert() {
+                RpcFault::Reverted
+            } else {
+                RpcFault::Refused(error.code)
+            });
         }
         let result = reply.result.as_ref().map_or("null", |result| result.get());
         serde_json::from_str(result).map_err(|_| Fault::NotAsExpected.into())

@@ -1,6 +1,9 @@
 //! Market data, from an HTTP API in the shape of `CoinGecko`'s.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use bytes::Bytes;
@@ -20,10 +23,15 @@ use crate::config;
 /// Whatever a model wrote is one step of a path or one value of a query, and never more.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
+/// How many symbols are remembered.
+const MAX_FOUND: usize = 10_000;
+
 pub struct Market {
-    web: Arc<Web>,
+    web: Web,
     base_url: String,
     key: Option<(HeaderName, HeaderValue)>,
+    /// What was searched for and found before: a coin keeps its ID.
+    found: Mutex<HashMap<String, Option<String>>>,
 }
 
 /// What is known of coins now: by ID, then by the API's words (`usd`, `usd_market_cap`).
@@ -43,7 +51,7 @@ pub struct History {
 }
 
 impl Market {
-    pub fn new(config: &config::Market, web: Arc<Web>) -> Result<Self, String> {
+    pub fn new(config: &config::Market, web: Web) -> Result<Self, String> {
         let key = config.api_key.as_ref().map(|key| {
             let mut value = HeaderValue::try_from(key.reveal())
                 .map_err(|_| "the market data's key has characters that a header cannot carry")?;
@@ -54,6 +62,7 @@ impl Market {
             web,
             base_url: config.base_url.clone(),
             key: key.transpose()?,
+            found: Mutex::default(),
         })
     }
 
@@ -62,9 +71,20 @@ impl Market {
         if let Some(id) = coins::well_known(symbol) {
             return Ok(Some(id.to_owned()));
         }
-        let path = format!("/search?query={}", encoded(symbol));
+        let symbol = symbol.to_lowercase();
+        let known = self.found().get(&symbol).cloned();
+        if let Some(id) = known {
+            return Ok(id);
+        }
+        let path = format!("/search?query={}", encoded(&symbol));
         let found: coins::Found = self.get(&path).await.map_err(failure)?;
-        Ok(found.best(symbol))
+        let id = found.best(&symbol);
+        let mut found = self.found();
+        if found.len() >= MAX_FOUND {
+            found.clear();
+        }
+        found.insert(symbol, id.clone());
+        Ok(id)
     }
 
     pub async fn prices(&self, ids: &[&str], currency: &str) -> Result<Prices, Failure> {
@@ -98,6 +118,10 @@ impl Market {
             }
             Err(fault) => Err(fault.to_string()),
         }
+    }
+
+    fn found(&self) -> MutexGuard<'_, HashMap<String, Option<String>>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {

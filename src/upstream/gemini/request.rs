@@ -59,16 +59,24 @@ struct CallingConfig<'a> {
 
 pub fn write(call: &ChatCall, model: &str, calls: &Calls) -> Vec<u8> {
     let sign = thinking::wants_signatures(model);
-    let tools = (!call.tools.is_empty()).then(|| Tools {
+    // Gemini refuses functions beside a JSON answer. The caller's own are theirs to be refused; ours
+    // are not worth that.
+    let ours_in_the_way = call.tools.are_built_in() && call.response_format.is_some();
+    let offers = !call.tools.is_empty() && !ours_in_the_way;
+    let tools = offers.then(|| Tools {
         function_declarations: call.tools.iter().map(declaration).collect(),
     });
     let request = Request {
         system_instruction: contents::system(&call.messages),
         contents: contents::contents(&call.messages, calls, sign),
         tools: tools.map(|tools| [tools]),
-        tool_config: call.tool_choice.as_ref().map(|choice| ToolConfig {
-            function_calling_config: calling_config(choice),
-        }),
+        tool_config: call
+            .tool_choice
+            .as_ref()
+            .filter(|_| offers)
+            .map(|choice| ToolConfig {
+                function_calling_config: calling_config(choice),
+            }),
         generation_config: generation::config(call, model),
     };
     serde_json::to_vec(&request).expect("strings, numbers and JSON serialise")
