@@ -202,9 +202,8 @@ impl Script for Events {
     }
 
     fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {
-        let code = envelope.code.as_deref().unwrap_or(envelope.kind);
-        let failed = self.response.failed(code, &envelope.message);
-        self.event("response.failed", json!({ "response": failed }), out);
+        // No `response.failed` before it: clients that stop there never learn the code, and others
+        // report the failure twice.
         let sequence = self.next_number();
         out.push(error_event(envelope, Some(sequence)));
     }

@@ -31,13 +31,6 @@ impl NewResponse {
         self.object("in_progress", &[], None, None, self.echo.store)
     }
 
-    /// As it is told when it failed after it was announced.
-    pub fn failed(&self, code: &str, message: &str) -> Value {
-        let mut object = self.object("failed", &[], None, None, false);
-        object["error"] = json!({ "code": code, "message": message });
-        object
-    }
-
     pub fn whole(&self, answer: &Answer, usage: Usage, at: u64, stored: bool) -> Value {
         let reason = answer.choices.first().map(|choice| choice.finish);
         let ending = Ending {
@@ -122,7 +115,8 @@ pub fn status(reason: FinishReason) -> (&'static str, Option<&'static str>) {
 fn counts(usage: Usage) -> Value {
     json!({
         "input_tokens": usage.prompt,
-        "input_tokens_details": { "cached_tokens": usage.cached },
+        // What is written to a cache is input like any other; the newest clients want the key.
+        "input_tokens_details": { "cached_tokens": usage.cached, "cache_write_tokens": 0 },
         "output_tokens": usage.completion,
         "output_tokens_details": { "reasoning_tokens": usage.reasoning },
         "total_tokens": usage.total(),
