@@ -1,4 +1,5 @@
-// The Vercel AI SDK, through its provider for OpenAI and the one for compatible services.
+// The Vercel AI SDK, through its provider for OpenAI (responses, its default, and chat) and the one
+// for compatible services.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -12,10 +13,13 @@ const TEXT = 'Hello from the AI SDK!';
 const OSLO = '[[sim tool=weather {"city": "Oslo"}]]';
 const Recipe = z.object({ name: z.string(), steps: z.array(z.string()).min(2), minutes: z.number() });
 
+globalThis.AI_SDK_LOG_WARNINGS = false; // of settings that one of the providers does not send
+
 const baseURL = process.env.OPENAI_BASE_URL;
 
 const providers = {
-  '@ai-sdk/openai': (apiKey) => {
+  '@ai-sdk/openai': (apiKey) => createOpenAI({ baseURL, apiKey }),
+  '@ai-sdk/openai chat': (apiKey) => {
     const openai = createOpenAI({ baseURL, apiKey });
     return (id) => openai.chat(id);
   },
@@ -91,6 +95,27 @@ for (const [name, connect] of Object.entries(providers)) {
       checkLoop(asked, (await collect(result.textStream)).join(''), await result.steps);
     });
 
+    test('a conversation', async () => {
+      const { tools } = weather();
+      const messages = [{ role: 'user', content: OSLO }];
+      const first = await generateText({ model, tools, messages, stopWhen: isStepCount(5) });
+      messages.push(...first.responseMessages, { role: 'user', content: 'And tomorrow?' });
+      const second = streamText({ model, tools, messages });
+      assert.ok((await collect(second.textStream)).join('').endsWith('And tomorrow?'));
+      // The second turn read all of the first.
+      assert.ok((await second.usage).inputTokens > first.steps.at(-1).usage.inputTokens);
+    });
+
+    test("the gateway's own tools are not seen", async () => {
+      const prompt = '[[sim tool=convert_units {"amount": "1.5", "from": "ether", "to": "wei"}]]';
+      const basic = models('svc-basic');
+      const plain = await generateText({ model: basic, prompt });
+      assert.match(plain.text, /1500000000000000000/);
+      assert.deepEqual([plain.toolCalls, plain.steps.length], [[], 1]);
+      const kinds = new Set((await collect(streamText({ model: basic, prompt }).fullStream)).map(({ type }) => type));
+      assert.ok(kinds.has('text-delta') && ![...kinds].some((kind) => kind.startsWith('tool')));
+    });
+
     test('a forced tool', async () => {
       const { asked, tools } = weather();
       const { toolCalls } = await generateText({ model, tools, toolChoice: 'required', prompt: 'Hi' });
@@ -136,3 +161,25 @@ for (const [name, connect] of Object.entries(providers)) {
     });
   });
 }
+
+test('responses of earlier turns are named, not repeated, unless they are not stored', async () => {
+  const { key } = await createAccount();
+  const bodies = [];
+  const watched = (url, init) => {
+    bodies.push(JSON.parse(init.body));
+    return fetch(url, init);
+  };
+  const model = createOpenAI({ baseURL, apiKey: key, fetch: watched })('svc-native-fast');
+  const inputTokens = [];
+  for (const store of [true, false]) {
+    const providerOptions = { openai: { store } };
+    const messages = [{ role: 'user', content: 'one' }];
+    const first = await generateText({ model, messages, providerOptions });
+    messages.push(...first.responseMessages, { role: 'user', content: 'two' });
+    const second = await generateText({ model, messages, providerOptions });
+    assert.ok(second.text.endsWith('two'));
+    assert.equal(bodies.at(-1).input[1].type === 'item_reference', store);
+    inputTokens.push(second.usage.inputTokens);
+  }
+  assert.equal(inputTokens[0], inputTokens[1]);
+});
