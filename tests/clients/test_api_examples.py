@@ -1,0 +1,114 @@
+"""Every example of docs/API.md, and those of the README that need no model server, as it is written."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import operator_api
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# New each time.
+VARIES = {"id", "created", "created_at", "completed_at"}
+
+
+def blocks(name: str) -> list[tuple[str, str, str]]:
+    """The fenced blocks of a page: their place, their language and their text."""
+    page = (ROOT / name).read_text()
+    places = ((match, page.count("\n", 0, match.start()) + 1) for match in FENCE.finditer(page))
+    return [(f"{name}:{line}", match[1], match[2]) for match, line in places]
+
+
+def pairs(name: str) -> list:
+    """Each example with the answer that stands after it."""
+    all_blocks = blocks(name)
+    found = []
+    for (place, language, code), (_, answer_language, answer) in zip(all_blocks, all_blocks[1:]):
+        if language in ("bash", "python", "console") and answer_language in ("json", "text"):
+            found.append(pytest.param(language, code, answer_language, answer, id=place))
+    return found
+
+
+def run(command: list[str], code: str) -> str:
+    env = {**os.environ, "OPENAI_API_KEY": operator_api.create_account().key}
+    done = subprocess.run(
+        command, input=code, env=env, cwd=HERE, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+RUNNERS = {
+    "bash": ["bash", "-euo", "pipefail"],
+    "python": [sys.executable, "-B", "-"],
+    "js": [str(HERE / "node_modules/.bin/node"), "--input-type=module", "-"],
+}
+
+
+def check_text(written: str, got: str) -> None:
+    """`…` stands for anything."""
+    parts = (re.escape(part) for part in written.strip().split("…"))
+    assert re.fullmatch(".*?".join(parts), got.strip(), re.DOTALL), got
+
+
+def check_json(written, got, path: str = "$") -> None:
+    """The same keys, types and values, but for what is new each time."""
+    assert type(written) is type(got), path
+    match written:
+        case dict():
+            assert list(written) == list(got), path
+            for key, value in written.items():
+                if key in VARIES:
+                    assert type(value) is type(got[key]), f"{path}.{key}"
+                else:
+                    check_json(value, got[key], f"{path}.{key}")
+        case list():
+            assert len(written) == len(got), path
+            for at, (value, other) in enumerate(zip(written, got)):
+                check_json(value, other, f"{path}[{at}]")
+        case _:
+            assert written == got, path
+
+
+def check_answer(language: str, written: str, got: str) -> None:
+    if language == "json":
+        check_json(json.loads(written), json.loads(got))
+    else:
+        check_text(written, got)
+
+
+def test_every_block_of_the_api_page_is_an_example_or_its_answer():
+    languages = [language for _, language, _ in blocks("docs/API.md")]
+    examples, answers = languages[::2], languages[1::2]
+    assert set(examples) == {"bash", "python"} and set(answers) == {"json", "text"}
+    assert len(examples) == len(answers) == len(pairs("docs/API.md")) > 10
+
+
+@pytest.mark.parametrize(("language", "code", "answer_language", "answer"), pairs("docs/API.md"))
+def test_api(language, code, answer_language, answer):
+    check_answer(answer_language, answer, run(RUNNERS[language], code))
+
+
+def shell(console: str) -> str:
+    """What is typed at the prompts, less the reading of the settings, which are set already."""
+    lines = (line.removeprefix("$ ") for line in console.splitlines())
+    return "\n".join(line for line in lines if not line.startswith("set -a"))
+
+
+README = [pair for pair in pairs("README.md") if "data-local" not in pair.values[1]]
+
+
+@pytest.mark.parametrize(("language", "code", "answer_language", "answer"), README)
+def test_readme(language, code, answer_language, answer):
+    check_answer(answer_language, answer, run(RUNNERS["bash"], shell(code).replace("curl ", "curl -s ")))
+
+
+@pytest.mark.parametrize("language", ["python", "js"])
+def test_the_programs_of_the_readme(language):
+    [program] = [code for _, written, code in blocks("README.md") if written == language]
+    assert "Tell me a story." in run(RUNNERS[language], program)
