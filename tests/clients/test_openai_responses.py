@@ -319,6 +319,16 @@ def test_what_is_not_stored_or_is_anothers_is_not_found(client):
     missing(lambda: client.responses.create(**ask("Hi", previous_response_id=theirs.id)))
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_is_too_large_is_answered_and_not_stored(client, streamed):
+    response = client.responses.create(**ask("x" * 270_000), stream=streamed)
+    if streamed:
+        *_, last = response
+        response = last.response
+    assert response.status == "completed" and response.store is False
+    missing(lambda: client.responses.retrieve(response.id))
+
+
 # Functions
 
 
