@@ -56,7 +56,8 @@ pub fn read(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
     }
     let choices = (0..n).zip(written.choices.unwrap_or_default());
     let choices = choices.map(|(at, choice)| read_choice(at, choice));
-    let choices: Vec<_> = choices.collect::<Result<_, _>>()?;
+    let mut choices: Vec<_> = choices.collect::<Result<_, _>>()?;
+    choices.sort_by_key(|choice| choice.index); // the first one decides about tools
     if choices.is_empty() {
         return Err(UpstreamError::Malformed("an answer without choices".into()));
     }

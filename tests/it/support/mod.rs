@@ -12,6 +12,7 @@ pub mod raw;
 pub mod serving;
 pub mod sse;
 pub mod tls;
+pub mod turns;
 pub mod upstream;
 
 pub use books::{Books, Purse, View};

@@ -1,0 +1,318 @@
+//! What can happen between the steps of a request whose tools the gateway runs: it ends in good
+//! order, and is charged as a whole or not at all.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::{
+    Answer, Books, FakeUpstream, Gate, Purse, Step, TestGateway,
+    bodies::hello_with,
+    books::MODEL,
+    gateway::{hello, until},
+    turns::{CONVERT, Turn, open_events, usage},
+    upstream::stream_head,
+};
+
+/// A step that calls a tool, then an answer that may never be asked for.
+fn two_steps(first: Turn) -> [Turn; 2] {
+    [first, Turn::says("Done.")]
+}
+
+fn calls() -> Turn {
+    Turn::calls(&[CONVERT])
+}
+
+/// Asks; while the first step is under way, `meanwhile` happens.
+async fn refused_after(
+    gateway: &TestGateway,
+    purse: &Purse<'_>,
+    stream: bool,
+    meanwhile: impl Future<Output = ()>,
+) -> Answer {
+    let gate = Gate::default();
+    let before = gateway.upstream.calls();
+    gateway.upstream.converse(two_steps(calls().after(&gate)));
+    let body = hello(MODEL);
+    let asking = purse.hear("between", &body, stream);
+    let acting = async {
+        until("it is asked", || gateway.upstream.calls() > before).await;
+        meanwhile.await;
+        gate.open();
+    };
+    let (refused, ()) = tokio::join!(asking, acting);
+    let story = gateway.story("between").await;
+    assert_eq!(story["outcome"], "not_renewed", "{story}");
+    assert!(story["failure"].is_string(), "{story}");
+    let steps = ["fake tool_calls 11+3", "convert_units done"];
+    assert_eq!(gateway.steps("between").await, steps);
+    refused.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_at_any_step_is_a_502_and_free() {
+    for stream in [false, true] {
+        for before in 0..4 {
+            let gateway = TestGateway::start().await;
+            let purse = gateway.purse().await;
+            let mut turns = vec![calls(); before];
+            turns.push(Turn::fails(529));
+            gateway.upstream.converse(turns);
+            let failed = purse.hear("failing", &hello(MODEL), stream).await;
+            let failed = failed.unwrap_err();
+            failed.assert_error(502, "upstream_error", Some("529"), None);
+            assert_eq!(gateway.upstream.calls(), before + 1);
+            let steps = u32::try_from(before).unwrap();
+            assert_eq!(purse.books().await, Books::free_after_steps(steps));
+            let story = gateway.story("failing").await;
+            assert_eq!(story["outcome"], "provider_failed");
+            assert_eq!(story["settlement"]["charge"], "0.000000");
+            assert_eq!(gateway.steps("failing").await.len(), 2 * before);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_one_upstream_fails_is_asked_of_another() {
+    for stream in [false, true] {
+        let second = FakeUpstream::start().await;
+        let config = format!(
+            "[providers.second]\nkind = \"openai\"\nbase_url = \"http://{}/v1\"\n\
+             [[deployments]]\nmodel = \"*\"\nprovider = \"second\"\npriority = 1\n",
+            second.address
+        );
+        let gateway = TestGateway::start_with(&config).await;
+        let purse = gateway.purse().await;
+        gateway.upstream.converse([calls(), Turn::fails(503)]);
+        second.converse([Turn::says("Done.").using(100, 10)]);
+        let heard = purse.hear("over", &hello(MODEL), stream).await.unwrap();
+        assert_eq!(heard.choices, [("Done.".into(), "stop".into())]);
+        assert_eq!(heard.usage, usage(111, 13));
+        let (asked, again) = (gateway.upstream.messages(), second.messages());
+        assert_eq!(again, [asked[1].clone()], "the same question");
+        let steps = [
+            "fake tool_calls 11+3",
+            "convert_units done",
+            "second stop 100+10",
+        ];
+        assert_eq!(gateway.steps("over").await, steps);
+        let story = gateway.story("over").await;
+        assert_eq!(story["upstream"], "second");
+        let attempts = story["failed_attempts"].as_array().unwrap();
+        assert_eq!(attempts.len(), 1, "{story}");
+        assert_eq!(attempts[0]["upstream"], "fake");
+        let expected = Books {
+            spent: 111 * 2_000 + 13 * 9_000,
+            charges: 1,
+            requests: 1,
+            tokens: 124,
+        };
+        assert_eq!(purse.books().await, expected);
+    }
+}
+
+/// Half a tool call is not heard by anyone, so another upstream can be asked.
+#[tokio::test]
+async fn a_stream_that_breaks_before_it_is_heard_is_asked_of_another() {
+    let second = FakeUpstream::start().await;
+    let config = format!(
+        "[providers.second]\nkind = \"openai\"\nbase_url = \"http://{}/v1\"\n\
+         [[deployments]]\nmodel = \"*\"\nprovider = \"second\"\npriority = 1\n",
+        second.address
+    );
+    let gateway = TestGateway::start_with(&config).await;
+    let purse = gateway.purse().await;
+    let mut half = Turn::says_and_calls("Let me see", &[CONVERT]).chunks();
+    half.truncate(half.len() - 3);
+    let half = Step::Send(open_events(&half));
+    let steps = vec![Step::Send(stream_head()), half, Step::Reset];
+    gateway.upstream.converse([Turn::plays(steps)]);
+    second.converse(two_steps(calls()));
+    // The first is asked first at every step.
+    let heard = purse.hear("broken", &hello(MODEL), true).await.unwrap();
+    assert_eq!(heard.choices, [("Done.".into(), "stop".into())]);
+    assert_eq!(purse.books().await, Books::charged_steps(2));
+    let steps = [
+        "second tool_calls 11+3",
+        "convert_units done",
+        "second stop 11+3",
+    ];
+    assert_eq!(gateway.steps("broken").await, steps);
+}
+
+#[tokio::test]
+async fn credit_that_runs_out_between_steps_ends_the_request() {
+    for stream in [false, true] {
+        let gateway = TestGateway::start_with("[credit]\nmax_overdraft = \"0\"").await;
+        let purse = gateway.purse_with("0.01", 1_000).await;
+        // 1,000 tokens out are 0.009; the next step may cost as much again.
+        let body = hello_with(MODEL, json!({ "max_tokens": 200 }));
+        gateway
+            .upstream
+            .converse(two_steps(calls().using(100, 1_000)));
+        let refused = purse.hear("poor", &body, stream).await.unwrap_err();
+        let code = Some("payment_required");
+        refused.assert_error(402, "insufficient_credits", code, None);
+        assert_eq!(refused.error()["balance"], "0.010000", "nothing was taken");
+        assert_eq!(
+            gateway.upstream.calls(),
+            1,
+            "the provider is not asked again"
+        );
+        let expected = Books {
+            requests: 1,
+            tokens: 1_100,
+            ..Books::default()
+        };
+        assert_eq!(purse.books().await, expected);
+        assert_eq!(gateway.story("poor").await["outcome"], "not_renewed");
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_run_out_between_steps_end_the_request() {
+    for stream in [false, true] {
+        let gateway = TestGateway::start().await;
+        let limit = json!({ "model": MODEL, "rpm": 10, "tpm": 10_000 });
+        let limit = gateway
+            .operate(Method::PUT, "/operator/limits", Some(limit))
+            .await;
+        limit.assert_ok();
+        let body = hello_with(MODEL, json!({ "stream": stream }));
+        gateway
+            .upstream
+            .converse(two_steps(calls().using(5_900, 100)));
+        let refused = gateway.chat(&body).await;
+        let code = Some("tpm_exceeded");
+        refused.assert_error(429, "rate_limit_exceeded", code, None);
+        assert_eq!(refused.headers["x-ratelimit-remaining"], "9");
+        assert_eq!(refused.headers["x-ratelimit-remaining-tokens"], "4000");
+        assert_eq!(refused.headers["x-ratelimit-limit-tokens"], "10000");
+        assert!(refused.headers.contains_key("retry-after"));
+        assert_eq!(
+            gateway.upstream.calls(),
+            1,
+            "the provider is not asked again"
+        );
+        gateway.idle().await;
+        let account = format!("/operator/accounts/{}", gateway.account_id);
+        let account = gateway.operate(Method::GET, &account, None).await;
+        assert_eq!(account.assert_ok()["balance"], "1000.000000");
+        assert_eq!(account.body["held"], "0.000000");
+    }
+}
+
+/// The steps of a request are one request: they need no place among those of the minute.
+#[tokio::test]
+async fn steps_are_not_counted_as_requests() {
+    for stream in [false, true] {
+        let gateway = TestGateway::start_set(&[("LIMITS__RPM", "1")]).await;
+        gateway
+            .upstream
+            .converse([calls(), calls(), Turn::says("Done.")]);
+        let body = hello_with(MODEL, json!({ "stream": stream }));
+        let url = gateway.url("/v1/chat/completions");
+        let request = gateway
+            .client
+            .post(url)
+            .bearer_auth(&gateway.key)
+            .json(&body);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert!(response.text().await.unwrap().contains("Done"));
+        let refused = gateway.chat(&body).await;
+        let code = Some("rpm_exceeded");
+        refused.assert_error(429, "rate_limit_exceeded", code, None);
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_disabled_or_deleted_between_steps_pays_for_no_more() {
+    for stream in [false, true] {
+        for (method, end) in [(Method::POST, "/disable"), (Method::DELETE, "")] {
+            let gateway = TestGateway::start().await;
+            let mut purse = gateway.purse().await;
+            let (key_id, key) = gateway.new_key(&purse.id).await;
+            let other = std::mem::replace(&mut purse.key, key);
+            let disable = async {
+                let path = format!("/operator/keys/{key_id}{end}");
+                gateway
+                    .operate(method.clone(), &path, None)
+                    .await
+                    .assert_ok();
+            };
+            let refused = refused_after(&gateway, &purse, stream, disable).await;
+            let code = Some("invalid_api_key");
+            refused.assert_error(401, "authentication_error", code, None);
+            assert_eq!(gateway.upstream.calls(), 1);
+            purse.key = other;
+            assert_eq!(purse.books().await, Books::free_after_steps(1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_account_that_is_closed_between_steps_pays_for_no_more() {
+    for stream in [false, true] {
+        let gateway = TestGateway::start().await;
+        let purse = gateway.purse().await;
+        let account = format!("/operator/accounts/{}", purse.id);
+        let closed = async |closed: bool| {
+            let body = Some(json!({ "closed": closed }));
+            gateway
+                .operate(Method::PATCH, &account, body)
+                .await
+                .assert_ok();
+        };
+        let refused = refused_after(&gateway, &purse, stream, closed(true)).await;
+        refused.assert_error(402, "no_account", Some("payment_required"), None);
+        assert_eq!(gateway.upstream.calls(), 1);
+        closed(false).await;
+        assert_eq!(purse.books().await, Books::free_after_steps(1));
+    }
+}
+
+/// Charges that cannot be written are not run up.
+#[tokio::test]
+async fn a_store_that_fails_between_steps_ends_the_request() {
+    for stream in [false, true] {
+        let gateway = TestGateway::start_patient().await;
+        let purse = gateway.purse().await;
+        let (gate, before) = (Gate::default(), gateway.upstream.calls());
+        gateway.upstream.converse([
+            calls().after(&gate),
+            Turn::says("Hi"), // to someone else, who learns that it cannot be charged
+            Turn::says("Never"),
+        ]);
+        let body = hello(MODEL);
+        let asking = purse.hear("lost", &body, stream);
+        let acting = async {
+            until("it is asked", || gateway.upstream.calls() > before).await;
+            let database = gateway.data.path().join("tollgate.db");
+            let stranger = rusqlite::Connection::open(database).unwrap();
+            stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+            let uncharged = gateway.chat(&hello(MODEL)).await;
+            assert_eq!(uncharged.status, 503, "{}", uncharged.body);
+            gate.open();
+            stranger
+        };
+        let (refused, stranger) = tokio::join!(asking, acting);
+        let code = Some("admission_state_unavailable");
+        let refused = refused.unwrap_err();
+        refused.assert_error(503, "server_error", code, None);
+        assert_eq!(
+            gateway.upstream.calls(),
+            2,
+            "the provider is not asked again"
+        );
+        drop(stranger);
+        let story = gateway.story("lost").await;
+        assert_eq!(story["outcome"], "not_renewed");
+        for _ in 0..500 {
+            if gateway.get("/health").await.status == 200 {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert_eq!(purse.books().await, Books::free_after_steps(1));
+    }
+}

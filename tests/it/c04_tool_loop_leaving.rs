@@ -1,0 +1,128 @@
+//! Clients that leave and gateways that stop while tools are run: the steps come to their end and
+//! are charged once, or the request is free.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Books, FakeUpstream, Gate, Process, RawConnection, Serving, Step, TestGateway,
+    bodies::hello_with,
+    books::MODEL,
+    gateway::until,
+    raw::chat_request,
+    turns::{CONVERT, Turn, open_events},
+    upstream::{events, stream_head, usage_chunk},
+};
+
+fn calls() -> Turn {
+    Turn::calls(&[CONVERT])
+}
+
+/// Leaving is no discount, at whichever step.
+#[tokio::test]
+async fn a_request_whose_client_leaves_goes_through_all_its_steps_and_is_charged_once() {
+    for stream in [false, true] {
+        for step in 0..3 {
+            let gateway = TestGateway::start_patient().await;
+            let (purse, gate) = (gateway.purse().await, Gate::default());
+            let mut turns = vec![calls(), calls(), Turn::says("Done.")];
+            turns[step] = turns[step].clone().after(&gate);
+            gateway.upstream.converse(turns);
+            let body = hello_with(MODEL, json!({ "stream": stream }));
+            let mut connection = RawConnection::open(gateway.public).await;
+            let id = "x-request-id: left\r\n";
+            connection.send(chat_request(&purse.key, id, &body)).await;
+            until("it is at that step", || gateway.upstream.calls() > step).await;
+            connection.hang_up().await;
+            gate.open();
+            assert_eq!(
+                purse.books().await,
+                Books::charged_steps(3),
+                "{step} {stream}"
+            );
+            assert_eq!(gateway.story("left").await["outcome"], "client_left");
+            assert_eq!(gateway.upstream.calls(), 3);
+            assert_eq!(gateway.steps("left").await.len(), 5);
+        }
+    }
+}
+
+/// A long text that goes on to call a tool, when there is nobody to hear it any more.
+#[tokio::test]
+async fn a_stream_whose_client_leaves_midway_runs_its_tools_too() {
+    let gateway = TestGateway::start_patient().await;
+    let (purse, gate) = (gateway.purse().await, Gate::default());
+    let chunks = Turn::says_and_calls(&"x".repeat(600), &[CONVERT]).chunks();
+    let (words, call) = chunks.split_at(151);
+    let rest = [call, &[usage_chunk(11, 3)]].concat();
+    let long = Turn::plays(vec![
+        Step::Send(stream_head()),
+        Step::Send(open_events(words)),
+        Step::Until(gate.clone()),
+        Step::Send(events(&rest).into_bytes()),
+        Step::Close,
+    ]);
+    gateway
+        .upstream
+        .converse([long, calls(), Turn::says("Done.")]);
+    let body = hello_with(MODEL, json!({ "stream": true }));
+    let mut connection = RawConnection::open(gateway.public).await;
+    connection.send(chat_request(&purse.key, "", &body)).await;
+    connection.until("\n\n", 50).await;
+    connection.hang_up().await;
+    gate.open();
+    assert_eq!(purse.books().await, Books::charged_steps(3));
+}
+
+async fn until_stopping(serving: &mut Serving) {
+    serving.process.signal("TERM");
+    let stopping = |process: &Process| process.stderr().contains("stopping: no new work");
+    serving.process.until(stopping).await;
+}
+
+fn ask(serving: &Serving, stream: bool) -> tokio::task::JoinHandle<(u16, String)> {
+    let request = serving.chat(&hello_with(MODEL, json!({ "stream": stream })));
+    tokio::spawn(async move {
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        (status, response.text().await.unwrap())
+    })
+}
+
+#[tokio::test]
+async fn a_stop_lets_the_steps_of_a_request_come_to_their_end() {
+    for stream in [false, true] {
+        let (upstream, gate) = (FakeUpstream::start().await, Gate::default());
+        upstream.converse([calls().after(&gate), calls(), Turn::says("Done.")]);
+        let mut serving = Serving::start_on(&upstream, 60).await;
+        let asked = ask(&serving, stream);
+        until("it is asked", || upstream.calls() == 1).await;
+        until_stopping(&mut serving).await;
+        gate.open();
+        let (status, text) = asked.await.unwrap();
+        assert_eq!(status, 200, "{text}");
+        assert!(text.contains("Done"), "{text}");
+        let (ended, restarted) = serving.ended_and_restarted().await;
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        // Three times 49,000 billionths.
+        assert_eq!(restarted.books().await, ("99.999853".to_owned(), 1));
+    }
+}
+
+#[tokio::test]
+async fn a_stop_that_cannot_wait_ends_the_request_between_its_steps_and_it_is_free() {
+    for stream in [false, true] {
+        let (upstream, never) = (FakeUpstream::start().await, Gate::default());
+        upstream.converse([calls(), calls().after(&never)]);
+        let mut serving = Serving::start_on(&upstream, 1).await;
+        let asked = ask(&serving, stream);
+        until("its second step is asked", || upstream.calls() == 2).await;
+        until_stopping(&mut serving).await;
+        let (status, text) = asked.await.unwrap();
+        assert_eq!(status, 503, "{text}");
+        let body: Value = serde_json::from_str(&text).unwrap();
+        assert!(body["error"]["message"].is_string(), "{text}");
+        let (ended, restarted) = serving.ended_and_restarted().await;
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        assert_eq!(restarted.books().await, ("100.000000".to_owned(), 0));
+    }
+}

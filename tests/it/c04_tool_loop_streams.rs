@@ -1,0 +1,308 @@
+//! SPEC §4.1 (d) and §6: streams in which the gateway runs tools. Only the answer is streamed, as
+//! soon as it is known to be one.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Books, Gate, Purse, Step, Stream, TestGateway,
+    bodies::hello_with,
+    books::MODEL,
+    gateway::hello,
+    turns::{CONVERT, Turn, calls_json, open_events, usage},
+    upstream::{chunk, events, stream_head, usage_chunk},
+};
+
+/// More than a model says on its way to a tool.
+const LONG: usize = 600;
+
+fn streaming() -> Value {
+    hello_with(MODEL, json!({ "stream": true }))
+}
+
+/// A stream read to its end, which need not be a good one.
+async fn read(purse: &Purse<'_>, id: &str) -> Stream {
+    let request = purse.request(&streaming()).header("x-request-id", id);
+    let response = request.send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    Stream {
+        text: response.text().await.unwrap(),
+    }
+}
+
+/// The chunks, then `last`.
+fn broken(chunks: &[Value], last: Step) -> Turn {
+    let chunks = Step::Send(open_events(chunks));
+    Turn::plays(vec![Step::Send(stream_head()), chunks, last])
+}
+
+fn word(text: &str) -> Value {
+    chunk(json!({ "content": text }), None)
+}
+
+/// The beginning of a turn that calls a tool: half of its arguments are missing.
+fn half_a_call() -> Vec<Value> {
+    let mut chunks = Turn::calls(&[CONVERT]).chunks();
+    chunks.truncate(chunks.len() / 2);
+    chunks
+}
+
+#[tokio::test]
+async fn what_a_model_says_on_its_way_to_a_tool_is_not_heard() {
+    for stream in [false, true] {
+        let gateway = TestGateway::start().await;
+        let purse = gateway.purse().await;
+        let preamble = "Let me check that for you.";
+        gateway.upstream.converse([
+            Turn::says_and_calls(preamble, &[CONVERT]),
+            Turn::says_and_calls("And once more.", &[CONVERT]),
+            Turn::says("A billion."),
+        ]);
+        let heard = purse.hear("preamble", &hello(MODEL), stream).await.unwrap();
+        assert_eq!(heard.choices, [("A billion.".into(), "stop".into())]);
+        assert_eq!(heard.usage, usage(33, 9));
+        let messages = gateway.upstream.messages();
+        let added = &messages[1][messages[0].len()..];
+        assert_eq!(added[0]["content"], preamble, "the model is reminded of it");
+        assert_eq!(added[0]["tool_calls"], calls_json(&[CONVERT]));
+        assert_eq!(purse.books().await, Books::charged_steps(3));
+    }
+}
+
+#[tokio::test]
+async fn usage_is_streamed_where_it_was_asked_for_and_is_the_sum() {
+    let gateway = TestGateway::start().await;
+    let purse = gateway.purse().await;
+    let turns = [Turn::calls(&[CONVERT]), Turn::says("Done.")];
+    gateway.upstream.converse(turns.clone());
+    let stream = read(&purse, "without").await;
+    stream.assert_complete(MODEL);
+    assert_eq!(stream.usage(), None);
+    gateway.upstream.converse(turns);
+    let heard = purse.hear("with", &hello(MODEL), true).await.unwrap();
+    assert_eq!(heard.usage, usage(22, 6));
+    for request in gateway.upstream.received() {
+        let asked = &request.body["stream_options"]["include_usage"];
+        assert_eq!(asked, true, "a provider is always asked for it");
+    }
+}
+
+/// Reads a stream until `words` have come so many times.
+async fn until_heard(response: &mut reqwest::Response, words: &str, times: usize) -> String {
+    let mut text = String::new();
+    while text.matches(words).count() < times {
+        let chunk = tokio::time::timeout(Duration::from_secs(20), response.chunk()).await;
+        let chunk = chunk.expect("it comes before the end").unwrap();
+        text.push_str(std::str::from_utf8(&chunk.expect("more")).unwrap());
+    }
+    text
+}
+
+/// A provider that goes on and on is heard while it does.
+#[tokio::test]
+async fn a_long_answer_begins_to_arrive_before_it_is_over() {
+    let trickle = [
+        Step::Pause(Duration::from_millis(50)),
+        Step::Send(open_events(&[word(".")])),
+    ];
+    let end = [chunk(json!({}), Some("stop")), usage_chunk(11, 3)];
+    let long = [
+        vec![
+            Step::Send(stream_head()),
+            Step::Send(open_events(&[word(&"x".repeat(LONG))])),
+        ],
+        vec![trickle; 60].concat(),
+        vec![Step::Send(events(&end).into_bytes()), Step::Close],
+    ];
+    for before in 0..2 {
+        let gateway = TestGateway::start().await;
+        let purse = gateway.purse().await;
+        let mut turns = vec![Turn::calls(&[CONVERT]); before];
+        turns.push(Turn::plays(long.concat()));
+        gateway.upstream.converse(turns);
+        let mut response = purse.request(&streaming()).send().await.unwrap();
+        let heard = until_heard(&mut response, "xxx", 1).await;
+        let sent = gateway.upstream.bytes_sent();
+        let text = heard + &response.text().await.unwrap();
+        assert!(gateway.upstream.bytes_sent() > sent, "it was not over");
+        let stream = Stream { text };
+        stream.assert_complete(MODEL);
+        assert_eq!(stream.content(0).len(), LONG + 60);
+        let steps = u32::try_from(before + 1).unwrap();
+        assert_eq!(purse.books().await, Books::charged_steps(steps));
+    }
+}
+
+#[tokio::test]
+async fn a_short_text_is_heard_once_nothing_follows_it() {
+    let gateway = TestGateway::start_patient().await;
+    let (purse, gate) = (gateway.purse().await, Gate::default());
+    let end = [chunk(json!({}), Some("stop")), usage_chunk(11, 3)];
+    gateway.upstream.play(vec![
+        Step::Send(stream_head()),
+        Step::Send(open_events(&[word("Hmm.")])),
+        Step::Until(gate.clone()),
+        Step::Send(events(&end).into_bytes()),
+        Step::Close,
+    ]);
+    let mut response = purse.request(&streaming()).send().await.unwrap();
+    let text = until_heard(&mut response, "Hmm.", 1).await;
+    gate.open();
+    let text = text + &response.text().await.unwrap();
+    let stream = Stream { text };
+    stream.assert_complete(MODEL);
+    assert_eq!(stream.content(0), "Hmm.");
+    assert_eq!(purse.books().await, Books::charged(1));
+}
+
+/// SPEC §6.2: an interrupted stream creates no charge, whichever step it was in.
+#[tokio::test]
+async fn a_text_that_breaks_off_is_an_error_event_and_free() {
+    let long = "x".repeat(LONG);
+    for before in 0..3 {
+        for (text, last) in [
+            ("Short", Step::Close),
+            ("Short", Step::Reset),
+            (&long, Step::Close),
+            (&long, Step::Reset),
+        ] {
+            let gateway = TestGateway::start().await;
+            let purse = gateway.purse().await;
+            let mut turns = vec![Turn::calls(&[CONVERT]); before];
+            turns.push(broken(&[word(text)], last));
+            gateway.upstream.converse(turns);
+            let stream = read(&purse, "broken").await;
+            stream.assert_interrupted(MODEL);
+            assert_eq!(stream.content(0), text);
+            let steps = u32::try_from(before).unwrap();
+            assert_eq!(purse.books().await, Books::free_after_steps(steps));
+            let story = gateway.story("broken").await;
+            assert_eq!(story["outcome"], "interrupted");
+            assert_eq!(gateway.upstream.calls(), before + 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_break_before_anything_was_heard_has_a_status_of_its_own() {
+    let said_and_called = [vec![word("Let me see")], half_a_call()].concat();
+    for before in 0..3 {
+        for chunks in [half_a_call(), said_and_called.clone(), vec![]] {
+            for last in [Step::Close, Step::Reset] {
+                let gateway = TestGateway::start().await;
+                let purse = gateway.purse().await;
+                let mut turns = vec![Turn::calls(&[CONVERT]); before];
+                turns.push(broken(&chunks, last));
+                gateway.upstream.converse(turns);
+                let failed = purse.hear("cut", &hello(MODEL), true).await.unwrap_err();
+                failed.assert_error(502, "upstream_error", None, None);
+                let steps = u32::try_from(before).unwrap();
+                assert_eq!(purse.books().await, Books::free_after_steps(steps));
+                assert_eq!(gateway.story("cut").await["outcome"], "provider_failed");
+                assert_eq!(gateway.steps("cut").await.len(), 2 * before);
+            }
+        }
+    }
+}
+
+/// What was believed to be the answer and went on to call a tool cannot be taken back: the answer
+/// follows it in the same stream.
+#[tokio::test]
+async fn after_a_long_text_a_call_is_run_and_the_stream_goes_on() {
+    let long = "x".repeat(LONG);
+    let gateway = TestGateway::start().await;
+    let purse = gateway.purse().await;
+    gateway.upstream.converse([
+        Turn::says_and_calls(&long, &[CONVERT]),
+        Turn::says_and_calls("Hm.", &[CONVERT]),
+        Turn::says("A billion."),
+    ]);
+    let heard = purse.hear("long", &hello(MODEL), true).await.unwrap();
+    let text = format!("{long}A billion.");
+    assert_eq!(heard.choices, [(text, "stop".into())]);
+    assert_eq!(heard.usage, usage(33, 9));
+    assert_eq!(purse.books().await, Books::charged_steps(3));
+    let steps = [
+        "fake tool_calls 11+3",
+        "convert_units done",
+        "fake tool_calls 11+3",
+        "convert_units done",
+        "fake stop 11+3",
+    ];
+    assert_eq!(gateway.steps("long").await, steps);
+}
+
+#[tokio::test]
+async fn a_failure_after_a_long_text_and_a_call_is_an_error_event_and_free() {
+    let long = "x".repeat(LONG);
+    for failure in [
+        Turn::fails(500),
+        broken(&half_a_call(), Step::Reset),
+        broken(&[word("And")], Step::Close),
+    ] {
+        let gateway = TestGateway::start().await;
+        let purse = gateway.purse().await;
+        gateway
+            .upstream
+            .converse([Turn::says_and_calls(&long, &[CONVERT]), failure]);
+        let stream = read(&purse, "late").await;
+        stream.assert_interrupted(MODEL);
+        assert!(stream.content(0).starts_with(&long));
+        assert_eq!(purse.books().await, Books::free_after_steps(1));
+        assert_eq!(gateway.story("late").await["outcome"], "interrupted");
+    }
+}
+
+/// Without the usage of each step there is no sum to charge.
+#[tokio::test]
+async fn a_step_that_calls_tools_without_usage_is_a_failure() {
+    for stream in [false, true] {
+        for before in 0..2 {
+            let gateway = TestGateway::start().await;
+            let purse = gateway.purse().await;
+            let mut turns = vec![Turn::calls(&[CONVERT]); before];
+            turns.push(Turn::calls(&[CONVERT]).uncounted());
+            turns.push(Turn::says("Done."));
+            gateway.upstream.converse(turns);
+            let failed = purse.hear("uncounted", &hello(MODEL), stream).await;
+            failed
+                .unwrap_err()
+                .assert_error(502, "upstream_error", None, None);
+            assert_eq!(
+                gateway.upstream.calls(),
+                before + 1,
+                "nobody is asked again"
+            );
+            let steps = u32::try_from(before).unwrap();
+            assert_eq!(purse.books().await, Books::free_after_steps(steps));
+        }
+    }
+    let gateway = TestGateway::start().await;
+    let purse = gateway.purse().await;
+    let long = "x".repeat(LONG);
+    let turn = Turn::says_and_calls(&long, &[CONVERT]).uncounted();
+    gateway.upstream.converse([turn, Turn::says("Done.")]);
+    let stream = read(&purse, "midway").await;
+    stream.assert_interrupted(MODEL);
+    assert_eq!(purse.books().await, Books::free(1));
+}
+
+#[tokio::test]
+async fn an_answer_without_usage_is_delivered_and_free_with_all_its_steps() {
+    for uncounted in [
+        Turn::says("Done.").uncounted(),
+        Turn::says("Done.").using(4_000_000_000, 1), // more than any model can read
+    ] {
+        let gateway = TestGateway::start().await;
+        let purse = gateway.purse().await;
+        gateway
+            .upstream
+            .converse([Turn::calls(&[CONVERT]), uncounted]);
+        let heard = purse.hear("free", &hello(MODEL), true).await.unwrap();
+        assert_eq!(heard.choices, [("Done.".into(), "stop".into())]);
+        assert_eq!(heard.usage, Value::Null);
+        assert_eq!(purse.books().await, Books::free_after_steps(1));
+        assert_eq!(gateway.story("free").await["outcome"], "no_usage");
+    }
+}
