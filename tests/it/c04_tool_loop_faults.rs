@@ -1,6 +1,8 @@
 //! What can happen between the steps of a request whose tools the gateway runs: it ends in good
 //! order, and is charged as a whole or not at all.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::json;
 
@@ -168,6 +170,22 @@ async fn credit_that_runs_out_between_steps_ends_the_request() {
     }
 }
 
+/// What was set aside for the first step stays set aside; for the next there is nothing left.
+#[tokio::test]
+async fn credit_that_expires_between_steps_ends_the_request() {
+    for stream in [false, true] {
+        let gateway = TestGateway::start_patient().await;
+        let expiry = time::OffsetDateTime::now_utc() + Duration::from_secs(2);
+        let format = time::format_description::well_known::Rfc3339;
+        let grant = json!({ "amount": "1", "expires_at": expiry.format(&format).unwrap() });
+        let purse = gateway.purse_granted(grant, 1_000).await;
+        let expired = tokio::time::sleep(Duration::from_secs(3));
+        let refused = refused_after(&gateway, &purse, stream, expired).await;
+        refused.assert_error(402, "credits_expired", Some("payment_required"), None);
+        assert_eq!(gateway.upstream.calls(), 1);
+    }
+}
+
 #[tokio::test]
 async fn tokens_that_run_out_between_steps_end_the_request() {
     for stream in [false, true] {
@@ -311,7 +329,7 @@ async fn a_store_that_fails_between_steps_ends_the_request() {
             if gateway.get("/health").await.status == 200 {
                 break;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert_eq!(purse.books().await, Books::free_after_steps(1));
     }

@@ -126,3 +126,33 @@ async fn a_stop_that_cannot_wait_ends_the_request_between_its_steps_and_it_is_fr
         assert_eq!(restarted.books().await, ("100.000000".to_owned(), 0));
     }
 }
+
+/// What all the steps used is still in the minute of the next process.
+#[tokio::test]
+async fn the_minute_of_a_request_with_steps_goes_on_after_a_restart() {
+    let gateway = TestGateway::start().await;
+    let limits = json!({ "model": MODEL, "rpm": 5, "tpm": 10_000 });
+    let limited = gateway
+        .operate(reqwest::Method::PUT, "/operator/limits", Some(limits))
+        .await;
+    limited.assert_ok();
+    gateway.upstream.converse([
+        calls().using(1_000, 100),
+        calls().using(1_000, 200),
+        Turn::says("Done.").using(1_000, 300),
+    ]);
+    let small = hello_with(MODEL, json!({ "max_tokens": 200 }));
+    gateway.chat(&small).await.assert_ok();
+    let key = gateway.key.clone();
+    let too_much = hello_with(MODEL, json!({ "max_tokens": 9_990 }));
+    let left = |refused: crate::support::Answer| {
+        let code = Some("tpm_exceeded");
+        refused.assert_error(429, "rate_limit_exceeded", code, None);
+        let left = ["x-ratelimit-remaining", "x-ratelimit-remaining-tokens"];
+        left.map(|name| refused.headers[name].to_str().unwrap().to_owned())
+    };
+    assert_eq!(left(gateway.chat(&too_much).await), ["4", "6400"]);
+    let data = gateway.stop().await;
+    let gateway = TestGateway::start_in(data, "").await;
+    assert_eq!(left(gateway.chat_as(&key, &too_much).await), ["4", "6400"]);
+}

@@ -23,6 +23,7 @@ mod c04_routes;
 mod c04_tool_loop;
 mod c04_tool_loop_faults;
 mod c04_tool_loop_leaving;
+mod c04_tool_loop_providers;
 mod c04_tool_loop_streams;
 mod c04_tool_offers;
 mod c05_keys;

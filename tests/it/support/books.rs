@@ -86,12 +86,17 @@ impl TestGateway {
 
     /// With so many dollars and requests a minute.
     pub async fn purse_with(&self, dollars: &str, rpm: u64) -> Purse<'_> {
+        self.purse_granted(json!({ "amount": dollars }), rpm).await
+    }
+
+    /// With this grant.
+    pub async fn purse_granted(&self, grant: Value, rpm: u64) -> Purse<'_> {
         let account = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
         let account = self
             .operate(Method::POST, "/operator/accounts", Some(account))
             .await;
         let id = account.assert_ok()["id"].as_str().unwrap().to_owned();
-        let grant = json!({ "amount": dollars });
+        let granted = nanos(&grant["amount"]);
         let grants = format!("/operator/accounts/{id}/grants");
         let given = self.operate(Method::POST, &grants, Some(grant)).await;
         given.assert_ok();
@@ -101,7 +106,6 @@ impl TestGateway {
             .await;
         limited.assert_ok();
         let (_, key) = self.new_key(&id).await;
-        let granted = nanos(&dollars.into());
         Purse {
             gateway: self,
             id,
