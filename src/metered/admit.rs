@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::tool_loop::milliseconds;
+use super::{CHARGE_PATIENCE, tool_loop::milliseconds};
 use crate::{
     catalog::Prices,
     chat::{ChatCall, Route},
@@ -53,8 +53,9 @@ impl Need {
         let times = u64::from(call.choices());
         let output = times * u64::from(call.budget.reserved);
         let most = times * u64::from(call.budget.most);
-        // What is reserved can be worked out from what was sent (SPEC §8.2). Tools that the gateway
-        // adds are paid for like all that the model reads, so they count for what it may come to.
+        // Messages, schemas and the budget are reserved (SPEC §8.2). Tools that the gateway adds are not,
+        // since no caller sends them; they are paid for like all that the model reads, and so they
+        // count for what it may come to.
         let read = input + call.tools.added_tokens();
         Self {
             tokens: input + output,
@@ -149,7 +150,7 @@ impl Admitted<'_> {
             .map_err(GatewayError::RateLimited)?;
         self.counted += latest.total();
         let so_far = used.cost(&self.prices);
-        let total = |next| so_far.checked_add(next).unwrap_or(next);
+        let total = |next| so_far.checked_add(next).unwrap_or(NanoUsd::new(i64::MAX));
         self.credit
             .extend(
                 need.tokens,
@@ -230,6 +231,14 @@ impl Admitted<'_> {
                 () = tokio::time::sleep(CHARGE_INTERVAL) => {}
                 () = &mut enough => return Err(GatewayError::CreditUnavailable),
             }
+        }
+    }
+
+    /// Charges what was used for a client that left before there was an answer.
+    pub async fn charge_who_left(mut self, usage: Usage) {
+        let patience = tokio::time::sleep(CHARGE_PATIENCE);
+        if let Err(error) = self.charge(usage, Outcome::ClientLeft, patience).await {
+            self.free(Outcome::NotCharged, Some(error.to_string()));
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
     error::Envelope,
     wire::{
         chat::{Answer, Choice, FinishReason, ToolCall, Usage},
-        json_text::JsonText,
+        json_text::{JsonText, TextBuffer},
         script::Script,
     },
 };
@@ -19,7 +19,7 @@ pub struct Assembled {
 
 #[derive(Default)]
 struct Pieces {
-    content: Vec<JsonText>,
+    content: TextBuffer,
     calls: Vec<Call>,
     finish: Option<FinishReason>,
 }
@@ -27,14 +27,14 @@ struct Pieces {
 struct Call {
     id: String,
     name: String,
-    arguments: Vec<JsonText>,
+    arguments: TextBuffer,
 }
 
 impl Assembled {
     pub fn into_answer(self, usage: Option<Usage>) -> Answer {
         let choices = (0..).zip(self.choices).map(|(index, pieces)| Choice {
             index,
-            content: (!pieces.content.is_empty()).then(|| JsonText::concat(&pieces.content)),
+            content: (!pieces.content.is_empty()).then(|| pieces.content.to_text()),
             tool_calls: pieces.calls.into_iter().map(Call::into_tool_call).collect(),
             finish: pieces.finish.unwrap_or(FinishReason::Stop),
             logprobs: None,
@@ -48,7 +48,7 @@ impl Assembled {
 
 impl Call {
     fn into_tool_call(self) -> ToolCall {
-        ToolCall::new(self.id, self.name, JsonText::concat(&self.arguments))
+        ToolCall::new(self.id, self.name, self.arguments.to_text())
     }
 }
 
@@ -58,14 +58,14 @@ impl Script for Assembled {
     }
 
     fn content(&mut self, choice: u32, text: &JsonText, _: Option<&RawValue>, _: &mut Vec<Bytes>) {
-        self.choices[choice as usize].content.push(text.clone());
+        self.choices[choice as usize].content.push(text);
     }
 
     fn tool_call(&mut self, choice: u32, _: usize, id: &str, name: &str, _: &mut Vec<Bytes>) {
         self.choices[choice as usize].calls.push(Call {
             id: id.to_owned(),
             name: name.to_owned(),
-            arguments: Vec::new(),
+            arguments: TextBuffer::default(),
         });
     }
 
@@ -77,7 +77,7 @@ impl Script for Assembled {
         _: &mut Vec<Bytes>,
     ) {
         let call = &mut self.choices[choice as usize].calls[number];
-        call.arguments.push(arguments.clone());
+        call.arguments.push(arguments);
     }
 
     fn close(&mut self, choice: u32, reason: FinishReason, _: &mut Vec<Bytes>) {

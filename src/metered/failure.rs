@@ -3,6 +3,7 @@
 use crate::{
     error::{Envelope, GatewayError, UpstreamError},
     ledger::Outcome,
+    wire::chat::Usage,
 };
 
 pub enum Failure {
@@ -10,6 +11,8 @@ pub enum Failure {
     Upstream(UpstreamError),
     /// A further step was not allowed.
     Refused(GatewayError),
+    /// The client has left between two steps. What they used is owed.
+    Left(Usage),
 }
 
 impl From<UpstreamError> for Failure {
@@ -24,6 +27,7 @@ impl Failure {
         match self {
             Self::Upstream(error) => error.to_string(),
             Self::Refused(error) => error.to_string(),
+            Self::Left(_) => "the client left".into(),
         }
     }
 
@@ -33,6 +37,7 @@ impl Failure {
             Self::Upstream(UpstreamError::GatewayStopping) => Outcome::Stopped,
             Self::Upstream(_) => Outcome::ProviderFailed,
             Self::Refused(_) => Outcome::NotRenewed,
+            Self::Left(_) => Outcome::ClientLeft,
         }
     }
 
@@ -50,6 +55,7 @@ impl Failure {
             Self::Upstream(UpstreamError::GatewayStopping) => GatewayError::ShuttingDown,
             Self::Upstream(error) => GatewayError::Upstream(error),
             Self::Refused(error) => error,
+            Self::Left(_) => GatewayError::Internal, // nobody is there to read it
         }
     }
 
@@ -58,6 +64,7 @@ impl Failure {
         let error = match self {
             Self::Upstream(error) => error,
             Self::Refused(error) => return error.envelope(),
+            Self::Left(_) => return GatewayError::Internal.envelope(),
         };
         Envelope {
             status: axum::http::StatusCode::OK,

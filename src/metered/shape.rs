@@ -31,8 +31,12 @@ pub struct Shape<S> {
     ready: Vec<Bytes>,
 }
 
+/// The most text one choice may have: far beyond what any model writes.
+const MAX_TEXT_BYTES: usize = 16 << 20;
+
 #[derive(Default)]
 struct Choice {
+    text_bytes: usize,
     calls: Calls,
     finish: Option<FinishReason>,
 }
@@ -51,10 +55,6 @@ impl<S: Script> Shape<S> {
     /// The frames that are ready to leave, oldest first.
     pub fn take_ready(&mut self) -> std::vec::Drain<'_, Bytes> {
         self.ready.drain(..)
-    }
-
-    pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
     }
 
     pub fn usage(&self) -> Option<Usage> {
@@ -78,7 +78,12 @@ impl<S: Script> Shape<S> {
                 text,
                 logprobs,
             } => {
-                if self.opened(choice).is_some() {
+                if let Some(opened) = self.opened(choice) {
+                    opened.text_bytes += text.as_json().len();
+                    if opened.text_bytes > MAX_TEXT_BYTES {
+                        let endless = "more text than can be meant";
+                        return Err(UpstreamError::Malformed(endless.into()));
+                    }
                     self.script
                         .content(choice, &text, logprobs.as_deref(), &mut self.ready);
                 }

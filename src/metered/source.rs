@@ -10,7 +10,7 @@ use super::{
     assembled::Assembled,
     attempts::Attempts,
     failure::Failure,
-    tool_loop::{Next, Steps},
+    tool_loop::{Next, Steps, is_silent},
 };
 use crate::{
     chat::ChatCall,
@@ -24,7 +24,7 @@ use crate::{
 /// tool. What models say on their way to a tool is not part of the answer; it is shorter, and the
 /// call follows at once.
 const PREAMBLE_BYTES: usize = 400;
-const PREAMBLE_PAUSE: Duration = Duration::from_millis(250);
+const PREAMBLE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Where the parts of an answer come from.
 ///
@@ -113,7 +113,7 @@ impl Source {
             let heard = self.live.take().and_then(|live| live.heard);
             if let Some(heard) = heard {
                 let answer = assembled(heard, means.call);
-                if let Next::AskAgain = self.answered(answer, means).await? {
+                if let Next::AskAgain = self.answered(answer, None, means).await? {
                     self.step(means, None).await?;
                 }
             }
@@ -161,7 +161,7 @@ impl Source {
             let answer = assembled(reader.heard, means.call);
             let spoken = reader.spoken;
             let before = self.ready.len();
-            if let Next::HandOn = self.answered(answer, means).await? {
+            if let Next::HandOn = self.answered(answer, begun, means).await? {
                 let closing = self.ready.split_off(before);
                 self.ready.extend(spoken);
                 self.ready.extend(closing);
@@ -174,6 +174,7 @@ impl Source {
     async fn answered(
         &mut self,
         mut answer: Answer,
+        begun: Option<&Begun>,
         means: &mut Means<'_, '_>,
     ) -> Result<Next, Failure> {
         let Means {
@@ -181,10 +182,11 @@ impl Source {
             call,
             admitted,
         } = means;
-        let silent = answer.choices.iter().map(|choice| choice.content.is_none());
-        let silent: Vec<_> = silent.collect();
+        let silent: Vec<_> = answer.choices.iter().map(is_silent).collect();
+        let left = begun.is_some_and(Begun::is_closed);
         let steps = self.steps.get_or_insert_default();
-        let next = steps.after(&mut answer, gateway, call, admitted).await?;
+        let next = steps.after(&mut answer, left, gateway, call, admitted);
+        let next = next.await?;
         if let Next::HandOn = next {
             for (choice, was_silent) in answer.choices.into_iter().zip(silent) {
                 let index = choice.index;

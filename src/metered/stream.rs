@@ -47,6 +47,7 @@ pub async fn stream(
     };
     let mut source = match opened {
         Ok(source) => source,
+        Err(Failure::Left(usage)) => return admitted.charge_who_left(usage).await,
         Err(failure) => {
             admitted.free(failure.outcome(), Some(failure.cause()));
             let _ = begun.send(Err(failure.into_error()));

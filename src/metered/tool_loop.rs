@@ -16,12 +16,12 @@ use crate::{
     ledger::Step,
     tools::ToolOutcome,
     wire::{
-        chat::{Answer, FinishReason, Message, ToolCall, ToolChoice, Usage},
+        chat::{Answer, Choice, FinishReason, Message, ToolCall, ToolChoice, Usage},
         json_text::JsonText,
     },
 };
 
-/// How many calls of one answer are run; more are a model gone wrong.
+/// How many calls of one answer are heard; more are a model gone wrong.
 const MAX_CALLS: usize = 16;
 /// How long the tools of one request may take together.
 const TOOL_TIME: Duration = Duration::from_mins(1);
@@ -66,9 +66,11 @@ impl Steps {
     }
 
     /// What is to be done after an answer: run the tools it calls and ask again, or hand it on.
+    /// For a client that has left, nothing new is begun.
     pub async fn after(
         &mut self,
         answer: &mut Answer,
+        client_left: bool,
         gateway: &Gateway,
         call: &mut ChatCall,
         admitted: &mut Admitted<'_>,
@@ -96,6 +98,9 @@ impl Steps {
             hide_calls(answer);
             return Ok(Next::HandOn);
         }
+        if client_left {
+            return Err(Failure::Left(self.used));
+        }
         let choice = answer.choices.swap_remove(0);
         self.run(choice.content, choice.tool_calls, gateway, call, admitted)
             .await;
@@ -106,7 +111,7 @@ impl Steps {
     async fn run(
         &mut self,
         said: Option<JsonText>,
-        calls: Vec<ToolCall>,
+        mut calls: Vec<ToolCall>,
         gateway: &Gateway,
         call: &mut ChatCall,
         admitted: &mut Admitted<'_>,
@@ -116,22 +121,23 @@ impl Steps {
         };
         let toolbox = toolbox.clone();
         let started = Instant::now();
+        calls.truncate(MAX_CALLS);
         call.messages.push(Message::calling(said, calls.clone()));
-        for (number, tool_call) in calls.into_iter().enumerate() {
+        for tool_call in calls {
             let (name, arguments) = (&tool_call.function.name, &tool_call.function.arguments);
             let began = Instant::now();
-            let ran = if number < MAX_CALLS && self.tool_time + started.elapsed() < TOOL_TIME {
+            let ran = if self.tool_time + started.elapsed() < TOOL_TIME {
                 toolbox.run(name, &arguments.decode()).await
             } else {
                 crate::tools::Ran {
-                    text: "Not run: too many tool calls in one request.".into(),
-                    outcome: ToolOutcome::Failed,
+                    text: "Not run: the tools of this request have used up their time.".into(),
+                    outcome: ToolOutcome::TimedOut,
                 }
             };
-            let name = if ran.outcome == ToolOutcome::UnknownTool {
-                "(unknown)" // it is the model's invention, and may be anything
-            } else {
+            let name = if toolbox.offers(name) {
                 name
+            } else {
+                "(unknown)" // it is the model's invention, and may be anything
             };
             let outcome = ran.outcome.as_str();
             gateway.metrics.ran_tool(name, outcome);
@@ -163,7 +169,7 @@ fn hide_calls(answer: &mut Answer) {
         if choice.finish != FinishReason::ToolCalls {
             continue;
         }
-        let silent = choice.content.as_ref().is_none_or(JsonText::is_empty);
+        let silent = is_silent(choice);
         choice.finish = if silent {
             FinishReason::Length
         } else {
@@ -173,6 +179,10 @@ fn hide_calls(answer: &mut Answer) {
             choice.content = Some(JsonText::new(NO_ANSWER));
         }
     }
+}
+
+pub fn is_silent(choice: &Choice) -> bool {
+    choice.content.as_ref().is_none_or(JsonText::is_empty)
 }
 
 pub fn milliseconds(since: Instant) -> u64 {

@@ -29,6 +29,7 @@ pub async fn whole(
     };
     let (answer, usage) = match answer {
         Ok(answer) => answer,
+        Err(Failure::Left(usage)) => return admitted.charge_who_left(usage).await,
         Err(failure) => {
             admitted.free(failure.outcome(), Some(failure.cause()));
             let _ = begun.send(Err(failure.into_error()));
@@ -77,7 +78,9 @@ async fn answer(
         steps.begin(call, admitted)?;
         let attempts = Attempts::new(gateway, call, Some(begun));
         let (mut answer, usage) = ask::for_answer(attempts, call, admitted).await?;
-        if let Next::HandOn = steps.after(&mut answer, gateway, call, admitted).await? {
+        let left = begun.is_closed();
+        let next = steps.after(&mut answer, left, gateway, call, admitted);
+        if let Next::HandOn = next.await? {
             let usage = answer.usage.unwrap_or(usage);
             return Ok((answer, usage));
         }

@@ -136,7 +136,7 @@ impl Toolbox {
         self.sources.probe(self.timeout).await
     }
 
-    fn offers(&self, name: &str) -> bool {
+    pub fn offers(&self, name: &str) -> bool {
         let mut definitions = self.definitions.iter();
         definitions.any(|tool| tool.function.name == name)
     }

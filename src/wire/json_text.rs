@@ -75,6 +75,28 @@ impl JsonText {
     }
 }
 
+/// A text that comes in pieces.
+#[derive(Debug, Default)]
+pub struct TextBuffer {
+    /// JSON as it stands within a string.
+    inner: String,
+}
+
+impl TextBuffer {
+    pub fn push(&mut self, text: &JsonText) {
+        self.inner.push_str(text.inner());
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    pub fn to_text(&self) -> JsonText {
+        let json = format!("\"{}\"", self.inner);
+        JsonText(RawValue::from_string(json).expect("JSON strings joined are one"))
+    }
+}
+
 impl<'de> Deserialize<'de> for JsonText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;

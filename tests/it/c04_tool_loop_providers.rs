@@ -118,9 +118,12 @@ async fn a_provider_that_speaks_gemini_is_told_what_its_tools_said() {
             gemini::generated(parts, Some("STOP")),
             gemini::said("Hello"),
         ];
-        let turns = turns.map(|body| match stream {
-            true => streamed(gemini::events(&[body])),
-            false => whole(&body),
+        let turns = turns.map(|body| {
+            if stream {
+                streamed(gemini::events(&[body]))
+            } else {
+                whole(&body)
+            }
         });
         gateway.upstream.converse(turns);
         let (first, second) = ask(&gateway, stream).await;
