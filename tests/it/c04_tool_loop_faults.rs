@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::json;
 
@@ -173,17 +174,18 @@ async fn credit_that_runs_out_between_steps_ends_the_request() {
 /// What was set aside for the first step stays set aside; for the next there is nothing left.
 #[tokio::test]
 async fn credit_that_expires_between_steps_ends_the_request() {
-    for stream in [false, true] {
+    let cases = [false, true].map(|stream| async move {
         let gateway = TestGateway::start_patient().await;
-        let expiry = time::OffsetDateTime::now_utc() + Duration::from_secs(2);
+        let expiry = time::OffsetDateTime::now_utc() + Duration::from_secs(4);
         let format = time::format_description::well_known::Rfc3339;
         let grant = json!({ "amount": "1", "expires_at": expiry.format(&format).unwrap() });
         let purse = gateway.purse_granted(grant, 1_000).await;
-        let expired = tokio::time::sleep(Duration::from_secs(3));
+        let expired = tokio::time::sleep(Duration::from_secs(5));
         let refused = refused_after(&gateway, &purse, stream, expired).await;
         refused.assert_error(402, "credits_expired", Some("payment_required"), None);
         assert_eq!(gateway.upstream.calls(), 1);
-    }
+    });
+    join_all(cases).await;
 }
 
 #[tokio::test]

@@ -142,6 +142,11 @@ async fn the_minute_of_a_request_with_steps_goes_on_after_a_restart() {
     ]);
     let small = hello_with(MODEL, json!({ "max_tokens": 200 }));
     gateway.chat(&small).await.assert_ok();
+    gateway
+        .upstream
+        .converse([calls().using(300, 100), Turn::fails(500)]);
+    let failed = gateway.chat(&small).await;
+    assert_eq!(failed.status, 502, "what its first step used counts too");
     let key = gateway.key.clone();
     let too_much = hello_with(MODEL, json!({ "max_tokens": 9_990 }));
     let left = |refused: crate::support::Answer| {
@@ -150,8 +155,8 @@ async fn the_minute_of_a_request_with_steps_goes_on_after_a_restart() {
         let left = ["x-ratelimit-remaining", "x-ratelimit-remaining-tokens"];
         left.map(|name| refused.headers[name].to_str().unwrap().to_owned())
     };
-    assert_eq!(left(gateway.chat(&too_much).await), ["4", "6400"]);
+    assert_eq!(left(gateway.chat(&too_much).await), ["3", "6000"]);
     let data = gateway.stop().await;
     let gateway = TestGateway::start_in(data, "").await;
-    assert_eq!(left(gateway.chat_as(&key, &too_much).await), ["4", "6400"]);
+    assert_eq!(left(gateway.chat_as(&key, &too_much).await), ["3", "6000"]);
 }

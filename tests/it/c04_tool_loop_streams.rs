@@ -233,6 +233,60 @@ async fn after_a_long_text_a_call_is_run_and_the_stream_goes_on() {
     assert_eq!(gateway.steps("long").await, steps);
 }
 
+/// The same where a short text was followed by silence.
+#[tokio::test]
+async fn after_a_short_text_and_a_silence_a_call_is_run_and_the_stream_goes_on() {
+    let gateway = TestGateway::start_patient().await;
+    let (purse, gate) = (gateway.purse().await, Gate::default());
+    let mut call = Turn::calls(&[CONVERT]).chunks();
+    call.push(usage_chunk(11, 3));
+    let hesitant = Turn::plays(vec![
+        Step::Send(stream_head()),
+        Step::Send(open_events(&[word("Hmm. ")])),
+        Step::Until(gate.clone()),
+        Step::Send(events(&call).into_bytes()),
+        Step::Close,
+    ]);
+    gateway
+        .upstream
+        .converse([hesitant, Turn::says("A billion.")]);
+    let mut response = purse.request(&streaming()).send().await.unwrap();
+    let text = until_heard(&mut response, "Hmm. ", 1).await;
+    gate.open();
+    let text = text + &response.text().await.unwrap();
+    let stream = Stream { text };
+    stream.assert_complete(MODEL);
+    assert_eq!(stream.content(0), "Hmm. A billion.");
+    assert_eq!(stream.tool_calls(0), []);
+    assert_eq!(purse.books().await, Books::charged_steps(2));
+}
+
+/// What was heard cannot have a status any more: the reason is the last event.
+#[tokio::test]
+async fn a_step_that_is_refused_after_a_long_text_is_an_error_event_and_free() {
+    let gateway = TestGateway::start_with("[credit]\nmax_overdraft = \"0\"").await;
+    let purse = gateway.purse_with("0.01", 1_000).await;
+    let long = Turn::says_and_calls(&"x".repeat(LONG), &[CONVERT]).using(100, 1_000);
+    gateway.upstream.converse([long, Turn::says("Done.")]);
+    let body = hello_with(MODEL, json!({ "stream": true, "max_tokens": 200 }));
+    let response = purse.request(&body).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    let text = response.text().await.unwrap();
+    let stream = Stream { text };
+    assert!(!stream.is_done(), "{}", stream.text);
+    assert_eq!(stream.finish_reason(0), None);
+    let error = stream.error().unwrap();
+    assert_eq!(error["type"], "insufficient_credits");
+    assert_eq!(error["code"], "payment_required");
+    assert_eq!(gateway.upstream.calls(), 1);
+    let expected = Books {
+        requests: 1,
+        tokens: 1_100,
+        ..Books::default()
+    };
+    assert_eq!(purse.books().await, expected);
+}
+
 #[tokio::test]
 async fn a_failure_after_a_long_text_and_a_call_is_an_error_event_and_free() {
     let long = "x".repeat(LONG);

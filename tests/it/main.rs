@@ -21,6 +21,7 @@ mod c03_models;
 mod c03_provider;
 mod c04_routes;
 mod c04_tool_loop;
+mod c04_tool_loop_bounds;
 mod c04_tool_loop_faults;
 mod c04_tool_loop_leaving;
 mod c04_tool_loop_providers;

@@ -99,9 +99,9 @@ pub fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Ve
     rows.query_map([id], read)?.collect()
 }
 
-/// What calls admitted since then have used in the end: nothing, where nothing was charged. Those of
-/// several steps may have been admitted long before their last one: they are looked for since
-/// `steps_since_ms`.
+/// What calls admitted since then have used in the end; where nothing was charged, what the steps used
+/// that came before the failure. Calls of several steps may have been admitted long before their last
+/// one: they are looked for since `steps_since_ms`.
 pub fn tokens_since(
     connection: &Connection,
     admitted_ms: i64,
@@ -109,8 +109,12 @@ pub fn tokens_since(
 ) -> rusqlite::Result<Vec<(CallId, u64)>> {
     let first = |ms| i64::try_from(CallId::first_of(ms).0).unwrap_or(i64::MAX);
     let mut rows = connection.prepare(
-        "SELECT id, coalesce(prompt + completion, 0) FROM calls
-         WHERE id >= ?1 OR (id >= ?2 AND steps IS NOT NULL)",
+        "SELECT id, coalesce(
+             prompt + completion,
+             (SELECT sum(value ->> 'prompt_tokens' + value ->> 'completion_tokens')
+                FROM json_each(steps)),
+             0
+         ) FROM calls WHERE id >= ?1 OR (id >= ?2 AND steps IS NOT NULL)",
     )?;
     let read = |row: &Row<'_>| Ok((CallId(unsigned(row, 0)?), unsigned(row, 1)?));
     rows.query_map([first(admitted_ms), first(steps_since_ms)], read)?

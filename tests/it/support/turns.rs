@@ -177,7 +177,8 @@ impl Turn {
         whole
     }
 
-    fn steps(&self, stream: bool) -> Vec<Step> {
+    /// What is played for it.
+    pub fn steps(&self, stream: bool) -> Vec<Step> {
         if let Some(steps) = &self.plays {
             return steps.clone();
         }

@@ -1,0 +1,169 @@
+//! Where the loop of the gateway's own tools ends, and which of several choices it follows.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Books, TestGateway,
+    bodies::hello_with,
+    books::MODEL,
+    gateway::hello,
+    turns::{BUILT_IN, CONVERT, CONVERTED, Call, Turn, calls_json, offered, usage},
+};
+
+/// Calls beyond the most that are run in one answer are answered too, or the provider would refuse
+/// the conversation.
+#[tokio::test]
+async fn of_too_many_calls_the_last_are_not_run() {
+    for stream in [false, true] {
+        let gateway = TestGateway::start().await;
+        let purse = gateway.purse().await;
+        let calls: Vec<Call> = (0..18)
+            .map(|number| {
+                let id: &'static str = format!("call_{number}").leak();
+                (id, CONVERT.1, CONVERT.2)
+            })
+            .collect();
+        gateway
+            .upstream
+            .converse([Turn::calls(&calls), Turn::says("Done.")]);
+        purse.hear("crowd", &hello(MODEL), stream).await.unwrap();
+        let messages = gateway.upstream.messages();
+        let added = &messages[1][messages[0].len() + 1..];
+        assert_eq!(added.len(), 18);
+        for (number, said) in added.iter().enumerate() {
+            assert_eq!(said["tool_call_id"], calls[number].0);
+            assert_eq!(said["content"] == CONVERTED, number < 16, "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_never_stops_calling_is_asked_so_often_and_no_more() {
+    for (stream, config, most) in [
+        (false, "", 8),
+        (true, "", 8),
+        (false, "[tools]\nmax_steps = 2", 2),
+        (true, "[tools]\nmax_steps = 1", 1),
+    ] {
+        let gateway = TestGateway::start_with(config).await;
+        let purse = gateway.purse().await;
+        gateway.upstream.converse([Turn::calls(&[CONVERT])]);
+        let heard = purse.hear("endless", &hello(MODEL), stream).await.unwrap();
+        let [(text, finish)] = heard.choices.as_slice() else {
+            panic!("one choice: {heard:?}");
+        };
+        assert!(text.contains("gave no answer"), "{text}");
+        assert_eq!(finish, "length");
+        assert_eq!(heard.usage, usage(most * 11, most * 3));
+        assert_eq!(purse.books().await, Books::charged_steps(most));
+        let received = gateway.upstream.received();
+        assert_eq!(received.len(), most as usize);
+        let (last, before) = received.split_last().unwrap();
+        assert_eq!(last.body["tool_choice"], "none");
+        assert_eq!(
+            offered(&last.body),
+            BUILT_IN,
+            "its calls must be of tools that exist"
+        );
+        for request in before {
+            assert_eq!(request.body.get("tool_choice"), None);
+        }
+        let ran = gateway.steps("endless").await;
+        let ran = ran.iter().filter(|step| *step == "convert_units done");
+        assert_eq!(ran.count(), most as usize - 1, "the last call is not run");
+    }
+}
+
+#[tokio::test]
+async fn the_last_step_may_be_an_answer() {
+    for stream in [false, true] {
+        let gateway = TestGateway::start_with("[tools]\nmax_steps = 2").await;
+        let purse = gateway.purse().await;
+        gateway
+            .upstream
+            .converse([Turn::calls(&[CONVERT]), Turn::says("At last.")]);
+        let heard = purse.hear("last", &hello(MODEL), stream).await.unwrap();
+        assert_eq!(heard.choices, [("At last.".into(), "stop".into())]);
+        assert_eq!(gateway.upstream.last_body()["tool_choice"], "none");
+        assert_eq!(purse.books().await, Books::charged_steps(2));
+    }
+}
+
+/// SPEC §2.1: tool execution uses `choices[0]`.
+#[tokio::test]
+async fn of_several_choices_the_first_decides() {
+    for stream in [false, true] {
+        let gateway = TestGateway::start().await;
+        let purse = gateway.purse().await;
+        let two = hello_with(MODEL, json!({ "n": 2 }));
+        let talks = || Turn::says("Talk.");
+        let calls = || Turn::calls(&[CONVERT]);
+        gateway.upstream.converse([
+            calls().beside(talks()),
+            Turn::says("One.").beside(Turn::says("Two.")),
+        ]);
+        let heard = purse.hear("first", &two, stream).await.unwrap();
+        let both = [
+            ("One.".into(), "stop".into()),
+            ("Two.".into(), "stop".into()),
+        ];
+        assert_eq!(heard.choices, both, "of the first answer nothing is seen");
+        let messages = gateway.upstream.messages();
+        let added = &messages[1][messages[0].len()..];
+        assert_eq!(added.len(), 2);
+        assert_eq!(added[0]["content"], Value::Null, "only what the first said");
+        assert_eq!(purse.books().await, Books::charged_steps(2));
+
+        let before = gateway.upstream.calls();
+        gateway.upstream.converse([talks().beside(calls())]);
+        let heard = purse.hear("second", &two, stream).await.unwrap();
+        assert_eq!(heard.choices[0], ("Talk.".into(), "stop".into()));
+        assert_eq!(heard.choices[1].1, "length", "{heard:?}");
+        assert!(heard.choices[1].0.contains("gave no answer"), "{heard:?}");
+        assert_eq!(
+            gateway.upstream.calls() - before,
+            1,
+            "nothing was run for it"
+        );
+    }
+}
+
+/// Some providers count their choices in another order than they write them.
+#[tokio::test]
+async fn the_first_choice_is_the_one_with_the_number_zero() {
+    let gateway = TestGateway::start().await;
+    let purse = gateway.purse().await;
+    let calls = json!({ "index": 1, "finish_reason": "tool_calls", "message": {
+        "role": "assistant", "content": null, "tool_calls": calls_json(&[CONVERT]) } });
+    let talks = json!({ "index": 0, "finish_reason": "stop", "message": {
+        "role": "assistant", "content": "Talk." } });
+    let body = json!({ "choices": [calls, talks], "usage": usage(11, 3) });
+    gateway.upstream.answer_json(200, &body);
+    let two = hello_with(MODEL, json!({ "n": 2 }));
+    let heard = purse.hear("order", &two, false).await.unwrap();
+    assert!(heard.choices.contains(&("Talk.".into(), "stop".into())));
+    assert_eq!(
+        gateway.upstream.calls(),
+        1,
+        "the choice that calls is not the first"
+    );
+}
+
+/// A call that was cut off may be half of what was meant.
+#[tokio::test]
+async fn calls_that_were_cut_off_are_not_run() {
+    for stream in [false, true] {
+        for finish in ["length", "content_filter"] {
+            for text in ["", "Let me"] {
+                let gateway = TestGateway::start().await;
+                let purse = gateway.purse().await;
+                let turn = Turn::says_and_calls(text, &[CONVERT]).ending(finish);
+                gateway.upstream.converse([turn]);
+                let heard = purse.hear("cut", &hello(MODEL), stream).await.unwrap();
+                assert_eq!(heard.choices, [(text.to_owned(), finish.to_owned())]);
+                assert_eq!(gateway.upstream.calls(), 1);
+                assert_eq!(purse.books().await, Books::charged(1));
+            }
+        }
+    }
+}
