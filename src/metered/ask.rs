@@ -61,8 +61,8 @@ pub async fn for_parts<R: Reader>(
             longest,
             left: longest,
         };
-        let asked = time_left.of(begin(call, &asking.deployment, reader()));
-        match asked.await.and_then(|begun| begun) {
+        let begun = begin(call, &asking.deployment, reader(), &mut time_left);
+        match begun.await {
             Ok((parts, reader)) => {
                 attempts.answered(asking);
                 return Ok(Opened {
@@ -102,17 +102,17 @@ async fn begin<R: Reader>(
     call: &ChatCall,
     deployment: &Deployment,
     mut reader: R,
+    time_left: &mut TimeLeft,
 ) -> Result<(Parts, R), UpstreamError> {
-    let mut parts = deployment
-        .provider
-        .stream(call, &deployment.upstream_model)
-        .await?;
+    let asked = deployment.provider.stream(call, &deployment.upstream_model);
+    let mut parts = time_left.of(asked).await??;
     loop {
-        let enough = match within(reader.patience(), parts.next()).await {
-            Some(Some(Ok(part))) => reader.read(part)?,
-            Some(Some(Err(error))) => reader.broke(error).map(|()| true)?,
-            Some(None) => reader.end().map(|()| true)?,
-            None => true,
+        let next = within(reader.patience(), parts.next());
+        let enough = match time_left.of(next).await {
+            Ok(Some(Some(Ok(part)))) => reader.read(part)?,
+            Ok(Some(Some(Err(error)))) | Err(error) => reader.broke(error).map(|()| true)?,
+            Ok(Some(None)) => reader.end().map(|()| true)?,
+            Ok(None) => true,
         };
         if enough {
             return Ok((parts, reader));

@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use futures_util::StreamExt as _;
+use tokio::time::Instant;
 
 use super::{
     Admitted, Begun, Shape,
@@ -25,6 +26,8 @@ use crate::{
 /// call follows at once.
 const PREAMBLE_BYTES: usize = 400;
 const PREAMBLE_PAUSE: Duration = Duration::from_secs(1);
+/// However slowly it comes.
+const PREAMBLE_TIME: Duration = Duration::from_secs(3);
 
 /// Where the parts of an answer come from.
 ///
@@ -263,6 +266,8 @@ struct Attentive {
     spoken: Vec<Part>,
     bytes: usize,
     enough: usize,
+    /// When the model began to speak.
+    since: Option<Instant>,
     calls: bool,
     is_over: bool,
     broken: Option<UpstreamError>,
@@ -283,6 +288,7 @@ impl Attentive {
             spoken: Vec::new(),
             bytes: 0,
             enough,
+            since: None,
             calls: false,
             is_over: false,
             broken: None,
@@ -301,7 +307,10 @@ impl Reader for Attentive {
         match &part {
             Part::Content {
                 choice: 0, text, ..
-            } => self.bytes += text.as_json().len() - 2,
+            } => {
+                self.bytes += text.as_json().len() - 2;
+                self.since.get_or_insert_with(Instant::now);
+            }
             Part::ToolCall { choice: 0, .. }
             | Part::Finish {
                 choice: 0,
@@ -332,6 +341,8 @@ impl Reader for Attentive {
     }
 
     fn patience(&self) -> Option<Duration> {
-        self.is_speaking().then_some(PREAMBLE_PAUSE)
+        let since = self.since.filter(|_| self.is_speaking())?;
+        let left = PREAMBLE_TIME.saturating_sub(since.elapsed());
+        Some(left.min(PREAMBLE_PAUSE))
     }
 }
