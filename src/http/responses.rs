@@ -51,7 +51,7 @@ pub async fn create(
     let items = stored
         .with_references(std::mem::take(&mut request.items))
         .await?;
-    let messages = conversation(earlier, items)?;
+    let messages = conversation(earlier, items);
     check_order(&messages).map_err(Disorder::of_items)?;
     // It is answered as a chat completion is, in other words.
     let input = serde_json::to_string(&messages).unwrap_or_default();
@@ -65,7 +65,22 @@ pub async fn create(
         input,
     };
     let chat = request.into_chat(messages);
-    permitted.answer(&gateway, caller, log, chat, form).await
+    let answered = permitted.answer(&gateway, caller, log, chat, form).await;
+    answered.map_err(in_these_words)
+}
+
+/// A refusal with the name that its field has here.
+fn in_these_words(error: GatewayError) -> GatewayError {
+    match error {
+        GatewayError::InvalidRequest {
+            message,
+            param: Some(param),
+        } if param == "reasoning_effort" => {
+            let message = message.replace("`reasoning_effort`", "`reasoning.effort`");
+            GatewayError::invalid("reasoning.effort", message)
+        }
+        other => other,
+    }
 }
 
 /// `GET /v1/responses/{id}`, its owner's only.
@@ -132,7 +147,7 @@ impl<'a> Stored<'a> {
     async fn conversation(&mut self, id: &str) -> Result<Vec<Message>, GatewayError> {
         let record = self.find(id).await?;
         let input = serde_json::from_str(&record.input).map_err(|_| unreadable())?;
-        conversation(input, output(&record)?)
+        Ok(conversation(input, output(&record)?))
     }
 
     /// The items, with those that are only named put in their places.
@@ -167,10 +182,7 @@ fn output(record: &Record) -> Result<Vec<Item>, GatewayError> {
         output: Input,
     }
     let answered: Answered = serde_json::from_str(&record.response).map_err(|_| unreadable())?;
-    match answered.output {
-        Input::Items(items) => Ok(items),
-        Input::Text(_) => Err(unreadable()),
-    }
+    answered.output.into_items().map_err(|_| unreadable())
 }
 
 fn unreadable() -> GatewayError {

@@ -93,7 +93,7 @@ impl NewResponse {
             "text": echo.text,
             "tool_choice": echo.tool_choice,
             "tools": echo.tools,
-            "top_logprobs": 0,
+            "top_logprobs": echo.top_logprobs,
             "top_p": echo.top_p,
             "presence_penalty": 0,
             "frequency_penalty": 0,

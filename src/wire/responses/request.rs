@@ -39,6 +39,7 @@ struct Written {
     max_tool_calls: Option<u64>,
     temperature: Option<Value>,
     top_p: Option<Value>,
+    top_logprobs: Option<u64>,
     tools: Option<Vec<FlatTool>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
@@ -73,11 +74,8 @@ impl ResponsesRequest {
             return Err(GatewayError::invalid("model", message));
         };
         written.refuse_what_is_not_served()?;
-        let items = match written.input {
-            Some(Input::Text(text)) => vec![Item::user(text)],
-            Some(Input::Items(items)) => items,
-            None => Vec::new(),
-        };
+        let items = written.input.map(Input::into_items).transpose()?;
+        let items = items.unwrap_or_default();
         if items.is_empty() && written.previous_response_id.is_none() {
             let message = "`input` is missing or empty; send a text or at least one item.";
             return Err(GatewayError::invalid("input", message));
@@ -113,6 +111,7 @@ impl ResponsesRequest {
                 .map_or(default.text, TextSettings::shown),
             tool_choice: written.tool_choice.unwrap_or(default.tool_choice),
             tools: tools::shown(&offered),
+            top_logprobs: written.top_logprobs.unwrap_or(0),
             top_p: written.top_p.clone().unwrap_or(default.top_p),
             truncation: written.truncation.unwrap_or(default.truncation),
             user: written.user,
