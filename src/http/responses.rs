@@ -1,11 +1,14 @@
 //! `/v1/responses` (SPEC §4.2): translated onto chat completions, and kept for the next turn.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    sync::Arc,
+};
 
 use axum::{
     Extension,
     body::Body,
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
     http::Uri,
     response::Response,
 };
@@ -43,7 +46,7 @@ pub async fn create(
     // §3.3 The model is one this account may use.
     let permitted = Permitted::check(&gateway, &caller, &mut request.chat, &log)?;
     // §4.2 What it goes on from.
-    let mut stored = Stored::of(&gateway, &caller.account_id);
+    let stored = Stored::of(&gateway, &caller.account_id);
     let earlier = match &request.previous_response_id {
         Some(id) => stored.conversation(id).await?,
         None => Vec::new(),
@@ -87,7 +90,7 @@ fn in_these_words(error: GatewayError) -> GatewayError {
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     uri: Uri,
 ) -> Result<Response, GatewayError> {
     let streamed = uri.query().unwrap_or_default().split('&');
@@ -95,16 +98,18 @@ pub async fn show(
         let message = "A stored response cannot be streamed; leave `stream` out.";
         return Err(GatewayError::invalid("stream", message));
     }
-    let record = Stored::of(&gateway, &caller.account_id).find(&id).await?;
-    Ok(json_response(record.response.clone().into_bytes()))
+    let stored = Stored::of(&gateway, &caller.account_id);
+    let record = stored.find(&as_text(id)).await?;
+    Ok(json_response(record.response.into_bytes()))
 }
 
 /// `DELETE /v1/responses/{id}`, its owner's only.
 pub async fn delete(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, GatewayError> {
+    let id = as_text(id);
     let deleting = gateway.conversations.delete(&caller.account_id, &id).await;
     let was_there = deleting.map_err(|error| unavailable(&error))?;
     if !was_there {
@@ -113,11 +118,15 @@ pub async fn delete(
     Ok(json_response(deleted(&id).to_string().into_bytes()))
 }
 
-/// The stored responses of one account, each read once.
+/// An ID that is not even text is one of no response.
+fn as_text(id: Result<Path<String>, PathRejection>) -> String {
+    id.map_or_else(|_| "?".to_owned(), |Path(id)| id)
+}
+
+/// The stored responses of one account.
 struct Stored<'a> {
     gateway: &'a Gateway,
     account_id: &'a str,
-    found: HashMap<String, Arc<Record>>,
 }
 
 impl<'a> Stored<'a> {
@@ -125,51 +134,55 @@ impl<'a> Stored<'a> {
         Self {
             gateway,
             account_id,
-            found: HashMap::new(),
         }
     }
 
     /// Missing, expired, evicted and another account's are all the same.
-    async fn find(&mut self, id: &str) -> Result<Arc<Record>, GatewayError> {
-        if let Some(record) = self.found.get(id) {
-            return Ok(record.clone());
-        }
+    async fn find(&self, id: &str) -> Result<Record, GatewayError> {
         let finding = self.gateway.conversations.find(self.account_id, id).await;
         let found = finding.map_err(|error| unavailable(&error))?;
-        let record =
-            found.ok_or_else(|| GatewayError::PreviousResponseNotFound { id: id.into() })?;
-        let record = Arc::new(record);
-        self.found.insert(id.to_owned(), record.clone());
-        Ok(record)
+        found.ok_or_else(|| GatewayError::PreviousResponseNotFound { id: id.into() })
     }
 
     /// Everything up to the end of a response.
-    async fn conversation(&mut self, id: &str) -> Result<Vec<Message>, GatewayError> {
+    async fn conversation(&self, id: &str) -> Result<Vec<Message>, GatewayError> {
         let record = self.find(id).await?;
         let input = serde_json::from_str(&record.input).map_err(|_| unreadable())?;
         Ok(conversation(input, output(&record)?))
     }
 
     /// The items, with those that are only named put in their places.
-    async fn with_references(&mut self, items: Vec<Item>) -> Result<Vec<Item>, GatewayError> {
+    ///
+    /// Each response is read once and each item named once, or a small request could have a large
+    /// conversation over and over again.
+    async fn with_references(&self, items: Vec<Item>) -> Result<Vec<Item>, GatewayError> {
+        let mut outputs: HashMap<String, Vec<Item>> = HashMap::new();
+        let mut named = HashSet::new();
         let mut all = Vec::with_capacity(items.len());
-        for item in items {
+        for (at, item) in items.into_iter().enumerate() {
             let Some(id) = item.refers_to() else {
                 all.push(item);
                 continue;
             };
+            if !named.insert(id.to_owned()) {
+                let message = format!("`input[{at}]` is `{id}`, which is in `input` already.");
+                return Err(GatewayError::invalid(format!("input[{at}].id"), message));
+            }
             let missing = || GatewayError::PreviousResponseNotFound { id: id.into() };
             let response_id = response_of_item(id).ok_or_else(missing)?;
-            let record = self.find(&response_id).await.map_err(|error| match error {
-                GatewayError::PreviousResponseNotFound { .. } => missing(),
-                other => other,
-            })?;
-            let mut output = output(&record)?.into_iter();
-            all.push(
-                output
-                    .find(|item| item.id() == Some(id))
-                    .ok_or_else(missing)?,
-            );
+            let output = match outputs.entry(response_id) {
+                Entry::Occupied(read) => read.into_mut(),
+                Entry::Vacant(unread) => {
+                    let found = self.find(unread.key()).await;
+                    let record = found.map_err(|error| match error {
+                        GatewayError::PreviousResponseNotFound { .. } => missing(),
+                        other => other,
+                    })?;
+                    unread.insert(output(&record)?)
+                }
+            };
+            let place = output.iter().position(|item| item.id() == Some(id));
+            all.push(output.swap_remove(place.ok_or_else(missing)?));
         }
         Ok(all)
     }

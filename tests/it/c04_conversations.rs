@@ -158,6 +158,17 @@ async fn items_may_be_named_instead_of_sent() {
     );
 }
 
+/// A few bytes must not stand for a long text again and again.
+#[tokio::test]
+async fn an_item_is_named_once() {
+    let gateway = TestGateway::start().await;
+    let first = gateway.respond(&asking(json!({}))).await;
+    let item = json!({ "type": "item_reference", "id": first.assert_ok()["output"][0]["id"] });
+    let user = json!({ "role": "user", "content": "Hi" });
+    let body = asking(json!({ "input": [item, user, item] }));
+    gateway.refuses_response(&body, "input[2].id").await;
+}
+
 #[tokio::test]
 async fn what_is_not_to_be_stored_is_not() {
     let gateway = TestGateway::start().await;
@@ -270,6 +281,8 @@ async fn an_id_that_cannot_be_one_is_not_found() {
         assert_not_found(&gateway.respond(&next(id, json!("x"))).await);
     }
     assert_not_found(&gateway.shown("resp_%00").await);
+    assert_not_found(&gateway.shown("%FF").await);
+    assert_not_found(&gateway.deleted("resp_%C3%28").await);
     assert_not_found(&gateway.shown("%27%20OR%201%3D1").await);
     for item in [
         "x".to_owned(),

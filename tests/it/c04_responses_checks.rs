@@ -93,7 +93,7 @@ async fn a_minimum_is_applied_where_no_budget_is_sent() {
 #[tokio::test]
 async fn checks_come_in_the_order_they_have_for_chat() {
     let gateway = TestGateway::start_set(&[("LIMITS__RPM", "1")]).await;
-    let (id, free) = gateway.account(Plan::FREE).await;
+    let (_, free) = gateway.account(Plan::FREE).await;
     let all_wrong = json!({
         "model": "no-such-model", "input": [{ "role": "nobody" }], "temperature": 99,
         "previous_response_id": "resp_none",
@@ -128,7 +128,6 @@ async fn checks_come_in_the_order_they_have_for_chat() {
     refused.assert_error(429, "rate_limit_exceeded", Some("rpm_exceeded"), None);
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(gateway.upstream.calls(), 1);
-    drop(id);
 }
 
 #[tokio::test]

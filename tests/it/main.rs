@@ -24,6 +24,7 @@ mod c04_conversations_bounds;
 mod c04_responses;
 mod c04_responses_checks;
 mod c04_responses_streams;
+mod c04_responses_tools;
 mod c04_routes;
 mod c05_keys;
 mod c06_awkward_streams;

@@ -157,6 +157,7 @@ fn with_refusals(content: Content) -> JsonText {
 /// What an assistant says and what it calls, one directly after the other, is one message: the
 /// outputs of its calls must follow it.
 pub fn conversation(mut messages: Vec<Message>, items: Vec<Item>) -> Vec<Message> {
+    let mut said_late = Vec::new(); // in the last message's turn, after its calls
     for item in items {
         let last = messages.last_mut();
         let last = last.filter(|last| last.role == Role::Assistant);
@@ -166,14 +167,25 @@ pub fn conversation(mut messages: Vec<Message>, items: Vec<Item>) -> Vec<Message
             (Said::Message(message), Some(last))
                 if message.role == Role::Assistant && !last.tool_calls.is_empty() =>
             {
-                let said = last.content.iter().chain(&message.content);
-                last.content = Some(JsonText::join_lines(said));
+                said_late.extend(message.content);
             }
-            (Said::Message(message), _) => messages.push(message),
+            (Said::Message(message), last) => {
+                say_late(last, &mut said_late);
+                messages.push(message);
+            }
             (Said::Reference | Said::Nothing, _) => {}
         }
     }
+    say_late(messages.last_mut(), &mut said_late);
     messages
+}
+
+/// All at once, or a long turn would be copied again for each line of it.
+fn say_late(message: Option<&mut Message>, texts: &mut Vec<JsonText>) {
+    if let Some(message) = message.filter(|_| !texts.is_empty()) {
+        message.content = Some(JsonText::join_lines(message.content.iter().chain(&*texts)));
+        texts.clear();
+    }
 }
 
 impl<'de> Deserialize<'de> for Input {

@@ -175,6 +175,22 @@ fn calls_belong_to_the_assistants_message_beside_them() {
             json!([thought, call("a"), thought, call("b"), thought]),
             json!([calling(Value::Null, &["a", "b"])]),
         ),
+        (
+            json!([
+                call("a"),
+                said("x"),
+                said("y"),
+                output("a"),
+                said("z"),
+                said("w")
+            ]),
+            json!([
+                calling(json!("x\ny"), &["a"]),
+                tool("a"),
+                said("z"),
+                said("w"),
+            ]),
+        ),
         (json!([said("x"), said("y")]), json!([said("x"), said("y")])),
     ] {
         assert_eq!(messages(items.clone()), expected, "{items}");
