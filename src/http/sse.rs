@@ -115,15 +115,15 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::wire::chat::Frames;
+    use crate::wire::{chat::Frames, responses::error_event};
 
-    async fn text_of(frames: Vec<Frame>) -> String {
+    async fn text_of(frames: Vec<Frame>, words: ErrorWords) -> String {
         let (sender, receiver) = mpsc::channel(8);
         for frame in frames {
             sender.try_send(frame).ok().unwrap();
         }
         drop(sender);
-        let body = response(receiver, RequestLog::default(), Frames::error).into_body();
+        let body = response(receiver, RequestLog::default(), words).into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
@@ -131,10 +131,22 @@ mod tests {
     async fn a_stream_whose_task_died_says_so() {
         let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
         let end = Frame::End(Ending::Finished { usage: None });
-        assert_eq!(text_of(vec![data(), end]).await, "data: 1\n\n");
-        let cut = text_of(vec![data()]).await;
+        let whole = text_of(vec![data(), end], Frames::error).await;
+        assert_eq!(whole, "data: 1\n\n");
+        let cut = text_of(vec![data()], Frames::error).await;
         let error = cut.strip_prefix("data: 1\n\ndata: ").unwrap();
         let error: serde_json::Value = serde_json::from_str(error).unwrap();
         assert_eq!(error["error"]["code"], "internal_error");
+    }
+
+    #[tokio::test]
+    async fn a_responses_stream_whose_task_died_says_so_in_its_own_words() {
+        let words: ErrorWords = |envelope| error_event(envelope, None);
+        let cut = text_of(Vec::new(), words).await;
+        let error = cut.strip_prefix("event: error\ndata: ").unwrap();
+        let error: serde_json::Value = serde_json::from_str(error).unwrap();
+        assert_eq!(error["type"], "error");
+        assert_eq!(error["code"], "internal_error");
+        assert_eq!(error["error"]["type"], "server_error");
     }
 }

@@ -34,6 +34,10 @@ async fn what_would_mean_something_else_is_refused_by_its_name() {
         (item(json!({ "role": "user" })), "input[1].content"),
         (json!({ "input": null }), "input"),
         (json!({ "input": [] }), "input"),
+        (
+            json!({ "input": [{ "type": "reasoning", "summary": [] }] }),
+            "input",
+        ),
         (json!({ "tool_choice": "any" }), "tool_choice"),
         (
             json!({ "tools": [function("f")], "tool_choice": { "type": "function", "name": "g" } }),

@@ -127,6 +127,9 @@ async fn built_in_tools_are_run_here_too_and_nobody_sees_them() {
     gateway.respond(&asking(next)).await.assert_ok();
     let sent = &gateway.upstream.received()[2].body;
     assert!(!sent["messages"].to_string().contains("convert_units"));
+    let first = &gateway.upstream.received()[0].body;
+    assert_eq!(first["messages"][0]["role"], "system");
+    assert_eq!(sent["messages"][0], first["messages"][0], "told once");
 
     for more in [
         json!({ "tool_execution": "passthrough" }),

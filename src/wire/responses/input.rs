@@ -75,6 +75,10 @@ impl Item {
         self.id.as_deref()
     }
 
+    pub fn says_nothing(&self) -> bool {
+        matches!(self.said, Said::Nothing)
+    }
+
     /// The item it stands for, if it is a reference.
     pub fn refers_to(&self) -> Option<&str> {
         let is_reference = matches!(self.said, Said::Reference);

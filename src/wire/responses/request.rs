@@ -76,7 +76,8 @@ impl ResponsesRequest {
         written.refuse_what_is_not_served()?;
         let items = written.input.map(Input::into_items).transpose()?;
         let items = items.unwrap_or_default();
-        if items.is_empty() && written.previous_response_id.is_none() {
+        let is_silent = items.iter().all(Item::says_nothing);
+        if is_silent && written.previous_response_id.is_none() {
             let message = "`input` is missing or empty; send a text or at least one item.";
             return Err(GatewayError::invalid("input", message));
         }

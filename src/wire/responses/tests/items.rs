@@ -276,7 +276,15 @@ fn what_is_wrong_with_an_item_is_said_by_its_place() {
         assert_eq!(param, format!("input[1].{field}"), "{item}");
     }
     assert_eq!(refused(json!({ "input": ["Hi"] })), "input[0]");
-    for input in [json!(null), json!([]), json!(5), json!({}), json!(true)] {
+    let thought = json!([{ "type": "reasoning", "id": "rs_1", "summary": [] }]);
+    for input in [
+        json!(null),
+        json!([]),
+        json!(5),
+        json!({}),
+        json!(true),
+        thought,
+    ] {
         assert_eq!(refused(json!({ "input": input })), "input", "{input}");
     }
     // It is not needed where there is something to go on from.

@@ -1,6 +1,7 @@
 //! Whole streams, from the parts of a provider's answer to the events of ours.
 
 use axum::http::StatusCode;
+use proptest::prelude::*;
 use serde_json::{Map, Value};
 
 use super::{super::Events, USAGE, new_response};
@@ -8,7 +9,11 @@ use crate::{
     error::Envelope,
     metered::Shape,
     upstream::Part,
-    wire::{chat::FinishReason, json_text::JsonText, script::Script as _},
+    wire::{
+        chat::{FinishReason, Frames, ShowUsage},
+        json_text::JsonText,
+        script::Script as _,
+    },
 };
 
 fn said(text: &str) -> Part {
@@ -250,4 +255,82 @@ fn what_could_not_be_stored_says_so_at_the_end() {
     let mut unwanted = new_response();
     unwanted.echo.store = false;
     assert_eq!(Events::new(unwanted, || 200).to_store(Some(USAGE)), None);
+}
+
+/// What a provider may send of one choice, in any order. Fragments of a call need not be JSON.
+fn any_part() -> impl Strategy<Value = Part> {
+    let text = prop::sample::select(vec!["", "a", "ü ", "\u{0}\n"]);
+    let fragment = prop::sample::select(vec!["", "{", "\"x\":1", "}", "{}", "no"]);
+    let call = (0..3_u32, prop::option::of(0..3_usize), fragment);
+    let named = [("call_a", "f"), ("call_b", "g"), ("call_c", "h")];
+    prop_oneof![
+        text.prop_map(said),
+        call.prop_map(move |(slot, id, arguments)| called(slot, id.map(|id| named[id]), arguments)),
+        Just(Part::Silence),
+    ]
+}
+
+proptest! {
+    /// Whatever comes, the events are consistent, and both endpoints tell the same.
+    #[test]
+    fn events_tell_what_chat_would(parts in prop::collection::vec(any_part(), 0..12)) {
+        let all = [
+            // A call without a name is a failure, and another test's.
+            vec![called(0, Some(("call_0", "f")), ""), called(1, Some(("call_1", "g")), "")],
+            vec![called(2, Some(("call_2", "h")), "")],
+            parts,
+        ].concat();
+        let frames = complete(all.clone(), FinishReason::ToolCalls);
+        assert_consistent(&frames);
+        let output = events(&frames).pop().unwrap()["response"]["output"].clone();
+        let mut chat = Told::default();
+        let mut response = Told::default();
+        for item in output.as_array().unwrap() {
+            if item["type"] == "message" {
+                response.text.push_str(item["content"][0]["text"].as_str().unwrap());
+            } else {
+                let of = |key: &str| item[key].as_str().unwrap().to_owned();
+                response.calls.push((of("call_id"), of("name"), of("arguments")));
+            }
+        }
+        for delta in chat_deltas(all) {
+            chat.text.push_str(delta["content"].as_str().unwrap_or_default());
+            for call in delta["tool_calls"].as_array().into_iter().flatten() {
+                let of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                if call.get("id").is_some() {
+                    let name = of(&call["function"]["name"]);
+                    chat.calls.push((of(&call["id"]), name, String::new()));
+                }
+                let last = chat.calls.last_mut().unwrap();
+                last.2.push_str(&of(&call["function"]["arguments"]));
+            }
+        }
+        prop_assert_eq!(response, chat);
+    }
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    text: String,
+    calls: Vec<(String, String, String)>,
+}
+
+/// The deltas of the same answer as a chat completion.
+fn chat_deltas(mut parts: Vec<Part>) -> Vec<Value> {
+    parts.push(finished(FinishReason::ToolCalls));
+    let usage = ShowUsage {
+        at_all: false,
+        cached: false,
+    };
+    let mut shape = Shape::new(Frames::new("id", 1, "m", usage), 1);
+    for part in parts {
+        shape.on_part(part).unwrap();
+    }
+    shape.close().unwrap();
+    let frames = shape.take_ready().map(|frame| {
+        let frame = String::from_utf8(frame.to_vec()).unwrap();
+        let frame: Value = serde_json::from_str(frame.strip_prefix("data: ").unwrap()).unwrap();
+        frame["choices"][0]["delta"].clone()
+    });
+    frames.collect()
 }
