@@ -1,5 +1,10 @@
 //! Both directions as a whole: what a request says, and what an answer looks like.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "json!(…) reads best where it is used"
+)]
+
 use serde_json::{Value, json};
 
 use super::{Echo, NewResponse, ResponsesRequest};
