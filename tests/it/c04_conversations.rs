@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Answer, Plan, TestGateway,
     gateway::answer,
-    responses::{PATH, asking, assert_not_found, calling, function, tool_call},
+    responses::{PATH, asking, assert_not_found, calling, function, tool_call, two_words},
     upstream::completion,
 };
 
@@ -179,6 +179,12 @@ async fn what_is_not_to_be_stored_is_not() {
     assert_not_found(&gateway.shown(id).await);
     assert_not_found(&gateway.deleted(id).await);
     assert_not_found(&gateway.respond(&next(id, json!("x"))).await);
+    gateway.upstream.answer_chunks(&two_words());
+    let streamed = gateway.events(&asking(json!({ "store": false }))).await;
+    let streamed = streamed.finished();
+    assert_eq!(streamed["store"], false);
+    assert_not_found(&gateway.shown(streamed["id"].as_str().unwrap()).await);
+    gateway.upstream.answer_json(200, &completion("Hi"));
     // It may itself go on from one that is.
     let kept = gateway.response_id(&asking(json!({}))).await;
     let mut body = next(&kept, json!("x"));

@@ -81,6 +81,16 @@ async fn what_would_mean_something_else_is_refused_by_its_name() {
         let refused = answer(gateway.request(Method::POST, PATH).body(text)).await;
         refused.assert_error(400, "invalid_request_error", None, None);
     }
+    // What a response could not repeat is found out before anyone is asked or charged.
+    for (more, param) in [
+        (r#""metadata":{"a":"\ud800"}"#, "metadata"),
+        (r#""metadata":{"a":1e999}"#, "metadata"),
+        (r#""instructions":"\ud800""#, "instructions"),
+    ] {
+        let body = format!(r#"{{"model":"{MODEL}","input":"Hi",{more}}}"#);
+        let refused = answer(gateway.request(Method::POST, PATH).body(body)).await;
+        refused.assert_error(400, "invalid_request_error", None, Some(param));
+    }
     assert_eq!(gateway.upstream.calls(), 0);
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::wire::{chat::Schema, json_text::JsonText};
+use crate::wire::json_text::JsonText;
 
 #[derive(Debug)]
 pub struct Echo {
@@ -25,7 +25,7 @@ pub struct Echo {
     pub top_p: Value,
     pub truncation: String,
     pub user: Option<JsonText>,
-    pub metadata: Option<Schema>,
+    pub metadata: Value,
 }
 
 impl Default for Echo {
@@ -49,7 +49,7 @@ impl Default for Echo {
             top_p: json!(1.0),
             truncation: "disabled".into(),
             user: None,
-            metadata: None,
+            metadata: json!({}),
         }
     }
 }

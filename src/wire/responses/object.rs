@@ -100,7 +100,7 @@ impl NewResponse {
             "truncation": echo.truncation,
             "usage": usage.map(counts),
             "user": echo.user,
-            "metadata": echo.metadata.as_ref().map_or(json!({}), |metadata| json!(metadata)),
+            "metadata": echo.metadata,
         })
     }
 }

@@ -106,17 +106,20 @@ impl ResponsesRequest {
             safety_identifier: written.safety_identifier,
             store: written.store.unwrap_or(true),
             temperature: written.temperature.clone().unwrap_or(default.temperature),
-            text: written
-                .text
-                .as_ref()
-                .map_or(default.text, TextSettings::shown),
+            text: match &written.text {
+                Some(text) => text.shown()?,
+                None => default.text,
+            },
             tool_choice: written.tool_choice.unwrap_or(default.tool_choice),
-            tools: tools::shown(&offered),
+            tools: tools::shown(&offered)?,
             top_logprobs: written.top_logprobs.unwrap_or(0),
             top_p: written.top_p.clone().unwrap_or(default.top_p),
             truncation: written.truncation.unwrap_or(default.truncation),
             user: written.user,
-            metadata: written.metadata,
+            metadata: match &written.metadata {
+                Some(metadata) => tools::repeated("metadata", metadata)?,
+                None => default.metadata,
+            },
         };
         let chat = ChatRequest {
             model,

@@ -3,7 +3,13 @@
 use serde_json::{Value, json};
 
 use super::{super::output::item_id, super::response_of_item, parse, refused};
-use crate::wire::chat::{ToolChoice, ToolExecution};
+use crate::{
+    error::GatewayError,
+    wire::{
+        chat::{ToolChoice, ToolExecution},
+        responses::ResponsesRequest,
+    },
+};
 
 /// What a response would repeat of a request with these fields.
 #[track_caller]
@@ -192,6 +198,32 @@ fn what_would_mean_something_else_or_nothing_is_refused_by_its_name() {
         (json!({ "truncation": 5 }), "truncation"),
     ] {
         assert_eq!(refused(more.clone()), param, "{more}");
+    }
+}
+
+/// Schemas go upstream unread, but a response repeats them.
+#[test]
+fn what_cannot_be_repeated_is_refused() {
+    for bad in [r#""\ud800""#, "1e999"] {
+        for (more, param) in [
+            (
+                r#""tools":[{"type":"function","name":"f","parameters":{"a":BAD}}]"#,
+                "tools",
+            ),
+            (r#""metadata":{"a":BAD}"#, "metadata"),
+            (
+                r#""text":{"format":{"type":"json_schema","name":"n","schema":{"a":BAD}}}"#,
+                "text.format",
+            ),
+        ] {
+            let body = format!(r#"{{"model":"m","input":"Hi",{more}}}"#).replace("BAD", bad);
+            let error = ResponsesRequest::parse(body.as_bytes()).unwrap_err();
+            let named = matches!(
+                &error,
+                GatewayError::InvalidRequest { param: Some(named), .. } if named == param
+            );
+            assert!(named, "{body}: {error:?}");
+        }
     }
 }
 
