@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::{
     error::GatewayError,
     wire::{
-        chat::{Message, Role},
+        chat::{Message, Role, ToolCall},
         json_text::JsonText,
     },
 };
@@ -59,41 +59,64 @@ impl Disorder {
 /// Every tool message answers a call of the assistant message it follows, and every call is
 /// answered before the conversation goes on.
 pub fn check_order(messages: &[Message]) -> Result<(), Disorder> {
-    // How often each call is still to be answered: one message may hold a great many.
-    let mut open: HashMap<&str, usize> = HashMap::new();
-    let mut asked_at = 0;
+    let mut turn = Turn::default();
     for (at, message) in messages.iter().enumerate() {
         if message.role == Role::Tool {
             let id = message.tool_call_id.as_deref().unwrap_or_default();
-            let Some(times) = open.get_mut(id).filter(|times| **times > 0) else {
-                let id = id.to_owned();
-                return Err(Disorder::Unasked { at, id });
-            };
-            *times -= 1;
+            turn.answer(id).ok_or_else(|| Disorder::Unasked {
+                at,
+                id: id.to_owned(),
+            })?;
             continue;
         }
-        all_answered(messages, asked_at, &open)?;
-        open.clear();
-        for call in &message.tool_calls {
-            *open.entry(call.id.as_str()).or_default() += 1;
-        }
-        asked_at = at;
+        turn.is_over()?;
+        turn = Turn::asked(at, &message.tool_calls);
     }
-    all_answered(messages, asked_at, &open)
+    turn.is_over()
 }
 
-fn all_answered(
-    messages: &[Message],
+/// A message and its calls, of which some are not answered yet. Looked up by ID: a turn may be as
+/// long as a body can hold.
+#[derive(Default)]
+struct Turn<'a> {
     at: usize,
-    open: &HashMap<&str, usize>,
-) -> Result<(), Disorder> {
-    if open.values().all(|times| *times == 0) {
-        return Ok(());
+    calls: &'a [ToolCall],
+    unanswered: HashMap<&'a str, usize>,
+}
+
+impl<'a> Turn<'a> {
+    fn asked(at: usize, calls: &'a [ToolCall]) -> Self {
+        let mut unanswered = HashMap::new();
+        for call in calls {
+            *unanswered.entry(call.id.as_str()).or_default() += 1;
+        }
+        Self {
+            at,
+            calls,
+            unanswered,
+        }
     }
-    let mut calls = messages[at].tool_calls.iter();
-    let unanswered = calls.find(|call| open.get(call.id.as_str()).is_some_and(|times| *times > 0));
-    let id = unanswered.map_or_else(String::new, |call| call.id.clone());
-    Err(Disorder::Unanswered { at, id })
+
+    fn answer(&mut self, id: &str) -> Option<()> {
+        let left = self.unanswered.get_mut(id)?;
+        *left -= 1;
+        if *left == 0 {
+            self.unanswered.remove(id);
+        }
+        Some(())
+    }
+
+    fn is_over(&self) -> Result<(), Disorder> {
+        if self.unanswered.is_empty() {
+            return Ok(());
+        }
+        let mut calls = self.calls.iter();
+        let open = calls.find(|call| self.unanswered.contains_key(call.id.as_str()));
+        open.map_or(Ok(()), |call| {
+            let (at, id) = (self.at, call.id.clone());
+            Err(Disorder::Unanswered { at, id })
+        })
+    }
 }
 
 /// The conversation with one system message, first: the gateway's identity prompt where there is
@@ -121,4 +144,53 @@ pub fn with_one_system_prompt(messages: Vec<Message>, identity: Option<&str>) ->
     ));
     conversation.extend(rest);
     conversation
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn turn(calls: impl IntoIterator<Item = usize>) -> Message {
+        let calls = calls
+            .into_iter()
+            .map(|number| ToolCall::new(format!("call_{number}"), "f".into(), JsonText::new("{}")));
+        Message::calling(None, calls.collect())
+    }
+
+    fn answer(number: usize) -> Message {
+        Message::tool(format!("call_{number}"), JsonText::new("1"))
+    }
+
+    #[test]
+    fn a_turn_as_long_as_a_body_can_hold_is_checked_at_once() {
+        let many = 100_000;
+        let mut messages = vec![turn(0..many)];
+        messages.extend((0..many).rev().map(answer));
+        let started = Instant::now();
+        assert_eq!(check_order(&messages), Ok(()));
+        messages.pop();
+        let id = "call_0".to_owned();
+        assert_eq!(
+            check_order(&messages),
+            Err(Disorder::Unanswered { at: 0, id })
+        );
+        assert!(started.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn calls_of_the_same_id_are_answered_one_by_one() {
+        let twice = || turn([7, 7]);
+        assert_eq!(check_order(&[twice(), answer(7), answer(7)]), Ok(()));
+        let id = || "call_7".to_owned();
+        assert_eq!(
+            check_order(&[twice(), answer(7)]),
+            Err(Disorder::Unanswered { at: 0, id: id() })
+        );
+        assert_eq!(
+            check_order(&[twice(), answer(7), answer(7), answer(7)]),
+            Err(Disorder::Unasked { at: 3, id: id() })
+        );
+    }
 }

@@ -1,11 +1,14 @@
 //! `/v1/responses` (SPEC §4.2): translated onto chat completions, and kept for the next turn.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    sync::Arc,
+};
 
 use axum::{
     Extension,
     body::Body,
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
     http::Uri,
     response::Response,
 };
@@ -43,7 +46,7 @@ pub async fn create(
     // §3.3 The model is one this account may use.
     let permitted = Permitted::check(&gateway, &caller, &mut request.chat, &log)?;
     // §4.2 What it goes on from.
-    let mut stored = Stored::of(&gateway, &caller.account_id);
+    let stored = Stored::of(&gateway, &caller.account_id);
     let earlier = match &request.previous_response_id {
         Some(id) => stored.conversation(id).await?,
         None => Vec::new(),
@@ -51,7 +54,7 @@ pub async fn create(
     let items = stored
         .with_references(std::mem::take(&mut request.items))
         .await?;
-    let messages = conversation(earlier, items)?;
+    let messages = conversation(earlier, items);
     check_order(&messages).map_err(Disorder::of_items)?;
     // It is answered as a chat completion is, in other words.
     let input = if request.echo.store {
@@ -69,14 +72,29 @@ pub async fn create(
         input,
     };
     let chat = request.into_chat(messages);
-    permitted.answer(&gateway, caller, log, chat, form).await
+    let answered = permitted.answer(&gateway, caller, log, chat, form).await;
+    answered.map_err(in_these_words)
+}
+
+/// A refusal with the name that its field has here.
+fn in_these_words(error: GatewayError) -> GatewayError {
+    match error {
+        GatewayError::InvalidRequest {
+            message,
+            param: Some(param),
+        } if param == "reasoning_effort" => {
+            let message = message.replace("`reasoning_effort`", "`reasoning.effort`");
+            GatewayError::invalid("reasoning.effort", message)
+        }
+        other => other,
+    }
 }
 
 /// `GET /v1/responses/{id}`, its owner's only.
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     uri: Uri,
 ) -> Result<Response, GatewayError> {
     let streamed = uri.query().unwrap_or_default().split('&');
@@ -84,9 +102,8 @@ pub async fn show(
         let message = "A stored response cannot be streamed; leave `stream` out.";
         return Err(GatewayError::invalid("stream", message));
     }
-    let finding = gateway.conversations.find(&caller.account_id, &id).await;
-    let found = finding.map_err(|error| unavailable(&error))?;
-    let record = found.ok_or_else(|| not_found(&id))?;
+    let stored = Stored::of(&gateway, &caller.account_id);
+    let record = stored.find(&as_text(id)).await?;
     Ok(json_response(record.response.into_bytes()))
 }
 
@@ -94,8 +111,9 @@ pub async fn show(
 pub async fn delete(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, GatewayError> {
+    let id = as_text(id);
     let deleting = gateway.conversations.delete(&caller.account_id, &id).await;
     let was_there = deleting.map_err(|error| unavailable(&error))?;
     if !was_there {
@@ -104,19 +122,15 @@ pub async fn delete(
     Ok(json_response(deleted(&id).to_string().into_bytes()))
 }
 
-/// The stored responses of one account, each read once.
+/// An ID that is not even text is one of no response.
+fn as_text(id: Result<Path<String>, PathRejection>) -> String {
+    id.map_or_else(|_| "?".to_owned(), |Path(id)| id)
+}
+
+/// The stored responses of one account.
 struct Stored<'a> {
     gateway: &'a Gateway,
     account_id: &'a str,
-    found: HashMap<String, Turn>,
-    /// How much the items come to that were only named: a short name can stand for a long item.
-    named_bytes: usize,
-}
-
-/// A stored response: what was said before it, and what it answered.
-struct Turn {
-    input: String,
-    output: Vec<Item>,
 }
 
 impl<'a> Stored<'a> {
@@ -124,64 +138,58 @@ impl<'a> Stored<'a> {
         Self {
             gateway,
             account_id,
-            found: HashMap::new(),
-            named_bytes: 0,
         }
     }
 
     /// Missing, expired, evicted and another account's are all the same.
-    async fn find(&mut self, id: &str) -> Result<Option<&Turn>, GatewayError> {
-        if !self.found.contains_key(id) {
-            let finding = self.gateway.conversations.find(self.account_id, id).await;
-            let Some(record) = finding.map_err(|error| unavailable(&error))? else {
-                return Ok(None);
-            };
-            let output = output(&record)?;
-            let input = record.input;
-            self.found.insert(id.to_owned(), Turn { input, output });
-        }
-        Ok(self.found.get(id))
+    async fn find(&self, id: &str) -> Result<Record, GatewayError> {
+        let finding = self.gateway.conversations.find(self.account_id, id).await;
+        let found = finding.map_err(|error| unavailable(&error))?;
+        found.ok_or_else(|| not_found(id))
     }
 
     /// Everything up to the end of a response.
-    async fn conversation(&mut self, id: &str) -> Result<Vec<Message>, GatewayError> {
-        let found = self.find(id).await?.ok_or_else(|| not_found(id))?;
-        let input = serde_json::from_str(&found.input).map_err(|_| unreadable())?;
-        conversation(input, found.output.iter().cloned())
+    async fn conversation(&self, id: &str) -> Result<Vec<Message>, GatewayError> {
+        let record = self.find(id).await?;
+        let input = serde_json::from_str(&record.input).map_err(|_| unreadable(&record))?;
+        Ok(conversation(input, output(&record)?))
     }
 
     /// The items, with those that are only named put in their places.
-    async fn with_references(&mut self, items: Vec<Item>) -> Result<Vec<Item>, GatewayError> {
+    ///
+    /// Each response is read once and each item named once, or a small request could have a large
+    /// conversation over and over again.
+    async fn with_references(&self, items: Vec<Item>) -> Result<Vec<Item>, GatewayError> {
+        let mut outputs: HashMap<String, Vec<Item>> = HashMap::new();
+        let mut named = HashSet::new();
         let mut all = Vec::with_capacity(items.len());
-        for item in items {
-            let item = match item.refers_to() {
-                Some(id) => self.item(id).await?,
-                None => item,
+        for (at, item) in items.into_iter().enumerate() {
+            let Some(id) = item.refers_to() else {
+                all.push(item);
+                continue;
             };
-            all.push(item);
+            if !named.insert(id.to_owned()) {
+                let message = format!("`input[{at}]` is `{id}`, which is in `input` already.");
+                return Err(GatewayError::invalid(format!("input[{at}].id"), message));
+            }
+            let missing = || not_found(id);
+            let response_id = response_of_item(id).ok_or_else(missing)?;
+            let output = match outputs.entry(response_id) {
+                Entry::Occupied(read) => read.into_mut(),
+                Entry::Vacant(unread) => {
+                    let found = self.find(unread.key()).await;
+                    let record = found.map_err(|error| match error {
+                        GatewayError::PreviousResponseNotFound { .. } => missing(),
+                        other => other,
+                    })?;
+                    unread.insert(output(&record)?)
+                }
+            };
+            let place = output.iter().position(|item| item.id() == Some(id));
+            all.push(output.swap_remove(place.ok_or_else(missing)?));
         }
         Ok(all)
     }
-
-    async fn item(&mut self, id: &str) -> Result<Item, GatewayError> {
-        let response_id = response_of_item(id).ok_or_else(|| not_found(id))?;
-        let found = self.find(&response_id).await?;
-        let mut output = found.iter().flat_map(|response| &response.output);
-        let item = output.find(|item| item.id() == Some(id));
-        let item = item.ok_or_else(|| not_found(id))?.clone();
-        self.named_bytes += item.text_bytes();
-        let limit = self.gateway.max_body_bytes;
-        if self.named_bytes > limit {
-            return Err(GatewayError::BodyTooLarge { limit });
-        }
-        Ok(item)
-    }
-}
-
-/// `id` is what a caller wrote, and may be anything.
-fn not_found(id: &str) -> GatewayError {
-    let id = id.chars().take(64).collect();
-    GatewayError::PreviousResponseNotFound { id }
 }
 
 /// What a stored response answered.
@@ -190,19 +198,25 @@ fn output(record: &Record) -> Result<Vec<Item>, GatewayError> {
     struct Answered {
         output: Input,
     }
-    let answered: Answered = serde_json::from_str(&record.response).map_err(|_| unreadable())?;
-    match answered.output {
-        Input::Items(items) => Ok(items),
-        Input::Text(_) => Err(unreadable()),
-    }
+    let answered: Answered =
+        serde_json::from_str(&record.response).map_err(|_| unreadable(record))?;
+    answered.output.into_items().map_err(|_| unreadable(record))
 }
 
-fn unreadable() -> GatewayError {
-    tracing::error!("a stored response cannot be read");
-    GatewayError::StorageUnavailable
+/// `id` is what a caller wrote, and may be anything.
+fn not_found(id: &str) -> GatewayError {
+    let id = id.chars().take(64).collect();
+    GatewayError::PreviousResponseNotFound { id }
 }
 
+/// Whatever became of it, it is gone: trying again would not bring it back.
+fn unreadable(record: &Record) -> GatewayError {
+    tracing::error!(response.id = record.id, "a stored response cannot be read");
+    not_found(&record.id)
+}
+
+/// The room itself logs when it fails and when it works again.
 fn unavailable(error: &crate::conversations::StorageError) -> GatewayError {
-    tracing::error!(%error, "stored responses cannot be reached");
+    tracing::debug!(%error, "stored responses cannot be reached");
     GatewayError::StorageUnavailable
 }

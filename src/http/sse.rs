@@ -33,6 +33,7 @@ pub fn response(frames: mpsc::Receiver<Frame>, log: RequestLog, words: ErrorWord
         frames,
         log,
         words,
+        sent: 0,
         keep_alive: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
         alive: false,
         over: false,
@@ -54,6 +55,7 @@ struct FrameBody {
     log: RequestLog,
     /// In which an error is told that nobody else can tell any more.
     words: ErrorWords,
+    sent: u64,
     keep_alive: Pin<Box<Sleep>>,
     /// Something was sent since the timer was set.
     alive: bool,
@@ -92,7 +94,10 @@ impl HttpBody for FrameBody {
         };
         self.alive = true;
         let data = match frame {
-            Some(Frame::Data(data)) => data,
+            Some(Frame::Data(data)) => {
+                self.sent += 1;
+                data
+            }
             Some(Frame::End(ending)) => {
                 self.log.ended(ending);
                 self.over = true;
@@ -103,7 +108,7 @@ impl HttpBody for FrameBody {
                 let cause = "the task of the call died".to_owned();
                 self.log.ended(Ending::Interrupted { cause });
                 self.over = true;
-                (self.words)(&GatewayError::Internal.envelope())
+                (self.words)(&GatewayError::Internal.envelope(), self.sent)
             }
         };
         Poll::Ready(Some(Ok(hyper::body::Frame::data(data))))
@@ -115,15 +120,15 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::wire::chat::Frames;
+    use crate::wire::{chat::Frames, responses::error_event};
 
-    async fn text_of(frames: Vec<Frame>) -> String {
+    async fn text_of(frames: Vec<Frame>, words: ErrorWords) -> String {
         let (sender, receiver) = mpsc::channel(8);
         for frame in frames {
             sender.try_send(frame).ok().unwrap();
         }
         drop(sender);
-        let body = response(receiver, RequestLog::default(), Frames::error).into_body();
+        let body = response(receiver, RequestLog::default(), words).into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
@@ -131,8 +136,9 @@ mod tests {
     async fn a_stream_whose_task_died_says_so() {
         let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
         let end = Frame::End(Ending::Finished { usage: None });
-        assert_eq!(text_of(vec![data(), end]).await, "data: 1\n\n");
-        let cut = text_of(vec![data()]).await;
+        let whole = text_of(vec![data(), end], |envelope, _| Frames::error(envelope)).await;
+        assert_eq!(whole, "data: 1\n\n");
+        let cut = text_of(vec![data()], |envelope, _| Frames::error(envelope)).await;
         let error = cut.strip_prefix("data: 1\n\ndata: ").unwrap();
         let error: serde_json::Value = serde_json::from_str(error).unwrap();
         assert_eq!(error["error"]["code"], "internal_error");
@@ -142,7 +148,10 @@ mod tests {
     async fn a_stream_without_news_shows_that_it_is_alive() {
         let (sender, receiver) = mpsc::channel(8);
         let started = Instant::now();
-        let body = response(receiver, RequestLog::default(), Frames::error).into_body();
+        let body = response(receiver, RequestLog::default(), |envelope, _| {
+            Frames::error(envelope)
+        })
+        .into_body();
         let reading = tokio::spawn(async { body.collect().await.unwrap().to_bytes() });
         let news = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -155,5 +164,17 @@ mod tests {
         let read = String::from_utf8(reading.await.unwrap().to_vec()).unwrap();
         assert_eq!(read, "data: 1\n\n: keep-alive\n\ndata: 1\n\n");
         assert!(started.elapsed() < Duration::from_secs(45));
+    }
+
+    #[tokio::test]
+    async fn a_responses_stream_whose_task_died_says_so_in_its_own_words() {
+        let words: ErrorWords = error_event;
+        let cut = text_of(Vec::new(), words).await;
+        let error = cut.strip_prefix("event: error\ndata: ").unwrap();
+        let error: serde_json::Value = serde_json::from_str(error).unwrap();
+        assert_eq!(error["type"], "error");
+        assert_eq!(error["sequence_number"], 0);
+        assert_eq!(error["code"], "internal_error");
+        assert_eq!(error["error"]["type"], "server_error");
     }
 }

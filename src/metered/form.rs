@@ -36,15 +36,15 @@ pub struct Keeping {
     input: String,
 }
 
-/// How an error is written as the last event of a stream.
-pub type ErrorWords = fn(&Envelope) -> Bytes;
+/// How an error is written as the last event of a stream, after so many others.
+pub type ErrorWords = fn(&Envelope, u64) -> Bytes;
 
 impl Form {
     /// For an error that no script is left to write.
     pub fn words(&self) -> ErrorWords {
         match self {
-            Self::Chat => Frames::error,
-            Self::Response { .. } => |envelope| error_event(envelope, None),
+            Self::Chat => |envelope, _| Frames::error(envelope),
+            Self::Response { .. } => error_event,
         }
     }
 
@@ -133,7 +133,7 @@ impl Keeping {
             Ok(Kept::Stored) => true,
             Ok(Kept::TooLarge) => false,
             Err(error) => {
-                tracing::warn!(%error, "a response was not stored");
+                tracing::debug!(%error, "a response was not stored");
                 false
             }
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::wire::{chat::Schema, json_text::JsonText};
+use crate::wire::json_text::JsonText;
 
 #[derive(Debug)]
 pub struct Echo {
@@ -21,10 +21,11 @@ pub struct Echo {
     pub text: Value,
     pub tool_choice: Value,
     pub tools: Value,
+    pub top_logprobs: u64,
     pub top_p: Value,
     pub truncation: String,
     pub user: Option<JsonText>,
-    pub metadata: Option<Schema>,
+    pub metadata: Value,
 }
 
 impl Default for Echo {
@@ -44,10 +45,11 @@ impl Default for Echo {
             text: json!({ "format": { "type": "text" } }),
             tool_choice: json!("auto"),
             tools: json!([]),
+            top_logprobs: 0,
             top_p: json!(1.0),
             truncation: "disabled".into(),
             user: None,
-            metadata: None,
+            metadata: json!({}),
         }
     }
 }

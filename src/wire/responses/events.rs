@@ -25,9 +25,13 @@ pub struct Events {
     items: Vec<OutputItem>,
     /// Whether the last item can still grow.
     is_open: bool,
+    /// What was said while a call was being made: told when all calls are over, since there may be
+    /// more to come of them.
+    said_late: Vec<JsonText>,
     reason: FinishReason,
-    /// What tells the time at the end.
     now: fn() -> u64,
+    /// When the answer was complete. Told once, so that what is stored is what was sent.
+    ended_at: u64,
     stored: bool,
 }
 
@@ -39,8 +43,10 @@ impl Events {
             sequence: 0,
             items: Vec::new(),
             is_open: false,
+            said_late: Vec::new(),
             reason: FinishReason::Stop,
             now,
+            ended_at: 0,
         }
     }
 
@@ -117,16 +123,36 @@ impl Events {
         self.event("response.output_item.done", done, out);
     }
 
-    fn is_speaking(&self) -> bool {
+    /// Adds to the message that is open, or begins one.
+    fn say(&mut self, text: &JsonText, out: &mut Vec<Bytes>) {
+        if !self.is_open {
+            let at = self.items.len();
+            self.announce(OutputItem::message(&self.response.id, at), out);
+            let fields = json!({
+                "item_id": self.items[at].id, "output_index": at, "content_index": 0,
+                "part": text_part(&JsonText::new("")),
+            });
+            self.event("response.content_part.added", fields, out);
+        }
+        let tail = "\"content_index\":0,\"logprobs\":[],";
+        self.delta("response.output_text.delta", text, tail, out);
+        if let Some(ItemKind::Message { text: said }) =
+            self.items.last_mut().map(|item| &mut item.kind)
+        {
+            said.push(text.clone());
+        }
+    }
+
+    fn is_calling(&self) -> bool {
         let last = self.items.last().filter(|_| self.is_open);
-        last.is_some_and(|item| matches!(item.kind, ItemKind::Message { .. }))
+        last.is_some_and(|item| matches!(item.kind, ItemKind::Call { .. }))
     }
 
     fn finished(&self, usage: Option<Usage>) -> Value {
         let ending = Ending {
             reason: self.reason,
             usage,
-            at: (self.now)(),
+            at: self.ended_at,
         };
         self.response.finished(&self.items, ending, self.stored)
     }
@@ -144,21 +170,10 @@ impl Script for Events {
         if text.is_empty() {
             return;
         }
-        if !self.is_speaking() {
-            let at = self.items.len();
-            self.announce(OutputItem::message(&self.response.id, at), out);
-            let fields = json!({
-                "item_id": self.items[at].id, "output_index": at, "content_index": 0,
-                "part": text_part(&JsonText::new("")),
-            });
-            self.event("response.content_part.added", fields, out);
-        }
-        let tail = "\"content_index\":0,\"logprobs\":[],";
-        self.delta("response.output_text.delta", text, tail, out);
-        if let Some(ItemKind::Message { text: said }) =
-            self.items.last_mut().map(|item| &mut item.kind)
-        {
-            said.push(text.clone());
+        if self.is_calling() {
+            self.said_late.push(text.clone());
+        } else {
+            self.say(text, out);
         }
     }
 
@@ -179,6 +194,12 @@ impl Script for Events {
 
     fn close(&mut self, _: u32, reason: FinishReason, out: &mut Vec<Bytes>) {
         self.reason = reason;
+        self.ended_at = (self.now)();
+        let said_late = std::mem::take(&mut self.said_late);
+        if !said_late.is_empty() {
+            self.finish_item("completed", out);
+            self.say(&JsonText::concat(&said_late), out);
+        }
         self.finish_item(item_status(reason, true), out);
     }
 
@@ -205,13 +226,13 @@ impl Script for Events {
         // No `response.failed` before it: clients that stop there never learn the code, and others
         // report the failure twice.
         let sequence = self.next_number();
-        out.push(error_event(envelope, Some(sequence)));
+        out.push(error_event(envelope, sequence));
     }
 }
 
 /// The last event of a stream that failed, in every shape that clients look for: flat, as this
 /// endpoint's own, and nested, as the one that official clients raise.
-pub fn error_event(envelope: &Envelope, sequence: Option<u64>) -> Bytes {
+pub fn error_event(envelope: &Envelope, sequence: u64) -> Bytes {
     let nested: Value = serde_json::from_str(&envelope.to_json()).unwrap_or_default();
     let event = json!({
         "type": "error",

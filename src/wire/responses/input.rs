@@ -15,16 +15,16 @@ use crate::{
     },
 };
 
-/// What is said to the model: a text, or items.
+/// What is said to the model, as it was sent: a text, or items.
 #[derive(Debug)]
 pub enum Input {
     Text(JsonText),
-    Items(Vec<Item>),
+    Items(Vec<Written>),
 }
 
 /// An item as it was sent; which of its fields mean something depends on its type.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Item {
+#[derive(Debug, Deserialize)]
+pub struct Written {
     #[serde(rename = "type")]
     kind: Option<String>,
     id: Option<String>,
@@ -36,59 +36,65 @@ pub struct Item {
     output: Option<Content>,
 }
 
+/// An item with all that its type needs.
+#[derive(Debug)]
+pub struct Item {
+    id: Option<String>,
+    said: Said,
+}
+
 /// What an item says.
+#[derive(Debug)]
 enum Said {
     Message(Message),
     Call(ToolCall),
+    /// What the item of its ID says.
+    Reference,
     /// Nothing that a model reads again.
     Nothing,
 }
 
-impl Item {
-    pub fn user(text: JsonText) -> Self {
-        Self {
-            role: Some("user".into()),
-            content: Some(Content::Text(text)),
-            ..Self::default()
+impl Input {
+    /// The items, or what is wrong with one of them.
+    pub fn into_items(self) -> Result<Vec<Item>, GatewayError> {
+        match self {
+            Self::Text(text) => Ok(vec![Item {
+                id: None,
+                said: Said::Message(Message::saying(Role::User, text)),
+            }]),
+            Self::Items(items) => {
+                let items = items.into_iter().enumerate();
+                items.map(|(at, item)| item.read(at)).collect()
+            }
         }
     }
+}
 
+impl Item {
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    /// About how long it is.
-    pub fn text_bytes(&self) -> usize {
-        let length = |text: &JsonText| text.as_json().len();
-        let arguments = self.arguments.as_ref().map_or(0, length);
-        let parts = match &self.content {
-            None => 0,
-            Some(Content::Text(text)) => length(text),
-            Some(Content::Parts(parts)) => parts
-                .iter()
-                .filter_map(|part| part.text.as_ref())
-                .map(length)
-                .sum(),
-        };
-        // What every item has, however little it says.
-        64 + arguments + parts
+    pub fn says_nothing(&self) -> bool {
+        matches!(self.said, Said::Nothing)
     }
 
     /// The item it stands for, if it is a reference.
     pub fn refers_to(&self) -> Option<&str> {
-        let bare = self.kind.is_none() && self.role.is_none();
-        let is_reference = bare || self.kind.as_deref() == Some("item_reference");
+        let is_reference = matches!(self.said, Said::Reference);
         self.id.as_deref().filter(|_| is_reference)
     }
+}
 
+impl Written {
     /// `at` is its place in the input.
-    fn said(self, at: usize) -> Result<Said, GatewayError> {
-        let kind = self.kind.as_deref();
+    fn read(self, at: usize) -> Result<Item, GatewayError> {
         let needed = |field: &str, what: &str| {
             let message = format!("`input[{at}]` is not complete: {what} needs `{field}`.");
             GatewayError::invalid(format!("input[{at}].{field}"), message)
         };
-        match kind {
+        let said = match self.kind.as_deref() {
+            None if self.role.is_none() && self.id.is_some() => Said::Reference,
             None | Some("message") => {
                 let role = self.role.as_deref();
                 let role = role.ok_or_else(|| needed("role", "a message"))?;
@@ -106,29 +112,33 @@ impl Item {
                     }
                 };
                 let content = self.content.ok_or_else(|| needed("content", "a message"))?;
-                Ok(Said::Message(Message::saying(role, with_refusals(content))))
+                Said::Message(Message::saying(role, with_refusals(content)))
             }
             Some(kind @ "function_call") => {
                 let (call_id, name) = (self.call_id, self.name);
                 let call_id = call_id.ok_or_else(|| needed("call_id", kind))?;
                 let name = name.ok_or_else(|| needed("name", kind))?;
                 let arguments = self.arguments.ok_or_else(|| needed("arguments", kind))?;
-                Ok(Said::Call(ToolCall::new(call_id, name, arguments)))
+                Said::Call(ToolCall::new(call_id, name, arguments))
             }
             Some(kind @ "function_call_output") => {
                 let call_id = self.call_id.ok_or_else(|| needed("call_id", kind))?;
                 let output = self.output.ok_or_else(|| needed("output", kind))?;
-                let message = Message::tool(call_id, with_refusals(output));
-                Ok(Said::Message(message))
+                Said::Message(Message::tool(call_id, with_refusals(output)))
+            }
+            Some(kind @ "item_reference") => {
+                self.id.as_ref().ok_or_else(|| needed("id", kind))?;
+                Said::Reference
             }
             // What a model thought is its own; it is not sent back to it here.
-            Some("reasoning") => Ok(Said::Nothing),
+            Some("reasoning") => Said::Nothing,
             Some(other) => {
                 let param = format!("input[{at}].type");
                 let message = format!("`{param}` is `{other}`, which is not served here.");
-                Err(GatewayError::invalid(param, message))
+                return Err(GatewayError::invalid(param, message));
             }
-        }
+        };
+        Ok(Item { id: self.id, said })
     }
 }
 
@@ -145,23 +155,41 @@ fn with_refusals(content: Content) -> JsonText {
     }
 }
 
-/// The items as the messages they are, after those of an earlier conversation. Calls of functions
-/// belong to the assistant's message before them.
-pub fn conversation(
-    mut messages: Vec<Message>,
-    items: impl IntoIterator<Item = Item>,
-) -> Result<Vec<Message>, GatewayError> {
-    for (at, item) in items.into_iter().enumerate() {
-        match item.said(at)? {
-            Said::Message(message) => messages.push(message),
-            Said::Call(call) => match messages.last_mut() {
-                Some(last) if last.role == Role::Assistant => last.tool_calls.push(call),
-                _ => messages.push(Message::calling(None, vec![call])),
-            },
-            Said::Nothing => {}
+/// The items as the messages they are, after those of an earlier conversation; references have
+/// been put in their places.
+///
+/// What an assistant says and what it calls, one directly after the other, is one message: the
+/// outputs of its calls must follow it.
+pub fn conversation(mut messages: Vec<Message>, items: Vec<Item>) -> Vec<Message> {
+    let mut said_late = Vec::new(); // in the last message's turn, after its calls
+    for item in items {
+        let last = messages.last_mut();
+        let last = last.filter(|last| last.role == Role::Assistant);
+        match (item.said, last) {
+            (Said::Call(call), Some(last)) => last.tool_calls.push(call),
+            (Said::Call(call), None) => messages.push(Message::calling(None, vec![call])),
+            (Said::Message(message), Some(last))
+                if message.role == Role::Assistant && !last.tool_calls.is_empty() =>
+            {
+                said_late.extend(message.content);
+            }
+            (Said::Message(message), last) => {
+                say_late(last, &mut said_late);
+                messages.push(message);
+            }
+            (Said::Reference | Said::Nothing, _) => {}
         }
     }
-    Ok(messages)
+    say_late(messages.last_mut(), &mut said_late);
+    messages
+}
+
+/// All at once, or a long turn would be copied again for each line of it.
+fn say_late(message: Option<&mut Message>, texts: &mut Vec<JsonText>) {
+    if let Some(message) = message.filter(|_| !texts.is_empty()) {
+        message.content = Some(JsonText::join_lines(message.content.iter().chain(&*texts)));
+        texts.clear();
+    }
 }
 
 impl<'de> Deserialize<'de> for Input {

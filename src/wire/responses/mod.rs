@@ -6,6 +6,8 @@ mod input;
 mod object;
 mod output;
 mod request;
+#[cfg(test)]
+mod tests;
 mod tools;
 
 pub use echo::Echo;

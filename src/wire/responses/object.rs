@@ -86,14 +86,14 @@ impl NewResponse {
             "text": echo.text,
             "tool_choice": echo.tool_choice,
             "tools": echo.tools,
-            "top_logprobs": 0,
+            "top_logprobs": echo.top_logprobs,
             "top_p": echo.top_p,
             "presence_penalty": 0,
             "frequency_penalty": 0,
             "truncation": echo.truncation,
             "usage": usage.map(counts),
             "user": echo.user,
-            "metadata": echo.metadata.as_ref().map_or(json!({}), |metadata| json!(metadata)),
+            "metadata": echo.metadata,
         })
     }
 }

@@ -39,6 +39,7 @@ struct Written {
     max_tool_calls: Option<u64>,
     temperature: Option<Value>,
     top_p: Option<Value>,
+    top_logprobs: Option<u64>,
     tools: Option<Vec<FlatTool>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
@@ -73,12 +74,11 @@ impl ResponsesRequest {
             return Err(GatewayError::invalid("model", message));
         };
         written.refuse_what_is_not_served()?;
-        let items = match written.input {
-            Some(Input::Text(text)) => vec![Item::user(text)],
-            Some(Input::Items(items)) => items,
-            None => Vec::new(),
-        };
-        if items.is_empty() && written.previous_response_id.is_none() {
+        written.refuse_what_is_too_long()?;
+        let items = written.input.map(Input::into_items).transpose()?;
+        let items = items.unwrap_or_default();
+        let is_silent = items.iter().all(Item::says_nothing);
+        if is_silent && written.previous_response_id.is_none() {
             let message = "`input` is missing or empty; send a text or at least one item.";
             return Err(GatewayError::invalid("input", message));
         }
@@ -106,17 +106,21 @@ impl ResponsesRequest {
             reasoning: json!({ "effort": effort, "summary": summary }),
             safety_identifier: written.safety_identifier,
             store: written.store.unwrap_or(true),
-            temperature: written.temperature.clone().unwrap_or(default.temperature),
-            text: written
-                .text
-                .as_ref()
-                .map_or(default.text, TextSettings::shown),
+            temperature: number(written.temperature.as_ref()).unwrap_or(default.temperature),
+            text: match &written.text {
+                Some(text) => text.shown()?,
+                None => default.text,
+            },
             tool_choice: written.tool_choice.unwrap_or(default.tool_choice),
-            tools: tools::shown(&offered),
-            top_p: written.top_p.clone().unwrap_or(default.top_p),
+            tools: tools::shown(&offered)?,
+            top_logprobs: written.top_logprobs.unwrap_or(0),
+            top_p: number(written.top_p.as_ref()).unwrap_or(default.top_p),
             truncation: written.truncation.unwrap_or(default.truncation),
             user: written.user,
-            metadata: written.metadata,
+            metadata: match &written.metadata {
+                Some(metadata) => tools::repeated("metadata", metadata)?,
+                None => default.metadata,
+            },
         };
         let chat = ChatRequest {
             model,
@@ -159,7 +163,38 @@ impl ResponsesRequest {
     }
 }
 
+/// A model that drops a setting never looks at its value, which may then be anything.
+fn number(value: Option<&Value>) -> Option<Value> {
+    value.filter(|value| value.is_number()).cloned()
+}
+
 impl Written {
+    /// What is repeated in each event though no model reads it has a bound, or it would cost us and
+    /// nobody else.
+    fn refuse_what_is_too_long(&self) -> Result<(), GatewayError> {
+        let text = |text: &Option<JsonText>| text.as_ref().map_or(0, |text| text.as_json().len());
+        let json = |value: Option<&Value>| value.map_or(0, |value| value.to_string().len());
+        let metadata = self.metadata.as_ref().map_or(0, |map| map.as_json().len());
+        let summary = self.reasoning.as_ref().and_then(|r| r.summary.as_ref());
+        let truncation = self.truncation.as_ref().map_or(0, String::len);
+        let sent = [
+            ("metadata", metadata, 16_384),
+            ("user", text(&self.user), 1_024),
+            ("safety_identifier", text(&self.safety_identifier), 1_024),
+            ("prompt_cache_key", text(&self.prompt_cache_key), 1_024),
+            ("tool_choice", json(self.tool_choice.as_ref()), 65_536),
+            ("reasoning.summary", json(summary), 1_024),
+            ("truncation", truncation, 1_024),
+        ];
+        match sent.into_iter().find(|(_, bytes, most)| bytes > most) {
+            Some((field, bytes, most)) => {
+                let message = format!("`{field}` has {bytes} bytes; at most {most} are taken.");
+                Err(GatewayError::invalid(field, message))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// What would mean something else if it were dropped.
     fn refuse_what_is_not_served(&self) -> Result<(), GatewayError> {
         let refused = [

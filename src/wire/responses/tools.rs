@@ -43,7 +43,7 @@ impl FlatTool {
 }
 
 /// The tools as a response repeats them.
-pub fn shown(tools: &[Tool]) -> Value {
+pub fn shown(tools: &[Tool]) -> Result<Value, GatewayError> {
     #[derive(Serialize)]
     struct Shown<'a> {
         r#type: &'static str,
@@ -59,7 +59,16 @@ pub fn shown(tools: &[Tool]) -> Value {
         parameters: tool.function.parameters.as_ref(),
         strict: tool.function.strict,
     });
-    json!(shown.collect::<Vec<_>>())
+    repeated("tools", &shown.collect::<Vec<_>>())
+}
+
+/// What was sent, as a response repeats it. A schema goes upstream unread, but what cannot be read
+/// (half a surrogate pair, a number beyond all bounds) cannot be repeated.
+pub fn repeated(param: &str, sent: &impl Serialize) -> Result<Value, GatewayError> {
+    serde_json::to_value(sent).map_err(|_| {
+        let message = format!("`{param}` holds a text or a number that cannot be read.");
+        GatewayError::invalid(param, message)
+    })
 }
 
 /// `auto`, `none`, `required`, one function, or some of them.
@@ -104,7 +113,7 @@ pub struct TextSettings {
     verbosity: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct FlatFormat {
     #[serde(rename = "type")]
     kind: FormatKind,
@@ -124,22 +133,18 @@ enum FormatKind {
 
 impl TextSettings {
     /// As a response repeats it.
-    pub fn shown(&self) -> Value {
+    pub fn shown(&self) -> Result<Value, GatewayError> {
         let format = match &self.format {
             None => json!({ "type": "text" }),
-            Some(format) if format.kind == FormatKind::JsonSchema => json!({
-                "type": format.kind,
-                "name": format.name,
-                "description": format.description,
-                "schema": format.schema,
-                "strict": format.strict,
-            }),
+            Some(format) if format.kind == FormatKind::JsonSchema => {
+                repeated("text.format", format)?
+            }
             Some(format) => json!({ "type": format.kind }),
         };
-        match &self.verbosity {
+        Ok(match &self.verbosity {
             None => json!({ "format": format }),
             Some(verbosity) => json!({ "format": format, "verbosity": verbosity }),
-        }
+        })
     }
 
     pub fn into_format(self) -> Result<Option<ResponseFormat>, GatewayError> {

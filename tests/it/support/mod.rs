@@ -9,6 +9,7 @@ pub mod market;
 pub mod models;
 pub mod process;
 pub mod raw;
+pub mod responses;
 pub mod serving;
 pub mod sse;
 pub mod tls;

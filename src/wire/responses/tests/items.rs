@@ -1,0 +1,293 @@
+//! Items, and the messages they are.
+
+use serde_json::{Value, json};
+
+use super::{super::conversation, parse, refused};
+use crate::wire::chat::Message;
+
+/// The messages of these items.
+#[track_caller]
+fn messages(items: Value) -> Value {
+    after(Vec::new(), items)
+}
+
+#[track_caller]
+fn after(earlier: Vec<Message>, items: Value) -> Value {
+    let request = parse(json!({ "input": items })).unwrap();
+    json!(conversation(earlier, request.items))
+}
+
+fn call(id: &str) -> Value {
+    json!({ "type": "function_call", "call_id": id, "name": "f", "arguments": "{}" })
+}
+
+fn called(id: &str) -> Value {
+    json!({ "id": id, "type": "function", "function": { "name": "f", "arguments": "{}" } })
+}
+
+fn output(id: &str) -> Value {
+    json!({ "type": "function_call_output", "call_id": id, "output": "1" })
+}
+
+fn tool(id: &str) -> Value {
+    json!({ "role": "tool", "content": "1", "tool_call_id": id })
+}
+
+#[test]
+fn every_way_to_write_a_message_is_read() {
+    for (item, role, content) in [
+        (json!({ "role": "user", "content": "a" }), "user", "a"),
+        (
+            json!({ "type": null, "role": "user", "content": "a" }),
+            "user",
+            "a",
+        ),
+        (
+            json!({ "type": "message", "role": "user", "content": "a" }),
+            "user",
+            "a",
+        ),
+        (json!({ "role": "system", "content": "a" }), "system", "a"),
+        (
+            json!({ "role": "developer", "content": "a" }),
+            "system",
+            "a",
+        ),
+        (
+            json!({ "role": "assistant", "content": "a" }),
+            "assistant",
+            "a",
+        ),
+        (json!({ "role": "user", "content": "" }), "user", ""),
+        (json!({ "role": "user", "content": [] }), "user", ""),
+        (
+            json!({ "role": "user", "content": [
+                { "type": "input_text", "text": "a" },
+                { "type": "input_image", "image_url": "data:image/png;base64,AA==" },
+                { "type": "input_file", "file_id": "file_1", "filename": "a.pdf" },
+                { "type": "input_audio", "input_audio": { "data": "AA==", "format": "mp3" } },
+                { "type": "input_text", "text": "b" },
+            ] }),
+            "user",
+            "a\nb",
+        ),
+        (
+            json!({ "role": "user", "content": [{ "type": "text", "text": "a" }] }),
+            "user",
+            "a",
+        ),
+        // An answer as it was given, sent back.
+        (
+            json!({
+                "id": "msg_1_0", "type": "message", "role": "assistant", "status": "completed",
+                "content": [{
+                    "type": "output_text", "text": "a", "annotations": [], "logprobs": [],
+                }],
+            }),
+            "assistant",
+            "a",
+        ),
+        (
+            json!({ "role": "assistant", "content": [{ "type": "refusal", "refusal": "no" }] }),
+            "assistant",
+            "no",
+        ),
+        (
+            json!({ "role": "user", "content": "\u{0} ü \u{1f600} \" \\ \n" }),
+            "user",
+            "\u{0} ü \u{1f600} \" \\ \n",
+        ),
+    ] {
+        let expected = json!([{ "role": role, "content": content }]);
+        assert_eq!(messages(json!([item])), expected, "{item}");
+    }
+    assert_eq!(
+        messages(json!("\u{0} ü")),
+        json!([{ "role": "user", "content": "\u{0} ü" }])
+    );
+}
+
+#[test]
+fn a_functions_output_is_a_text_or_parts_of_one() {
+    for (output, content) in [
+        (json!("1"), "1"),
+        (json!(""), ""),
+        (json!([]), ""),
+        (
+            json!([
+                { "type": "input_text", "text": "a" }, { "type": "input_image", "file_id": "f" },
+                { "type": "input_text", "text": "b" },
+            ]),
+            "a\nb",
+        ),
+    ] {
+        let item = json!({ "type": "function_call_output", "call_id": "c", "output": output });
+        let expected = json!([{ "role": "tool", "content": content, "tool_call_id": "c" }]);
+        assert_eq!(messages(json!([item])), expected);
+    }
+}
+
+#[test]
+fn calls_belong_to_the_assistants_message_beside_them() {
+    let said = |text: &str| json!({ "role": "assistant", "content": text });
+    let calling = |content: Value, ids: &[&str]| {
+        let calls: Vec<_> = ids.iter().map(|id| called(id)).collect();
+        json!({ "role": "assistant", "content": content, "tool_calls": calls })
+    };
+    let thought = json!({ "type": "reasoning", "id": "rs_1", "summary": [] });
+    for (items, expected) in [
+        (json!([call("a")]), json!([calling(Value::Null, &["a"])])),
+        (
+            json!([call("a"), call("b"), output("b"), output("a")]),
+            json!([calling(Value::Null, &["a", "b"]), tool("b"), tool("a")]),
+        ),
+        (
+            json!([said("x"), call("a"), output("a")]),
+            json!([calling(json!("x"), &["a"]), tool("a")]),
+        ),
+        // Said after the calls, and still the same turn: the outputs follow it.
+        (
+            json!([call("a"), said("x"), output("a")]),
+            json!([calling(json!("x"), &["a"]), tool("a")]),
+        ),
+        (
+            json!([
+                said("x"),
+                call("a"),
+                said("y"),
+                call("b"),
+                output("a"),
+                output("b")
+            ]),
+            json!([calling(json!("x\ny"), &["a", "b"]), tool("a"), tool("b")]),
+        ),
+        (
+            json!([call("a"), output("a"), call("b"), output("b"), said("x")]),
+            json!([
+                calling(Value::Null, &["a"]),
+                tool("a"),
+                calling(Value::Null, &["b"]),
+                tool("b"),
+                said("x"),
+            ]),
+        ),
+        (
+            json!([thought, call("a"), thought, call("b"), thought]),
+            json!([calling(Value::Null, &["a", "b"])]),
+        ),
+        (
+            json!([
+                call("a"),
+                said("x"),
+                said("y"),
+                output("a"),
+                said("z"),
+                said("w")
+            ]),
+            json!([
+                calling(json!("x\ny"), &["a"]),
+                tool("a"),
+                said("z"),
+                said("w"),
+            ]),
+        ),
+        (json!([said("x"), said("y")]), json!([said("x"), said("y")])),
+    ] {
+        assert_eq!(messages(items.clone()), expected, "{items}");
+    }
+}
+
+#[test]
+fn items_go_on_where_an_earlier_conversation_ended() {
+    let stored = json!([
+        { "role": "user", "content": "Hi" },
+        { "role": "assistant", "content": null, "tool_calls": [called("a")] },
+    ]);
+    let earlier: Vec<Message> = serde_json::from_value(stored.clone()).unwrap();
+    assert_eq!(json!(earlier), stored, "it is stored as it is");
+    let all = after(earlier, json!([output("a")]));
+    assert_eq!(all, json!([stored[0], stored[1], tool("a")]));
+}
+
+#[test]
+fn an_item_that_is_only_named_is_a_reference() {
+    for item in [
+        json!({ "type": "item_reference", "id": "msg_1_0" }),
+        json!({ "id": "msg_1_0" }),
+        json!({ "type": null, "id": "msg_1_0" }),
+    ] {
+        let request = parse(json!({ "input": [item] })).unwrap();
+        assert_eq!(request.items[0].refers_to(), Some("msg_1_0"), "{item}");
+    }
+    let whole = json!({ "id": "msg_1_0", "role": "assistant", "content": "a" });
+    let request = parse(json!({ "input": [whole] })).unwrap();
+    assert_eq!(request.items[0].refers_to(), None);
+    assert_eq!(request.items[0].id(), Some("msg_1_0"));
+}
+
+#[test]
+fn what_is_wrong_with_an_item_is_said_by_its_place() {
+    let without = |mut item: Value, field: &str| {
+        item.as_object_mut().unwrap().remove(field);
+        item
+    };
+    for (item, field) in [
+        (json!({}), "role"),
+        (json!({ "content": "a" }), "role"),
+        (
+            json!({ "type": "message", "id": "x", "content": "a" }),
+            "role",
+        ),
+        (json!({ "role": "tool", "content": "a" }), "role"),
+        (json!({ "role": "User", "content": "a" }), "role"),
+        (json!({ "role": "", "content": "a" }), "role"),
+        (json!({ "role": 5, "content": "a" }), "role"),
+        (json!({ "role": "user" }), "content"),
+        (json!({ "role": "user", "content": null }), "content"),
+        (json!({ "role": "user", "content": 5 }), "content"),
+        (json!({ "role": "user", "content": {} }), "content"),
+        (json!({ "role": "user", "content": ["a"] }), "content"),
+        (
+            json!({ "role": "user", "content": [{ "type": "input_text", "text": 5 }] }),
+            "content",
+        ),
+        (without(call("a"), "call_id"), "call_id"),
+        (without(call("a"), "name"), "name"),
+        (without(call("a"), "arguments"), "arguments"),
+        (
+            json!({ "type": "function_call", "call_id": "a", "name": "f", "arguments": {} }),
+            "arguments",
+        ),
+        (without(output("a"), "call_id"), "call_id"),
+        (without(output("a"), "output"), "output"),
+        (json!({ "type": "item_reference" }), "id"),
+        (json!({ "type": "item_reference", "id": null }), "id"),
+        (json!({ "type": "web_search_call", "id": "ws_1" }), "type"),
+        (json!({ "type": "computer_call_output" }), "type"),
+        (json!({ "type": "custom_tool_call" }), "type"),
+        (
+            json!({ "type": "", "role": "user", "content": "a" }),
+            "type",
+        ),
+        (json!({ "type": 5 }), "type"),
+    ] {
+        let first = json!({ "role": "user", "content": "a" });
+        let param = refused(json!({ "input": [first, item] }));
+        assert_eq!(param, format!("input[1].{field}"), "{item}");
+    }
+    assert_eq!(refused(json!({ "input": ["Hi"] })), "input[0]");
+    let thought = json!([{ "type": "reasoning", "id": "rs_1", "summary": [] }]);
+    for input in [
+        json!(null),
+        json!([]),
+        json!(5),
+        json!({}),
+        json!(true),
+        thought,
+    ] {
+        assert_eq!(refused(json!({ "input": input })), "input", "{input}");
+    }
+    // It is not needed where there is something to go on from.
+    let more = json!({ "input": null, "previous_response_id": "resp_1" });
+    assert!(parse(more).unwrap().items.is_empty());
+}

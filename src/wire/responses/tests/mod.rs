@@ -1,0 +1,53 @@
+//! Both directions as a whole: what a request says, and what an answer looks like.
+
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "json!(…) reads best where it is used"
+)]
+
+use serde_json::{Value, json};
+
+use super::{Echo, NewResponse, ResponsesRequest};
+use crate::{error::GatewayError, wire::chat::Usage};
+
+mod answers;
+mod items;
+mod requests;
+mod streams;
+
+const USAGE: Usage = Usage {
+    prompt: 11,
+    cached: 4,
+    completion: 3,
+    reasoning: 1,
+};
+
+/// The smallest request with more fields, or other ones.
+fn parse(more: Value) -> Result<ResponsesRequest, GatewayError> {
+    let mut body = json!({ "model": "m", "input": "Hi" });
+    body.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    ResponsesRequest::parse(body.to_string().as_bytes())
+}
+
+/// The field that a refusal names.
+#[track_caller]
+fn refused(more: Value) -> String {
+    let error = parse(more.clone()).map(|_| ()).unwrap_err();
+    let GatewayError::InvalidRequest { param, .. } = error else {
+        panic!("{more}: {error}");
+    };
+    param.unwrap_or_default()
+}
+
+fn new_response() -> NewResponse {
+    NewResponse {
+        id: "resp_1".into(),
+        created_at: 100,
+        echo: Echo {
+            model: "m".into(),
+            ..Echo::default()
+        },
+    }
+}
