@@ -228,6 +228,36 @@ fn what_cannot_be_repeated_is_refused() {
 }
 
 #[test]
+fn what_is_only_repeated_has_bounds() {
+    let text = |bytes: usize| json!("x".repeat(bytes - 2));
+    let map = |bytes: usize| json!({ "k": "x".repeat(bytes - 8) });
+    let choice = |bytes: usize| json!({ "type": "function", "name": "x".repeat(bytes - 29) });
+    for (field, most) in [
+        ("metadata", 16_384),
+        ("user", 1_024),
+        ("safety_identifier", 1_024),
+        ("prompt_cache_key", 1_024),
+        ("tool_choice", 65_536),
+    ] {
+        for (bytes, taken) in [(most, true), (most + 1, false)] {
+            let value = match field {
+                "metadata" => map(bytes),
+                "tool_choice" => choice(bytes),
+                _ => text(bytes),
+            };
+            assert_eq!(value.to_string().len(), bytes, "{field}");
+            let body = json!({ "model": "m", "input": "Hi", field: value });
+            let read = ResponsesRequest::parse(body.to_string().as_bytes());
+            let param = read.err().and_then(|error| error.envelope().param);
+            assert_eq!(param.is_none(), taken, "{field} of {bytes}");
+            assert!(taken || param.as_deref() == Some(field));
+        }
+    }
+    // Of a model that drops it, the value may be anything.
+    assert_eq!(echoed(json!({ "temperature": "x" }), "temperature"), 1.0);
+}
+
+#[test]
 fn the_choice_of_a_tool_has_five_forms() {
     let function = |name: &str| json!({ "type": "function", "name": name });
     let allowed = |mode: &str| json!({ "type": "allowed_tools", "mode": mode, "tools": [function("f"), function("g")] });
