@@ -29,6 +29,7 @@ pub mod checked_toml;
 pub mod error;
 pub mod failpoint;
 pub mod limits;
+mod migrations;
 pub mod money;
 pub mod outgoing;
 pub mod telemetry;

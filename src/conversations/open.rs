@@ -5,6 +5,7 @@ use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path, ti
 use rusqlite::{Connection, OpenFlags};
 
 use super::Cause;
+use crate::migrations;
 
 /// One after the other, each once: the file remembers how many it has seen.
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/1_responses.sql")];
@@ -25,9 +26,9 @@ pub fn connect(path: &Path) -> Result<Connection, Cause> {
     let mut connection = Connection::open(path).map_err(failed)?;
     connection.busy_timeout(LOCK_PATIENCE).map_err(failed)?;
     // Before anything is changed: a newer file may need what this version does not know.
-    check_version(path, version(&connection).map_err(failed)?)?;
+    check_version(path, migrations::seen(&connection).map_err(failed)?)?;
     prepare(&connection).map_err(failed)?;
-    migrate(&mut connection).map_err(failed)?;
+    migrations::bring_up_to_date(&mut connection, &MIGRATIONS).map_err(failed)?;
     Ok(connection)
 }
 
@@ -55,12 +56,6 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "NORMAL")
 }
 
-/// How many migrations the file has seen.
-fn version(connection: &Connection) -> rusqlite::Result<usize> {
-    let seen: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    Ok(usize::try_from(seen).unwrap_or(usize::MAX))
-}
-
 fn check_version(path: &Path, found: usize) -> Result<(), Cause> {
     let known = MIGRATIONS.len();
     if found <= known {
@@ -70,24 +65,13 @@ fn check_version(path: &Path, found: usize) -> Result<(), Cause> {
     Err(Cause::TooNew { path, found, known })
 }
 
-fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
-    let done = version(connection)?;
-    for (version, migration) in (1_i64..).zip(MIGRATIONS).skip(done) {
-        let transaction = connection.transaction()?;
-        transaction.execute_batch(migration)?;
-        transaction.pragma_update(None, "user_version", version)?;
-        transaction.commit()?;
-    }
-    Ok(())
-}
-
 pub fn probe(path: &Path) -> Result<String, String> {
     let shown = path.display();
     if !path.exists() {
         return crate::ledger::probe_folder(path).map(|()| format!("{shown} will be created"));
     }
     let looked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .and_then(|connection| version(&connection));
+        .and_then(|connection| migrations::seen(&connection));
     let version = looked.map_err(|error| format!("{shown} cannot be used: {error}"))?;
     check_version(path, version).map_err(|error| error.to_string())?;
     Ok(format!("{shown} exists (version {version})"))

@@ -8,8 +8,9 @@ use serde_json::json;
 use super::{
     chain::{address, erc20},
     decimal::Decimal,
+    failure::Failure,
     sources::Sources,
-    tool::{Failure, Tool},
+    tool::Tool,
 };
 
 const NATIVE_DECIMALS: u8 = 18;

@@ -5,12 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{
-    chain::RpcFault,
-    decimal::Decimal,
-    sources::Sources,
-    tool::{Failure, Tool},
-};
+use super::{chain::RpcFault, decimal::Decimal, failure::Failure, sources::Sources, tool::Tool};
 
 /// Blocks whose tips are looked at.
 const BLOCKS: u32 = 5;

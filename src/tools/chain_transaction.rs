@@ -5,11 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{
-    decimal::Decimal,
-    sources::Sources,
-    tool::{Failure, Tool},
-};
+use super::{decimal::Decimal, failure::Failure, sources::Sources, tool::Tool};
 
 const NATIVE_DECIMALS: u8 = 18;
 

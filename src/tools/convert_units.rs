@@ -3,11 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    decimal::Decimal,
-    sources::Sources,
-    tool::{Failure, Tool},
-};
+use super::{decimal::Decimal, failure::Failure, sources::Sources, tool::Tool};
 
 pub struct ConvertUnits;
 

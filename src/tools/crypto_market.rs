@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::{
     crypto_price::MAX_SYMBOL_CHARS,
     decimal::Decimal,
+    failure::Failure,
     market::{History, Point},
     sources::Sources,
-    tool::{Failure, Tool},
+    tool::Tool,
 };
 use crate::time_text;
 

@@ -4,12 +4,7 @@ use futures_util::future::try_join_all;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    decimal::Decimal,
-    market::Prices,
-    sources::Sources,
-    tool::{Failure, Tool},
-};
+use super::{decimal::Decimal, failure::Failure, market::Prices, sources::Sources, tool::Tool};
 use crate::time_text;
 
 const MAX_SYMBOLS: usize = 20;

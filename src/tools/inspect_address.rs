@@ -9,8 +9,9 @@ use super::{
         bitcoin::{Encoding, Kind, Network},
         evm::Checksum,
     },
+    failure::Failure,
     sources::Sources,
-    tool::{Failure, Tool},
+    tool::Tool,
 };
 
 pub struct InspectAddress;

@@ -14,6 +14,7 @@ mod convert_units;
 mod crypto_market;
 mod crypto_price;
 mod decimal;
+mod failure;
 mod inspect_address;
 mod market;
 mod schema;
@@ -24,15 +25,9 @@ mod web;
 use serde_json::Value;
 
 use self::{
-    chain_balance::ChainBalance,
-    chain_gas::ChainGas,
-    chain_transaction::ChainTransaction,
-    convert_units::ConvertUnits,
-    crypto_market::CryptoMarket,
-    crypto_price::CryptoPrice,
-    inspect_address::InspectAddress,
-    sources::Sources,
-    tool::{Failure, Tool},
+    chain_balance::ChainBalance, chain_gas::ChainGas, chain_transaction::ChainTransaction,
+    convert_units::ConvertUnits, crypto_market::CryptoMarket, crypto_price::CryptoPrice,
+    failure::Failure, inspect_address::InspectAddress, sources::Sources, tool::Tool,
 };
 use crate::{
     config,

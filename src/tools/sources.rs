@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{chain::Chain, market::Market, tool::Failure, web::Web};
+use super::{chain::Chain, failure::Failure, market::Market, web::Web};
 use crate::config;
 
 pub struct Sources {

@@ -1,11 +1,9 @@
 //! What a tool is, and how it is told what to do.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::sources::Sources;
+use super::{failure::Failure, sources::Sources};
 
 pub trait Tool {
     const NAME: &'static str;
@@ -19,31 +17,6 @@ pub trait Tool {
         sources: &Sources,
         arguments: Self::Arguments,
     ) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
-}
-
-/// Why there is no answer, in words for the model: no URL, no host, no key.
-#[derive(Debug)]
-pub enum Failure {
-    /// The call itself is wrong, and another one may do.
-    Arguments(String),
-    Because(String),
-}
-
-impl Failure {
-    pub fn arguments(words: impl Into<String>) -> Self {
-        Self::Arguments(words.into())
-    }
-
-    pub fn because(words: impl Into<String>) -> Self {
-        Self::Because(words.into())
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Arguments(words) | Self::Because(words)) = self;
-        f.write_str(words)
-    }
 }
 
 /// The arguments as a model wrote them; it may write nothing for none.

@@ -9,7 +9,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::{config::Durability, ledger::OpenError};
+use crate::{config::Durability, ledger::OpenError, migrations};
 
 /// One after the other, each once: the database remembers how many it has seen.
 const MIGRATIONS: [&str; 6] = [
@@ -31,8 +31,8 @@ pub fn connect(path: &Path, durability: Durability) -> Result<Connection, OpenEr
     };
     let mut connection = Connection::open(path).map_err(failed)?;
     prepare(&connection, durability).map_err(failed)?;
-    check_version(path, version(&connection).map_err(failed)?)?;
-    migrate(&mut connection).map_err(failed)?;
+    check_version(path, migrations::seen(&connection).map_err(failed)?)?;
+    migrations::bring_up_to_date(&mut connection, &MIGRATIONS).map_err(failed)?;
     Ok(connection)
 }
 
@@ -98,12 +98,6 @@ fn check_soundness(connection: &Connection) -> rusqlite::Result<()> {
     Err(rusqlite::Error::SqliteFailure(corrupt, Some(verdict)))
 }
 
-/// How many migrations the database has seen.
-fn version(connection: &Connection) -> rusqlite::Result<usize> {
-    let seen: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    Ok(usize::try_from(seen).unwrap_or(usize::MAX))
-}
-
 fn check_version(path: &Path, found: usize) -> Result<(), OpenError> {
     let known = MIGRATIONS.len();
     if found <= known {
@@ -111,17 +105,6 @@ fn check_version(path: &Path, found: usize) -> Result<(), OpenError> {
     }
     let path = path.display().to_string();
     Err(OpenError::TooNew { path, found, known })
-}
-
-fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
-    let done = version(connection)?;
-    for (version, migration) in (1_i64..).zip(MIGRATIONS).skip(done) {
-        let transaction = connection.transaction()?;
-        transaction.execute_batch(migration)?;
-        transaction.pragma_update(None, "user_version", version)?;
-        transaction.commit()?;
-    }
-    Ok(())
 }
 
 /// Looks at a database without changing it, or at the place where it would be made.
@@ -134,8 +117,9 @@ pub fn probe(path: &Path) -> Result<String, String> {
     if lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))) {
         return Ok(format!("{shown} is in use by a running gateway"));
     }
-    let looked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .and_then(|connection| check_soundness(&connection).and_then(|()| version(&connection)));
+    let looked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(
+        |connection| check_soundness(&connection).and_then(|()| migrations::seen(&connection)),
+    );
     let version = looked.map_err(|error| format!("{shown} cannot be used: {error}"))?;
     check_version(path, version).map_err(|error| error.to_string())?;
     Ok(format!("{shown} exists (version {version})"))

@@ -4,7 +4,7 @@ use alloy_primitives::{Address, U256};
 use alloy_sol_types::{SolCall as _, sol};
 
 use super::{Chain, RpcFault};
-use crate::tools::tool::Failure;
+use crate::tools::failure::Failure;
 
 sol! {
     function balanceOf(address owner) external view returns (uint256);

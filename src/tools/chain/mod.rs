@@ -10,7 +10,7 @@ pub mod erc20;
 
 use super::{
     address::evm::{self, Checksum},
-    tool::Failure,
+    failure::Failure,
     web::{Fault, Web},
 };
 use crate::config;

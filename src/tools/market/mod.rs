@@ -15,7 +15,7 @@ mod coins;
 
 use super::{
     decimal::Decimal,
-    tool::Failure,
+    failure::Failure,
     web::{Fault, Web},
 };
 use crate::config;
