@@ -25,7 +25,7 @@ use crate::{
 /// tool. What models say on their way to a tool is not part of the answer; it is shorter, and the
 /// call follows at once.
 const PREAMBLE_BYTES: usize = 400;
-const PREAMBLE_PAUSE: Duration = Duration::from_secs(1);
+const PREAMBLE_PAUSE: Duration = Duration::from_millis(500);
 /// However slowly it comes.
 const PREAMBLE_TIME: Duration = Duration::from_secs(3);
 

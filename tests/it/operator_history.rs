@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Step, TestGateway,
+    Gate, Step, TestGateway,
     bodies::hello_with,
     gateway::{OPERATOR_TOKEN, hello},
     upstream::{chunk, completion, events, stream_head, usage_chunk},
@@ -340,17 +340,18 @@ async fn metrics_show_what_is_held_while_it_is() {
         .strip_suffix("data: [DONE]\n\n")
         .unwrap_or(&begun)
         .to_owned();
-    let wait = Step::Pause(Duration::from_secs(1));
+    let seen = Gate::default();
     gateway.upstream.play(vec![
         head,
         Step::Send(begun.into_bytes()),
-        wait,
+        Step::Until(seen.clone()),
         Step::Close,
     ]);
     let running = gateway.open_stream(&hello(MODEL)).await;
     let text = scrape(&gateway).await;
     assert!(text.contains("tollgate_holds 1\n"), "{text}");
     assert!(!text.contains("tollgate_held_nano_usd 0\n"), "{text}");
+    seen.open();
     running.text().await.unwrap();
     let text = scrape(&gateway).await;
     assert!(text.contains("tollgate_holds 0\n"), "{text}");
