@@ -124,10 +124,11 @@ impl Steps {
         calls.truncate(MAX_CALLS);
         call.messages.push(Message::calling(said, calls.clone()));
         for tool_call in calls {
-            let (name, arguments) = (&tool_call.function.name, &tool_call.function.arguments);
+            let name = &tool_call.function.name;
+            let arguments = tool_call.function.arguments.decode();
             let began = Instant::now();
             let ran = if self.tool_time + started.elapsed() < TOOL_TIME {
-                toolbox.run(name, &arguments.decode()).await
+                toolbox.run(name, &arguments).await
             } else {
                 crate::tools::Ran {
                     text: "Not run: the tools of this request have used up their time.".into(),
@@ -143,7 +144,7 @@ impl Steps {
             gateway.metrics.ran_tool(name, outcome);
             admitted.step(Step::Tool {
                 name: name.to_owned(),
-                arguments_bytes: arguments.as_json().len() - 2,
+                arguments_bytes: arguments.len(),
                 outcome: outcome.to_owned(),
                 result_bytes: ran.text.len(),
                 ms: milliseconds(began),
