@@ -16,6 +16,8 @@ pub struct Quirks {
     pub rename: Vec<(String, String)>,
     /// Whether it streams, and counts what it streams; if not, whole answers are streamed for it.
     pub streams: bool,
+    /// Whether it can be offered the gateway's own tools: servers without tools refuse any.
+    pub builtin_tools: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,7 @@ impl Default for Quirks {
             omit: Vec::new(),
             rename: Vec::new(),
             streams: true,
+            builtin_tools: true,
         }
     }
 }

@@ -111,6 +111,7 @@ fn quirks(section: &mut Section, base_url: &str) -> Quirks {
         _ => None,
     });
     let streams = section.flag("streams");
+    let builtin_tools = section.flag("builtin_tools");
     Quirks {
         key_header,
         query,
@@ -118,6 +119,7 @@ fn quirks(section: &mut Section, base_url: &str) -> Quirks {
         omit: omit.unwrap_or(known.omit),
         rename: rename.unwrap_or(known.rename),
         streams: streams.unwrap_or(known.streams),
+        builtin_tools: builtin_tools.unwrap_or(known.builtin_tools),
     }
 }
 

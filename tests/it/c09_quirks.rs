@@ -127,3 +127,19 @@ async fn a_server_that_does_not_stream_is_streamed_for() {
         .await;
     failed.assert_error(502, "upstream_error", Some("500"), None);
 }
+
+/// A server that knows no tools is not offered the gateway's own; a caller's are the caller's affair.
+#[tokio::test]
+async fn a_server_without_tools_is_offered_none_of_ours() {
+    let hello = hello_with(MODEL, json!({ "parallel_tool_calls": false }));
+    for (settings, offered) in [("", true), ("builtin_tools = false", false)] {
+        let (gateway, upstream) = with(settings).await;
+        gateway.chat(&hello).await.assert_ok();
+        let sent = upstream.last_body();
+        for field in ["tools", "parallel_tool_calls"] {
+            assert_eq!(sent.get(field).is_some(), offered, "{field}: {settings}");
+        }
+        gateway.chat(&everything()).await.assert_ok();
+        assert_eq!(upstream.last_body()["tools"][0]["function"]["name"], "f");
+    }
+}

@@ -50,6 +50,7 @@ pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec
         let named = quirks.max_tokens_field == field;
         call.budget.max_tokens.filter(|_| named)
     };
+    let offers = quirks.builtin_tools || !call.tools.are_built_in();
     let request = Request {
         model,
         messages: &call.messages,
@@ -62,9 +63,13 @@ pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec
         max_completion_tokens: budget(MaxTokensField::MaxCompletionTokens),
         settings: &call.settings,
         n: call.n,
-        tools: &call.tools,
-        tool_choice: call.tool_choice.as_ref().map(tool_choice),
-        parallel_tool_calls: call.parallel_tool_calls,
+        tools: if offers { &call.tools } else { &[] },
+        tool_choice: call
+            .tool_choice
+            .as_ref()
+            .filter(|_| offers)
+            .map(tool_choice),
+        parallel_tool_calls: call.parallel_tool_calls.filter(|_| offers),
         response_format: call.response_format.as_ref(),
         reasoning_effort: call.reasoning_effort,
         thinking: call.thinking.as_ref(),
