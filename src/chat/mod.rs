@@ -82,7 +82,9 @@ pub struct Ours<'a> {
     pub toolbox: Option<&'a Arc<Toolbox>>,
 }
 
-/// Checks the values of a request of the right shape and puts it in the gateway's form.
+/// Checks the values of a request of the right shape and puts it in the gateway's form. Whether its
+/// calls and their answers belong together ([`check_order`]) was asked before, in the words of its
+/// endpoint.
 pub fn prepare(
     request: ChatRequest,
     settings: Settings,
@@ -107,7 +109,6 @@ pub fn prepare(
         }
         _ => Offered::Callers(tools),
     };
-    check_order(&request.messages).map_err(Disorder::of_messages)?;
     Ok(ChatCall {
         messages: conversation::with_one_system_prompt(request.messages, ours.identity_prompt),
         route,

@@ -9,7 +9,13 @@ use super::{
     call::Permitted,
     extract::{Authenticated, read_body},
 };
-use crate::{error::GatewayError, gateway::Gateway, metered::Form, wire::chat::ChatRequest};
+use crate::{
+    chat::{Disorder, check_order},
+    error::GatewayError,
+    gateway::Gateway,
+    metered::Form,
+    wire::chat::ChatRequest,
+};
 
 pub async fn chat_completions(
     State(gateway): State<Arc<Gateway>>,
@@ -22,7 +28,9 @@ pub async fn chat_completions(
     let mut request = ChatRequest::parse(&body)?;
     // §3.3 The model is one this account may use.
     let permitted = Permitted::check(&gateway, &caller, &mut request, &log)?;
-    // §2.2–2.6, §8 Its values are allowed; it is admitted, answered and paid for.
+    // §2.2 Its tool calls and their answers belong together.
+    check_order(&request.messages).map_err(Disorder::of_messages)?;
+    // §2.1–2.6, §8 Its values are allowed; it is admitted, answered and paid for.
     permitted
         .answer(&gateway, caller, log, request, Form::Chat)
         .await

@@ -115,10 +115,9 @@ impl<S: Script> Shape<S> {
         Ok(())
     }
 
-    /// Puts another count in the place of the provider's, or forgets it: what is neither shown nor
-    /// billed.
-    pub fn change_usage(&mut self, change: impl FnOnce(Usage) -> Option<Usage>) {
-        self.usage = self.usage.and_then(change);
+    /// Forgets a count that cannot be true: it is neither shown nor billed.
+    pub fn drop_usage_unless(&mut self, plausible: impl FnOnce(Usage) -> bool) {
+        self.usage = self.usage.filter(|usage| plausible(*usage));
     }
 
     /// The end of the provider's answer: the choices are closed, or it is said what is missing.

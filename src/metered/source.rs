@@ -116,8 +116,9 @@ impl Source {
             let heard = self.live.take().and_then(|live| live.heard);
             if let Some(heard) = heard {
                 let answer = assembled(heard, means.call);
-                if let Next::AskAgain = self.answered(answer, None, means).await? {
-                    self.step(means, None).await?;
+                match self.closing(answer, None, means).await? {
+                    Some(closing) => self.ready.extend(closing),
+                    None => self.step(means, None).await?,
                 }
             }
         }
@@ -162,24 +163,21 @@ impl Source {
                 return Ok(());
             }
             let answer = assembled(reader.heard, means.call);
-            let spoken = reader.spoken;
-            let before = self.ready.len();
-            if let Next::HandOn = self.answered(answer, begun, means).await? {
-                let closing = self.ready.split_off(before);
-                self.ready.extend(spoken);
+            if let Some(closing) = self.closing(answer, begun, means).await? {
+                self.ready.extend(reader.spoken);
                 self.ready.extend(closing);
                 return Ok(());
             }
         }
     }
 
-    /// An answer is over: what ends it is ready, or it called tools, and they have been run.
-    async fn answered(
+    /// The parts that end an answer which is over. `None` if it called tools: they have been run.
+    async fn closing(
         &mut self,
         mut answer: Answer,
         begun: Option<&Begun>,
         means: &mut Means<'_, '_>,
-    ) -> Result<Next, Failure> {
+    ) -> Result<Option<Vec<Part>>, Failure> {
         let Means {
             gateway,
             call,
@@ -189,24 +187,34 @@ impl Source {
         let left = begun.is_some_and(Begun::is_closed);
         let steps = self.steps.get_or_insert_default();
         let next = steps.after(&mut answer, left, gateway, call, admitted);
-        let next = next.await?;
-        if let Next::HandOn = next {
-            for (choice, was_silent) in answer.choices.into_iter().zip(silent) {
-                let index = choice.index;
-                let text = choice.content.filter(|_| was_silent);
-                self.ready.extend(text.map(|text| Part::Content {
-                    choice: index,
-                    text,
-                    logprobs: None,
-                }));
-                self.ready.push_back(Part::Finish {
-                    choice: index,
-                    reason: choice.finish,
-                });
-            }
-            self.ready.extend(answer.usage.map(Part::Usage));
+        if let Next::AskAgain = next.await? {
+            return Ok(None);
         }
-        Ok(next)
+        let mut closing = Vec::new();
+        for (choice, was_silent) in answer.choices.into_iter().zip(silent) {
+            let index = choice.index;
+            // What was said in place of an answer has not been heard yet.
+            let text = choice.content.filter(|_| was_silent);
+            closing.extend(text.map(|text| Part::Content {
+                choice: index,
+                text,
+                logprobs: None,
+            }));
+            closing.push(Part::Finish {
+                choice: index,
+                reason: choice.finish,
+            });
+        }
+        closing.extend(answer.usage.map(Part::Usage));
+        Ok(Some(closing))
+    }
+}
+
+/// How many bytes of an answer are enough to believe that it is one.
+fn enough(call: &ChatCall) -> usize {
+    match call.tool_choice {
+        Some(ToolChoice::None) => 0, // it can be nothing else
+        _ => PREAMBLE_BYTES,
     }
 }
 
@@ -273,14 +281,6 @@ struct Attentive {
     broken: Option<UpstreamError>,
 }
 
-/// How many bytes of an answer are enough to believe that it is one.
-fn enough(call: &ChatCall) -> usize {
-    match call.tool_choice {
-        Some(ToolChoice::None) => 0, // it can be nothing else
-        _ => PREAMBLE_BYTES,
-    }
-}
-
 impl Attentive {
     fn new(n: u32, enough: usize) -> Self {
         Self {
@@ -294,9 +294,7 @@ impl Attentive {
             broken: None,
         }
     }
-}
 
-impl Attentive {
     fn is_speaking(&self) -> bool {
         self.bytes > 0 && !self.calls
     }

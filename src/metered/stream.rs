@@ -75,7 +75,7 @@ pub async fn stream(
         }
         Err(failure) => Err(failure),
     };
-    shape.change_usage(|usage| source.has_plausible(&call, usage).then_some(usage));
+    shape.drop_usage_unless(|usage| source.has_plausible(&call, usage));
     let finished = relayed.and_then(|outcome| {
         shape.close()?;
         Ok(outcome)
