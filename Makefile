@@ -1,6 +1,6 @@
 # `make` lists the commands.
 
-.PHONY: help run run-local test lint fmt unit chain clients upstreams
+.PHONY: help run run-local test lint fmt unit chain clients upstreams router-eval
 
 help:
 	@echo "make run        build in release and start tollgate dev, with a simulated model"
@@ -12,6 +12,7 @@ help:
 	@echo "make chain      the chain tools against a real node"
 	@echo "make clients    the official and popular client libraries against tollgate dev"
 	@echo "make upstreams  tollgate in front of model servers that others wrote"
+	@echo "make router-eval DATA=file  what the router is worth on prompts with known outcomes"
 
 run:
 	cargo run --release -- dev
@@ -24,13 +25,16 @@ test: lint unit chain clients upstreams
 
 lint:
 	cargo fmt --check
+	cargo fmt --check --manifest-path training/Cargo.toml
 	cargo clippy --all-targets --test chain -- -D warnings
+	cargo clippy --manifest-path training/Cargo.toml -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences are not checked"; fi
 
 fmt:
 	cargo fmt
+	cargo fmt --manifest-path training/Cargo.toml
 
 # INSTA_UPDATE=no: a snapshot that differs is a failure, never a new file.
 unit:
@@ -46,3 +50,7 @@ clients:
 upstreams:
 	cargo build
 	tests/upstreams/run
+
+router-eval:
+	@test -n "$(DATA)" || { echo "say which prompts: make router-eval DATA=prompts.jsonl (or .jsonl.xz)"; exit 1; }
+	cargo run --release --quiet --manifest-path training/Cargo.toml -- eval --data "$(DATA)"

@@ -6,6 +6,7 @@ use rand::RngExt as _;
 
 mod circuit;
 mod deployment;
+pub mod hybrid;
 
 pub use circuit::State;
 pub use deployment::{Asking, Counts, Deployment, Record};

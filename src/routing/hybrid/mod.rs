@@ -1,0 +1,3 @@
+//! Which model answers for a hybrid.
+
+pub mod scorer;

@@ -1,0 +1,90 @@
+//! What a score is made of.
+
+use super::{
+    HAND, LANES, Meaning, SCRATCH, Scorer, TIERS, add,
+    features::{Scratch, length},
+    grams::{double, single},
+    hand,
+};
+
+/// One term of the sum.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contribution {
+    /// A word or a pair of words in quotes, the name of a feature, or `meaning`.
+    pub term: String,
+    /// What it adds to the quality of each tier, weakest first.
+    pub quality: [f32; TIERS],
+}
+
+impl Contribution {
+    fn new(term: String, heads: [f64; LANES]) -> Self {
+        let mut quality = [0.0; TIERS];
+        for (quality, head) in quality.iter_mut().zip(heads) {
+            *quality = head as f32;
+        }
+        Self { term, quality }
+    }
+
+    fn size(&self) -> f32 {
+        self.quality.iter().map(|part| part.abs()).sum()
+    }
+}
+
+impl Scorer {
+    /// The terms of the quality scores, largest first. They add up to the scores before those are
+    /// held between 0 and 1.
+    ///
+    /// They hold words of the prompt.
+    pub fn explain(&self, text: &str) -> Vec<Contribution> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.read(text, &self.vocabulary);
+            if scratch.reading.is_courtesy() {
+                return vec![Contribution::new("courtesy".into(), [1.0; LANES])];
+            }
+            let mut terms = self.grams(scratch);
+            let measured = hand::measure(scratch.reading.tokens(), scratch.grams.distinct);
+            for (feature, value) in measured.into_iter().enumerate() {
+                let mut heads = [0.0; LANES];
+                let value = self.scaled(feature, value);
+                add(&mut heads, value, &self.dense[feature]);
+                terms.push(Contribution::new(hand::name(feature).into(), heads));
+            }
+            let meaning = Meaning::of(&scratch.pieces, &self.weights.rows);
+            let mut heads = [0.0; LANES];
+            for (value, row) in meaning.numbers().iter().zip(&self.dense[HAND..]) {
+                add(&mut heads, f64::from(*value), row);
+            }
+            terms.push(Contribution::new("meaning".into(), heads));
+            terms.retain(|term| term.size() > 0.0);
+            terms.sort_by(|a, b| b.size().total_cmp(&a.size()).then(a.term.cmp(&b.term)));
+            terms
+        })
+    }
+
+    /// A bucket goes by the first words that fell into it.
+    fn grams(&self, scratch: &Scratch) -> Vec<Contribution> {
+        let tokens = scratch.reading.tokens();
+        let text = |at: usize| scratch.reading.text(&tokens[at]);
+        let singles =
+            (0..tokens.len()).map(|at| (single(&tokens[at]), format!("\"{}\"", text(at))));
+        let doubles = (1..tokens.len()).map(|at| {
+            let term = format!("\"{} {}\"", text(at - 1), text(at));
+            (double(&tokens[at - 1], &tokens[at]), term)
+        });
+        let mut named: Vec<(u16, String)> = singles.chain(doubles).collect();
+        named.sort_by_key(|(bucket, _)| *bucket);
+        named.dedup_by_key(|(bucket, _)| *bucket);
+        let values = scratch.grams.values();
+        let length = length(values.map(|(_, v)| i64::from(v) * i64::from(v)).sum());
+        let term = |(bucket, term): (u16, String)| {
+            let value = f64::from(scratch.grams.value(bucket)) / length;
+            let row = &self.grams[usize::from(bucket)];
+            let mut heads = [0.0; LANES];
+            for (head, unit) in self.weights.gram_units.iter().enumerate() {
+                heads[head] = value * f64::from(row[head]) * f64::from(*unit);
+            }
+            Contribution::new(term, heads)
+        };
+        named.into_iter().map(term).collect()
+    }
+}

@@ -1,0 +1,291 @@
+//! What may never change unnoticed, on prompts made up for this file.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn prompts() -> Vec<String> {
+    serde_json::from_str(include_str!("prompts.json")).unwrap()
+}
+
+/// The cheapest tier within a tenth of the best.
+fn tier(scores: &Scores) -> usize {
+    let best = scores.quality.into_iter().fold(0.0, f32::max);
+    scores
+        .quality
+        .iter()
+        .position(|q| *q >= best - 0.1)
+        .unwrap()
+}
+
+fn bits(scores: &Scores) -> Vec<u32> {
+    let all = scores.quality.iter().chain(&scores.domains);
+    all.map(|score| score.to_bits()).collect()
+}
+
+/// To the last bit, on every machine and in every build: a decision that was logged can be
+/// repeated.
+#[test]
+fn scores_are_what_they_were() {
+    let scorer = Scorer::embedded();
+    let mut lines = format!("weights {}\n", scorer.version());
+    for prompt in prompts() {
+        let found = scorer.score(&prompt);
+        let (domain, likely) = (0..DOMAINS.len())
+            .map(|at| (DOMAINS[at], found.domains[at]))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .unwrap();
+        let all = bits(&found).iter().fold(0_u64, |all, bits| {
+            (all ^ u64::from(*bits)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let start: String = prompt.chars().take(40).collect();
+        _ = write!(lines, "{all:016x} tier {}", tier(&found) + 1);
+        for quality in found.quality {
+            _ = write!(lines, " {quality:.3}");
+        }
+        _ = writeln!(lines, " {domain} {likely:.2} {start:?}");
+    }
+    insta::assert_snapshot!("scores", lines);
+}
+
+#[test]
+fn every_thread_scores_alike() {
+    let prompts = prompts();
+    let score = || -> Vec<_> {
+        let scorer = Scorer::embedded();
+        prompts.iter().map(|p| bits(&scorer.score(p))).collect()
+    };
+    let here = score();
+    std::thread::scope(|scope| {
+        let there: Vec<_> = (0..4).map(|_| scope.spawn(score)).collect();
+        for scores in there {
+            assert_eq!(scores.join().unwrap(), here);
+        }
+    });
+}
+
+#[test]
+fn harder_tasks_ask_for_more() {
+    let quality = |prompt: &str| Scorer::embedded().score(prompt).quality;
+    let easy = quality("What colour do you get when you mix blue and yellow paint?");
+    let hard = quality(
+        "Let $f(x) = \\frac{ax+b}{cx+d}$ with $f(f(x)) = x$ for all $x$. Find the number of \
+         ordered quadruples $(a, b, c, d)$ of integers between $-10$ and $10$.",
+    );
+    for tier in 0..TIERS {
+        assert!(easy[tier] > hard[tier], "{easy:?} {hard:?}");
+    }
+    assert!(hard[3] - hard[0] > 0.1, "{hard:?}");
+}
+
+#[test]
+fn courtesy_and_spacing_change_nothing() {
+    let scorer = Scorer::embedded();
+    for prompt in prompts()
+        .iter()
+        .filter(|prompt| prompt.split(' ').count() > 5)
+    {
+        let plain = bits(&scorer.score(prompt));
+        for changed in [
+            format!("Hello there! {prompt}"),
+            format!("Hi, {prompt}"),
+            format!("Good morning. Please {prompt}"),
+            format!("Hello, could you help me with this: {prompt}"),
+            format!("Good morning, could you please help me with this: {prompt}"),
+            format!("{prompt} Thanks!"),
+            format!("{prompt} please"),
+            format!("{prompt} Thank you very much in advance."),
+            prompt.replace(' ', " \t\n "),
+            prompt.to_uppercase(),
+        ] {
+            assert_eq!(bits(&scorer.score(&changed)), plain, "{changed}");
+        }
+    }
+}
+
+#[test]
+fn a_slip_of_the_pen_rarely_changes_the_tier() {
+    let scorer = Scorer::embedded();
+    let (mut same, mut all) = (0, 0);
+    for prompt in prompts() {
+        // Two letters of the longest word change places.
+        let Some(word) = prompt.split_whitespace().max_by_key(|word| word.len()) else {
+            continue;
+        };
+        let mut letters: Vec<char> = word.chars().collect();
+        if letters.len() < 6 || prompt.split(' ').count() < 8 {
+            continue;
+        }
+        letters.swap(2, 3);
+        let changed = prompt.replacen(word, &letters.into_iter().collect::<String>(), 1);
+        all += 1;
+        same += u32::from(tier(&scorer.score(&prompt)) == tier(&scorer.score(&changed)));
+    }
+    assert!(all > 50 && same * 100 >= all * 85, "{same} of {all}");
+}
+
+#[test]
+fn the_middle_of_a_long_prompt_is_not_read() {
+    let scorer = Scorer::embedded();
+    let (first, last) = ("first ".repeat(700), "last ".repeat(900));
+    let long = |middle: &str| bits(&scorer.score(&format!("{first}{middle}{last}")));
+    assert_eq!(long(&"é".repeat(5_000)), long(&"prove it ".repeat(90_000)));
+}
+
+/// A rule: nothing was asked, so any model can answer.
+#[test]
+fn nothing_but_courtesy_is_for_any_model() {
+    let scorer = Scorer::embedded();
+    for prompt in [
+        "Hello",
+        "hi there!",
+        "Good morning!",
+        "Thanks!",
+        "Thank you very much.",
+        "HELLO, how are you today?",
+        "ok, thanks",
+    ] {
+        let found = scorer.score(prompt);
+        assert_eq!(
+            found.quality.map(f32::to_bits),
+            [1.0_f32.to_bits(); TIERS],
+            "{prompt}"
+        );
+        assert_eq!(scorer.explain(prompt)[0].term, "courtesy");
+    }
+    for prompt in [
+        "",
+        "help",
+        "Hello world program in C",
+        "how well are you doing this",
+    ] {
+        let found = scorer.score(prompt);
+        assert!(found.quality[0] < 1.0, "{prompt}");
+    }
+}
+
+#[test]
+fn texts_about_the_same_thing_are_near() {
+    let scorer = Scorer::embedded();
+    let [refund, money_back, integral, nothing] = [
+        "How do I get a refund for a damaged parcel?",
+        "The package arrived broken and I want my money returned.",
+        "Compute the integral of the logarithm from one to two.",
+        "12 + 34 = ?",
+    ]
+    .map(|text| scorer.meaning(text));
+    assert!((refund.near(&refund) - 1.0).abs() < 1e-6);
+    let (same, other) = (refund.near(&money_back), refund.near(&integral));
+    assert!(same > 0.2 && same > other + 0.2, "{same} {other}");
+    assert!(nothing.near(&refund).abs() < 1e-6, "a text without words");
+}
+
+#[test]
+fn one_pass_gives_both() {
+    let scorer = Scorer::embedded();
+    for prompt in prompts() {
+        let (found, meaning) = scorer.score_with_meaning(&prompt);
+        assert_eq!(bits(&found), bits(&scorer.score(&prompt)));
+        assert_eq!(meaning, scorer.meaning(&prompt));
+    }
+}
+
+#[test]
+fn terms_add_up_to_the_score() {
+    let scorer = Scorer::embedded();
+    for prompt in prompts() {
+        let terms = scorer.explain(&prompt);
+        let found = scorer.score(&prompt);
+        for tier in 0..TIERS {
+            let sum: f32 = terms.iter().map(|term| term.quality[tier]).sum();
+            let off = (sum.clamp(0.0, 1.0) - found.quality[tier]).abs();
+            assert!(off < 1e-4, "{prompt}: {sum} {:?}", found.quality);
+        }
+    }
+    let terms = scorer.explain("Prove that the square root of 3 is irrational.");
+    assert!(
+        terms.iter().any(|term| term.term == "\"prove\""),
+        "{terms:?}"
+    );
+    assert!(terms.iter().any(|term| term.term == "meaning"), "{terms:?}");
+}
+
+#[test]
+fn a_file_that_is_not_as_it_was_written_is_refused() {
+    let good = Scorer::embedded().weights().encode();
+    assert_eq!(good, include_bytes!("router.bin"));
+    let refused = |file: &[u8]| Scorer::read(file.to_vec()).err().unwrap();
+    assert_eq!(refused(b""), "this is not a file of router weights");
+    assert_eq!(
+        refused(b"PK\x03\x04...."),
+        "this is not a file of router weights"
+    );
+    assert_eq!(refused(&good[..20]), "the router weights are cut short");
+    assert_eq!(
+        refused(&good[..good.len() - 1]),
+        "the router weights are damaged: their checksum does not match"
+    );
+    let mut other = good.clone();
+    other[8] += 1;
+    assert_eq!(
+        refused(&other),
+        "the router weights are of another format than 2, the one this program reads"
+    );
+    let mut damaged = good.clone();
+    damaged[good.len() / 2] ^= 1;
+    assert_eq!(
+        refused(&damaged),
+        "the router weights are damaged: their checksum does not match"
+    );
+}
+
+/// The checksum says who wrote a file as little as it says what is in it.
+#[test]
+fn weights_that_cannot_be_used_are_refused() {
+    let refused = |spoil: fn(&mut Weights)| {
+        let mut weights = Scorer::embedded().weights().clone();
+        spoil(&mut weights);
+        Scorer::read(weights.encode()).err().unwrap()
+    };
+    assert_eq!(
+        refused(|weights| weights.hand[3] = f32::NAN),
+        "the router weights hold a number that is none"
+    );
+    assert_eq!(
+        refused(|weights| weights.rows.truncate(10)),
+        "the router weights are cut short"
+    );
+    assert_eq!(
+        refused(|weights| weights.rows.push(1)),
+        "the router weights go on after their end"
+    );
+    assert_eq!(
+        refused(|weights| weights.fingerprints.clear()),
+        "the router weights have no vocabulary"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Any text has scores, and they are probabilities.
+    #[test]
+    fn any_text_is_scored(text in ".{0,300}", times in 1_usize..60) {
+        let scores = Scorer::embedded().score(&text.repeat(times));
+        for score in scores.quality.iter().chain(&scores.domains) {
+            prop_assert!((0.0..=1.0).contains(score), "{scores:?}");
+        }
+        prop_assert!((scores.domains.iter().sum::<f32>() - 1.0).abs() < 1e-4);
+    }
+
+    #[test]
+    fn case_and_spacing_are_not_seen(words in prop::collection::vec("[a-zA-Zéß0-9.,?$]{1,9}", 1..40)) {
+        let scorer = Scorer::embedded();
+        let plain = words.join(" ");
+        let spaced = format!("\n {} \t", words.join("  \r\n"));
+        prop_assert_eq!(bits(&scorer.score(&plain)), bits(&scorer.score(&spaced)));
+        prop_assert_eq!(bits(&scorer.score(&plain)), bits(&scorer.score(&plain.to_uppercase())));
+    }
+}

@@ -1,0 +1,332 @@
+//! The part of a prompt that is read, as tokens.
+//!
+//! Case, spacing and courtesies at both ends say nothing about how hard a task is, so nothing
+//! behind this file can see them.
+
+use std::sync::LazyLock;
+
+use super::{
+    class, courtesy,
+    fold::fold,
+    hash,
+    token::{Kind, Token},
+};
+
+/// How much is read at each end of a long prompt: the task is stated first or asked for last.
+const END: usize = 4096;
+/// What follows the text, so that eight bytes can be looked at from anywhere in it.
+const BEYOND: &str = "\0\0\0\0\0\0\0\0";
+
+/// A prompt as it is read; kept between prompts so that reading allocates nothing.
+#[derive(Default)]
+pub(super) struct Reading {
+    text: String,
+    tokens: Vec<Token>,
+    start: usize,
+    end: usize,
+}
+
+impl Reading {
+    pub fn read(&mut self, prompt: &str) {
+        self.text.clear();
+        self.tokens.clear();
+        if prompt.len() <= 2 * END {
+            fold(prompt, &mut self.text);
+        } else {
+            fold(&prompt[..prompt.floor_char_boundary(END)], &mut self.text);
+            self.text.push(' ');
+            fold(
+                &prompt[prompt.ceil_char_boundary(prompt.len() - END)..],
+                &mut self.text,
+            );
+        }
+        self.text.push_str(BEYOND);
+        split(&self.text, &mut self.tokens);
+        (self.start, self.end) = courtesy::without(&self.tokens);
+    }
+
+    /// Nothing is asked.
+    pub fn is_courtesy(&self) -> bool {
+        courtesy::is_all(&self.tokens)
+    }
+
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens[self.start..self.end]
+    }
+
+    pub fn text(&self, token: &Token) -> &str {
+        &self.text[token.start as usize..token.end as usize]
+    }
+
+    /// The text from a token's start on, to be looked at eight bytes at a time.
+    pub fn from(&self, token: &Token) -> &[u8] {
+        &self.text.as_bytes()[token.start as usize..]
+    }
+}
+
+/// What a byte starts.
+#[derive(Clone, Copy)]
+enum Starts {
+    Nothing,
+    Word,
+    Number,
+    Mark,
+    /// A character that has to be looked up.
+    Other,
+}
+
+static STARTS: [Starts; 256] = {
+    let (mut table, mut at) = ([Starts::Other; 256], 0_u8);
+    while at < 128 {
+        table[at as usize] = match at {
+            _ if at.is_ascii_alphabetic() => Starts::Word,
+            _ if at.is_ascii_digit() => Starts::Number,
+            _ if at.is_ascii_graphic() => Starts::Mark,
+            _ => Starts::Nothing,
+        };
+        at += 1;
+    }
+    table
+};
+
+/// What kind of token a character is part of; `None` where it only separates.
+fn kind(char: char) -> Option<Kind> {
+    match char {
+        _ if char.is_whitespace() || char.is_control() => None,
+        _ if char.is_alphabetic() => Some(Kind::Word),
+        _ if char.is_numeric() => Some(Kind::Number),
+        _ => Some(Kind::Mark),
+    }
+}
+
+/// The kinds of the characters of two and three bytes: each is looked up once, when the weights are
+/// read, because it takes long.
+pub(super) static KINDS: LazyLock<Vec<Option<Kind>>> = LazyLock::new(|| {
+    let known = 0..=u32::from(u16::MAX);
+    let kind = |code| char::from_u32(code).and_then(kind);
+    known.map(kind).collect()
+});
+
+fn known_kind(char: char) -> Option<Kind> {
+    let known = KINDS.get(char as usize).copied();
+    known.unwrap_or_else(|| kind(char))
+}
+
+/// A character that is a word by itself: Chinese puts no space between words.
+fn alone(char: char) -> bool {
+    matches!(char, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// The character at a place, which is within the text and between two characters.
+fn char_at(text: &str, at: usize) -> char {
+    let byte = text.as_bytes()[at];
+    if byte.is_ascii() {
+        return byte.into();
+    }
+    text[at..].chars().next().unwrap_or_default()
+}
+
+/// Eight bytes as one number, the first one lowest.
+pub(super) fn eight(bytes: &[u8], at: usize) -> u64 {
+    let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The lowest `count` bytes of eight; at least one.
+pub(super) fn low(eight: u64, count: usize) -> u64 {
+    eight << (64 - 8 * count) >> (64 - 8 * count)
+}
+
+/// How many of eight bytes, from the first on, are small letters or apostrophes.
+///
+/// All eight at once: in each byte the uppermost bit becomes the answer. Letters are those that
+/// reach it when 0x1f is added and do not when 0x05 is; the apostrophe is the one byte that is zero
+/// where it differs from the apostrophe.
+fn letters(eight: u64) -> usize {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let low = eight & (0x7f * EACH);
+    let letter = (low + 0x1f * EACH) & !(low + 0x05 * EACH);
+    let other = (low ^ (0x27 * EACH)) + 0x7f * EACH;
+    let stops = ((!letter & other) | eight) & (0x80 * EACH);
+    stops.trailing_zeros() as usize / 8
+}
+
+fn split(text: &str, tokens: &mut Vec<Token>) {
+    let bytes = text.as_bytes();
+    let end = text.len() - BEYOND.len();
+    let mut at = 0;
+    while at < end {
+        at = match STARTS[usize::from(bytes[at])] {
+            Starts::Nothing => at + 1,
+            Starts::Word => word(text, at, tokens),
+            Starts::Number => run(text, at, Kind::Number, tokens),
+            Starts::Mark => mark(bytes, at, tokens),
+            Starts::Other => {
+                let first = char_at(text, at);
+                match known_kind(first) {
+                    None => at + first.len_utf8(),
+                    Some(kind) => run(text, at, kind, tokens),
+                }
+            }
+        };
+    }
+}
+
+// Each of the following adds the token that starts at a place and returns where it ends.
+
+/// The word that starts with a letter of ASCII.
+#[inline]
+fn word(text: &str, start: usize, tokens: &mut Vec<Token>) -> usize {
+    let bytes = text.as_bytes();
+    let (mut at, mut hash) = (start, hash::EMPTY);
+    loop {
+        let next = eight(bytes, at);
+        let letters = letters(next);
+        at += letters;
+        if letters < 8 {
+            if letters > 0 {
+                hash = hash::step(hash, low(next, letters));
+            }
+            break;
+        }
+        hash = hash::step(hash, next);
+    }
+    if !bytes[at].is_ascii() {
+        return run(text, start, Kind::Word, tokens);
+    }
+    tokens.push(Token {
+        hash,
+        start: start as u32,
+        end: at as u32,
+        first: bytes[start].into(),
+        letters: (at - start) as u32,
+        kind: Kind::Word,
+        class: class::of_word(hash),
+    });
+    at
+}
+
+/// The hash of each sign of ASCII.
+static SIGNS: [u64; 128] = {
+    let (mut table, mut at) = ([0; 128], 0_u8);
+    while at < 128 {
+        table[at as usize] = hash::of(hash::EMPTY, &[at]);
+        at += 1;
+    }
+    table
+};
+
+/// The run of a sign of ASCII.
+#[inline]
+fn mark(bytes: &[u8], start: usize, tokens: &mut Vec<Token>) -> usize {
+    let first = bytes[start];
+    let mut at = start + 1;
+    while bytes[at] == first {
+        at += 1;
+    }
+    tokens.push(Token {
+        hash: SIGNS[usize::from(first) % SIGNS.len()],
+        start: start as u32,
+        end: at as u32,
+        first: first.into(),
+        letters: (at - start) as u32,
+        kind: Kind::Mark,
+        class: class::of_sign(first.into()),
+    });
+    at
+}
+
+/// A token of any kind, a character at a time.
+fn run(text: &str, start: usize, kind: Kind, tokens: &mut Vec<Token>) -> usize {
+    let first = char_at(text, start);
+    let mut at = start + first.len_utf8();
+    let mut letters = 1;
+    loop {
+        let next = char_at(text, at);
+        let joins = match kind {
+            Kind::Word => next == '\'' || known_kind(next) == Some(Kind::Word) && !alone(next),
+            Kind::Number => known_kind(next) == Some(Kind::Number),
+            Kind::Mark => next == first,
+        };
+        if !joins || alone(first) {
+            break;
+        }
+        letters += 1;
+        at += next.len_utf8();
+    }
+    let bytes = &text.as_bytes()[start..at];
+    let hash = match kind {
+        Kind::Word => hash::of(hash::EMPTY, bytes),
+        // How large a number is says something; which one it is does not.
+        Kind::Number => hash::of(hash::EMPTY, &[0, b'#', bytes.len().min(6) as u8]),
+        Kind::Mark => hash::of(hash::EMPTY, &bytes[..first.len_utf8()]),
+    };
+    tokens.push(Token {
+        hash,
+        start: start as u32,
+        end: at as u32,
+        first,
+        letters,
+        kind,
+        class: match kind {
+            Kind::Word => class::of_word(hash),
+            Kind::Number => class::NUMBER,
+            Kind::Mark => class::of_sign(first),
+        },
+    });
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tokens(text: &str) -> Vec<String> {
+        let mut reading = Reading::default();
+        reading.read(text);
+        let tokens = reading.tokens().iter();
+        tokens.map(|token| reading.text(token).into()).collect()
+    }
+
+    #[test]
+    fn words_numbers_and_runs_of_a_sign_are_told_apart() {
+        for (text, expected) in [
+            ("Don't stop", vec!["don't", "stop"]),
+            ("a==b...c", vec!["a", "==", "b", "...", "c"]),
+            ("x2 1,000½", vec!["x", "2", "1", ",", "000½"]),
+            ("Straße NAÏVETÉ", vec!["strasse", "naïveté"]),
+            (
+                "incomprehensibilities, sure",
+                vec!["incomprehensibilities", ",", "sure"],
+            ),
+            (
+                "abcdefgh ijklmnopqrstuvwx",
+                vec!["abcdefgh", "ijklmnopqrstuvwx"],
+            ),
+            ("为什么? なぜ", vec!["为", "什", "么", "?", "なぜ"]),
+            ("\u{0}\u{7f}a\u{a0}b", vec!["a", "b"]),
+        ] {
+            assert_eq!(tokens(text), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        /// Eight bytes at a time or one: the same words.
+        #[test]
+        fn letters_are_counted(bytes: [u8; 8]) {
+            let joins = |byte: &u8| byte.is_ascii_lowercase() || *byte == b'\'';
+            let slow = bytes.iter().take_while(|byte| joins(byte)).count();
+            prop_assert_eq!(letters(u64::from_le_bytes(bytes)), slow);
+        }
+
+        #[test]
+        fn a_word_has_the_hash_of_its_letters(word in "[a-z][a-z']{0,30}", after in "[ .é]?") {
+            let mut reading = Reading::default();
+            reading.read(&format!("{word}{after}"));
+            let text = reading.text(&reading.tokens[0]);
+            prop_assert_eq!(reading.tokens[0].hash, hash::word(text));
+        }
+    }
+}
