@@ -137,6 +137,7 @@ async fn pairs_a_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> 
                     reserved_tokens: 4_100,
                     amount: NanoUsd::new(37_000_000),
                     worst: NanoUsd::new(37_000_000),
+                    decision: None,
                     overdraft: NanoUsd::default(),
                 };
                 let mut held = ledger.hold(request).expect("there is credit");

@@ -9,16 +9,23 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     auth::Secret,
     catalog::{Catalog, Model, Plan},
-    chat::Route,
     config::{Config, Routing},
     conversations::Conversations,
     ledger::Ledger,
     limits::{Ceilings, Limiter},
     metrics::Metrics,
     money::NanoUsd,
-    routing::Deployments,
+    routing::{
+        Deployments,
+        hybrid::{Knowledge, Sessions},
+    },
     tools::Toolbox,
 };
+
+mod hybrids;
+mod tally;
+
+pub use tally::{Chose, Tallied, Tally};
 
 const MAX_DRAINS: usize = 1_000;
 
@@ -33,6 +40,10 @@ pub struct Gateway {
     pub max_body_bytes: usize,
     pub limiter: Arc<Limiter>,
     pub metrics: Metrics,
+    /// Conversations that hybrids remember.
+    pub sessions: Sessions,
+    /// What hybrids have chosen.
+    pub tally: Tally,
     /// The ceilings of whatever has none of its own.
     pub ceilings: Ceilings,
     /// How far an account may go below zero by calls that cost more than they held.
@@ -51,6 +62,8 @@ pub struct Routes {
     pub catalog: Catalog,
     pub deployments: Deployments,
     pub routing: Routing,
+    /// What hybrids go by.
+    pub knowledge: Knowledge,
     /// The tools that the gateway runs, unless the operator has turned them off.
     pub toolbox: Option<Arc<Toolbox>>,
 }
@@ -65,6 +78,7 @@ impl Routes {
             toolbox: toolbox.map(Arc::new),
             deployments: Deployments::new(&config, before)?,
             routing: config.routing,
+            knowledge: Knowledge::new(&config.catalog, config.weights.map(|own| own.scorer)),
             catalog: config.catalog,
         })
     }
@@ -118,6 +132,8 @@ impl Gateway {
             conversations: Conversations::beside(&config.store.path),
             metrics: Metrics::new(ledger.health()),
             ledger: Arc::new(ledger),
+            sessions: Sessions::default(),
+            tally: Tally::default(),
             operator_token: config.operator.token.clone(),
             links: Links {
                 billing: format!("{origin}/portal/billing"),
@@ -151,19 +167,12 @@ impl Gateway {
         enabled.then_some(model)
     }
 
-    /// Who answers for a model ID: the model itself, or a hybrid's first target in service.
-    pub fn route(&self, catalog: &Catalog, id: &str) -> Option<Route> {
-        let requested = self.callable(catalog, id)?;
-        let mut targets = requested.targets.iter();
-        let target = if requested.is_hybrid() {
-            targets.find_map(|id| self.callable(catalog, id))?
-        } else {
-            requested
-        };
-        Some(Route {
-            requested: requested.clone(),
-            target: target.clone(),
-        })
+    /// The model that answers to an ID. A hybrid none of whose targets is enabled is none.
+    pub fn model(&self, catalog: &Catalog, id: &str) -> Option<Arc<Model>> {
+        let model = self.callable(catalog, id)?;
+        let mut targets = model.targets.iter();
+        let serves = !model.is_hybrid() || targets.any(|id| self.callable(catalog, id).is_some());
+        serves.then(|| model.clone())
     }
 
     /// The models a plan can see: callable, included, and not superseded (SPEC §4.4, §9).

@@ -60,6 +60,13 @@ struct RanTool {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Routed {
+    hybrid: String,
+    model: String,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Code {
     code: String,
 }
@@ -74,6 +81,8 @@ pub struct Metrics {
     calls: Family<Ended, Counter>,
     attempts: Family<Attempted, Counter>,
     tools: Family<RanTool, Counter>,
+    routed: Family<Routed, Counter>,
+    route_seconds: Histogram,
     first_byte_seconds: Histograms<Model>,
     tokens: Family<Tokens, Counter>,
     charged: Family<Model, Counter>,
@@ -103,6 +112,9 @@ impl Metrics {
             calls: Family::default(),
             attempts: Family::default(),
             tools: Family::default(),
+            routed: Family::default(),
+            // From 5 microseconds to 2.5 milliseconds.
+            route_seconds: Histogram::new(exponential_buckets(0.000_005, 2.0, 10)),
             first_byte_seconds: Family::new_with_constructor(seconds),
             tokens: Family::default(),
             charged: Family::default(),
@@ -142,6 +154,17 @@ impl Metrics {
             "tool_calls",
             "Calls of the gateway's own tools, by how that went",
             self.tools.clone(),
+        );
+        registry.register(
+            "routed",
+            "Answers of hybrids, by who gave them and why",
+            self.routed.clone(),
+        );
+        registry.register_with_unit(
+            "route",
+            "How long hybrids took to choose",
+            Unit::Seconds,
+            self.route_seconds.clone(),
         );
         registry.register_with_unit(
             "first_byte",
@@ -215,6 +238,18 @@ impl Metrics {
     pub fn ran_tool(&self, tool: &str, outcome: &'static str) {
         let tool = tool.to_owned();
         self.tools.get_or_create(&RanTool { tool, outcome }).inc();
+    }
+
+    /// A hybrid's call was answered.
+    pub fn routed(&self, hybrid: &str, model: &str, reason: &'static str, took: Duration) {
+        self.route_seconds.observe(took.as_secs_f64());
+        let (hybrid, model) = (hybrid.to_owned(), model.to_owned());
+        let routed = Routed {
+            hybrid,
+            model,
+            reason,
+        };
+        self.routed.get_or_create(&routed).inc();
     }
 
     /// A call is over.

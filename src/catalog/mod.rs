@@ -6,10 +6,12 @@ mod model;
 mod parameter;
 mod plan;
 mod read;
+mod router;
 
 pub use model::{Model, Prices};
 pub use parameter::Parameter;
 pub use plan::{Plan, Tier, Track};
+pub use router::{Cost, DOMAINS, Router, Semantic, SemanticRoute, Tiered, Turn};
 
 use crate::checked_toml::Mistake;
 

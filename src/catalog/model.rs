@@ -1,6 +1,6 @@
 //! One model of the catalog: the answers to everything the gateway asks about it.
 
-use super::{Parameter, Tier};
+use super::{Parameter, Router, Tier};
 use crate::money::{self, NanoUsd, TokenPrice};
 
 #[derive(Clone, Debug)]
@@ -37,6 +37,10 @@ pub struct Model {
     pub unlisted: bool,
     /// The models a hybrid chooses from; empty for every other model.
     pub targets: Vec<String>,
+    /// How a hybrid chooses among them.
+    pub router: Option<Router>,
+    /// From 1, the weakest, to 4: which of the scorer's expectations holds for this model.
+    pub quality_tier: u8,
     pub(super) drops: Vec<Parameter>,
 }
 

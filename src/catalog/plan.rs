@@ -84,6 +84,12 @@ impl Plan {
         tier: Tier::Free,
     };
 
+    /// Every model is included.
+    pub const ALL: Self = Self {
+        track: Track::Business,
+        tier: Tier::Flex,
+    };
+
     /// The plan, if the tier exists on that track: Business has `flex` alone, Personal the others.
     pub fn new(track: Track, tier: Tier) -> Option<Self> {
         let on_track = (track == Track::Business) == (tier == Tier::Flex);

@@ -1,6 +1,6 @@
 //! `catalog.toml` → [`Catalog`], with every mistake reported at once.
 
-use super::{Catalog, Model, Parameter, Prices, Tier};
+use super::{Catalog, Model, Parameter, Prices, Router, Tier, router::as_quality_tier};
 use crate::{
     checked_toml::{self, Mistake, Section, Value, as_text},
     money::TokenPrice,
@@ -33,9 +33,11 @@ pub fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>
                 .required("id", "the model's ID", as_text)
                 .unwrap_or_default();
             let written = ["input", "output"].map(|price| section.contains(price));
+            let model = model(&mut section, &default);
             let model = Model {
                 id,
-                ..model(&mut section, &default)
+                router: Router::read(&mut section, &model.targets),
+                ..model
             };
             check(&section, &model, written);
             section.finish();
@@ -49,8 +51,25 @@ pub fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>
             root.mistake("models", "is missing; expected at least one `[[models]]`");
         }
         price_hybrids(root, &mut models);
+        rank_quality(&mut models);
         Catalog::new(models, identity_prompt, default)
     })
+}
+
+/// The quality tier of a model that does not say, until all are known.
+const UNRANKED: u8 = 0;
+
+/// A model that does not say how good it is, is taken to be as good as its input price ranks it.
+fn rank_quality(models: &mut [Model]) {
+    let plain = models.iter().filter(|model| !model.is_hybrid());
+    let prices: Vec<_> = plain.map(|model| model.prices.input).collect();
+    for model in models {
+        if model.quality_tier == UNRANKED {
+            let cheaper = prices.iter().filter(|price| **price < model.prices.input);
+            let quarter = 4 * cheaper.count() / prices.len().max(1);
+            model.quality_tier = 1 + u8::try_from(quarter.min(3)).unwrap_or(3);
+        }
+    }
 }
 
 /// What holds before a catalog's own defaults are read.
@@ -79,6 +98,8 @@ fn blank() -> Model {
         max_tools: 100,
         unlisted: false,
         targets: Vec::new(),
+        router: None,
+        quality_tier: UNRANKED,
         drops: Vec::new(),
     }
 }
@@ -147,6 +168,10 @@ fn model(section: &mut Section, default: &Model) -> Model {
             .unwrap_or(default.max_tools),
         unlisted: section.flag("unlisted").unwrap_or(default.unlisted),
         targets: texts(section, "targets", &default.targets),
+        router: None,
+        quality_tier: section
+            .optional("quality_tier", "a number from 1 to 4", as_quality_tier)
+            .unwrap_or(default.quality_tier),
         drops: dropped(section).unwrap_or_else(|| default.drops.clone()),
     }
 }
@@ -191,12 +216,13 @@ fn price_hybrids(root: &Section, models: &mut [Model]) {
     let by_id: std::collections::HashMap<_, _> = models
         .iter()
         .filter(|model| !model.is_hybrid())
-        .map(|model| (model.id.clone(), model.prices))
+        .map(|model| (model.id.clone(), (model.prices, model.min_tier)))
         .collect();
     for hybrid in models.iter_mut().filter(|model| model.is_hybrid()) {
         hybrid.prices = Prices::default(); // a catalog that is extended has priced it before
+        let mut lowest = None;
         for target in &hybrid.targets {
-            let Some(prices) = by_id.get(target) else {
+            let Some((prices, tier)) = by_id.get(target) else {
                 let message = format!(
                     "`{}` has the target `{target}`, which is no plain model of this catalog",
                     hybrid.id
@@ -204,9 +230,16 @@ fn price_hybrids(root: &Section, models: &mut [Model]) {
                 root.mistake("models", &message);
                 continue;
             };
+            lowest = Some(lowest.map_or(*tier, |lowest: Tier| lowest.min(*tier)));
             hybrid.prices.input = hybrid.prices.input.max(prices.input);
             hybrid.prices.output = hybrid.prices.output.max(prices.output);
             hybrid.prices.cached_input = hybrid.prices.cached_input.max(prices.cached_input);
+        }
+        // A plan's own models are all that a hybrid chooses from.
+        if let Some(lowest) = lowest.filter(|lowest| *lowest > hybrid.min_tier) {
+            let (id, tier) = (&hybrid.id, hybrid.min_tier);
+            let message = format!("`{id}` is for `{tier}`, and no target is below `{lowest}`");
+            root.mistake("models", &message);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The output budget: the model's minimum and maximum (SPEC §2.1, §8.3).
 
-use super::Route;
 use crate::{catalog::Model, error::GatewayError, wire::chat::ChatRequest};
 
 /// What is set aside for the answer where the caller named no budget (SPEC §8.2).
@@ -17,33 +16,53 @@ pub struct Budget {
     pub most: u32,
 }
 
-/// Clients have three names for it. Each that is sent must be allowed by the model that was asked
-/// for; the newest one counts, and the largest is reserved. A hybrid's target may want more or less
-/// than that: its limits are the gateway's business, so they are applied and not complained of.
-pub fn output_budget(request: &ChatRequest, route: &Route) -> Result<Budget, GatewayError> {
-    let (requested, target) = (&*route.requested, &*route.target);
-    let sent = [
-        ("max_completion_tokens", request.max_completion_tokens),
-        ("max_tokens", request.max_tokens),
-        ("max_output_tokens", request.max_output_tokens),
-    ];
-    let (mut newest, mut largest) = (None, None);
-    for (name, tokens) in sent {
-        let Some(tokens) = tokens else { continue };
-        let allowed = within_model(name, tokens, requested)?;
-        newest = newest.or(Some(allowed));
-        largest = largest.max(Some(allowed));
+/// The budget that was asked for, whoever answers.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedBudget {
+    newest: Option<u32>,
+    largest: Option<u32>,
+}
+
+impl AskedBudget {
+    /// Clients have three names for it. Each that is sent must be allowed by the model that was asked
+    /// for; the newest one counts, and the largest is reserved.
+    pub fn read(request: &ChatRequest, requested: &Model) -> Result<Self, GatewayError> {
+        let sent = [
+            ("max_completion_tokens", request.max_completion_tokens),
+            ("max_tokens", request.max_tokens),
+            ("max_output_tokens", request.max_output_tokens),
+        ];
+        let (mut newest, mut largest) = (None, None);
+        for (name, tokens) in sent {
+            let Some(tokens) = tokens else { continue };
+            let allowed = within_model(name, tokens, requested)?;
+            newest = newest.or(Some(allowed));
+            largest = largest.max(Some(allowed));
+        }
+        let newest = newest.or(requested.min_output);
+        Ok(Self { newest, largest })
     }
-    let least = target.min_output.unwrap_or(1);
-    let budget = newest.or(requested.min_output).or(target.min_output);
-    let max_tokens = budget.map(|budget| budget.max(least).min(target.max_output));
-    let reserved = largest.unwrap_or(DEFAULT_RESERVATION);
-    let reserved = reserved.max(max_tokens.unwrap_or(0));
-    Ok(Budget {
-        max_tokens,
-        reserved,
-        most: max_tokens.map_or(target.max_output.max(reserved), |_| reserved),
-    })
+
+    /// Whether it is less than a model takes.
+    pub fn is_too_small_for(self, target: &Model) -> bool {
+        let asked = self.newest.zip(target.min_output);
+        asked.is_some_and(|(asked, least)| asked < least)
+    }
+
+    /// A hybrid's target may want more or less than that: its limits are the gateway's business, so
+    /// they are applied and not complained of.
+    pub fn of(self, target: &Model) -> Budget {
+        let least = target.min_output.unwrap_or(1);
+        let budget = self.newest.or(target.min_output);
+        let max_tokens = budget.map(|budget| budget.max(least).min(target.max_output));
+        let reserved = self.largest.unwrap_or(DEFAULT_RESERVATION);
+        let reserved = reserved.max(max_tokens.unwrap_or(0));
+        Budget {
+            max_tokens,
+            reserved,
+            most: max_tokens.map_or(target.max_output.max(reserved), |_| reserved),
+        }
+    }
 }
 
 fn within_model(name: &str, tokens: u64, model: &Model) -> Result<u32, GatewayError> {

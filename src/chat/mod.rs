@@ -7,15 +7,19 @@ use std::sync::Arc;
 
 mod budget;
 mod conversation;
+mod route;
 mod tools;
 
-pub use budget::Budget;
+pub use budget::{AskedBudget, Budget};
 pub use conversation::{Disorder, check_order};
+pub use route::Route;
 pub use tools::Offered;
 
 use crate::{
-    catalog::{Model, Parameter},
+    catalog::Model,
     error::GatewayError,
+    limits::{TOKENS_PER_MESSAGE, estimate_tokens},
+    routing::hybrid::{Cap, Chosen, Reason},
     tools::Toolbox,
     wire::{
         chat::{
@@ -25,32 +29,6 @@ use crate::{
     },
 };
 
-/// Which model was asked for and which one answers.
-#[derive(Clone, Debug)]
-pub struct Route {
-    /// Its ID is what the answer shows, its rules are those the caller reads.
-    pub requested: Arc<Model>,
-    /// The same model, but for hybrids.
-    pub target: Arc<Model>,
-}
-
-impl Route {
-    /// The most tools that both take.
-    fn max_tools(&self) -> usize {
-        self.requested.max_tools.min(self.target.max_tools)
-    }
-
-    /// Whether the gateway's own tools are offered (SPEC §4.1).
-    fn takes_built_in_tools(&self) -> bool {
-        self.requested.builtin_tools && self.requested.has_feature("tools")
-    }
-
-    /// Whether a parameter is dropped on this way.
-    pub fn drops(&self, parameter: Parameter) -> bool {
-        self.requested.drops(parameter) || self.target.drops(parameter)
-    }
-}
-
 /// A chat completion as providers are asked for it, whatever their own format.
 #[derive(Debug)]
 pub struct ChatCall {
@@ -58,7 +36,10 @@ pub struct ChatCall {
     /// The system message, if any, is the first and only one; every content is one string.
     pub messages: Vec<Message>,
     pub settings: Settings,
+    /// As they were sent, for hybrids: what one target drops, another may take.
+    asked_settings: Option<Settings>,
     pub budget: Budget,
+    asked_budget: AskedBudget,
     /// How many completions, where the caller said so.
     pub n: Option<u32>,
     pub tools: Offered,
@@ -69,6 +50,8 @@ pub struct ChatCall {
     pub thinking: Option<Schema>,
     /// The account, in place of whatever the caller wrote.
     pub user: String,
+    /// Tells conversations apart that begin alike.
+    pub prompt_cache_key: Option<JsonText>,
     pub stream: bool,
     pub include_usage: bool,
 }
@@ -96,7 +79,7 @@ pub fn prepare(
         return Err(refusal(field));
     }
     settings.check_ranges()?;
-    let budget = budget::output_budget(&request, &route)?;
+    let asked_budget = AskedBudget::read(&request, &route.requested)?;
     let n = completions(request.n)?;
     let reasoning_effort = reasoning_effort(request.reasoning_effort.as_deref())?;
     let may_offer = request.tool_execution == ToolExecution::Execute
@@ -111,9 +94,11 @@ pub fn prepare(
     };
     Ok(ChatCall {
         messages: conversation::with_one_system_prompt(request.messages, ours.identity_prompt),
-        route,
+        asked_settings: route.requested.is_hybrid().then(|| settings.clone()),
         settings,
-        budget,
+        budget: asked_budget.of(&route.target),
+        asked_budget,
+        route,
         n,
         parallel_tool_calls: request.parallel_tool_calls.filter(|_| !tools.is_empty()),
         tools,
@@ -124,6 +109,7 @@ pub fn prepare(
         reasoning_effort,
         thinking: request.thinking,
         user: user.to_owned(),
+        prompt_cache_key: request.prompt_cache_key,
         stream: request.stream,
         include_usage: request.stream_options.include_usage(),
     })
@@ -133,6 +119,85 @@ impl ChatCall {
     /// How many completions the answer has.
     pub fn choices(&self) -> u32 {
         self.n.unwrap_or(1)
+    }
+
+    /// A hybrid has chosen who answers.
+    ///
+    /// The gateway's own tools are offered to a target that takes tools, and are no reason to choose
+    /// another one; once they are offered, nobody is asked instead who would not know them.
+    pub fn choose(&mut self, mut chosen: Chosen) {
+        if self.tools.are_built_in() {
+            if chosen.target.has_feature("tools") {
+                chosen.ladder.retain(|model| model.has_feature("tools"));
+            } else {
+                self.tools = Offered::Callers(Vec::new());
+                self.parallel_tool_calls = None;
+            }
+        }
+        self.goes_to(chosen.target.clone());
+        self.route.choose(chosen);
+    }
+
+    /// The target has failed: goes to the next one that may answer, if there is one.
+    pub fn escalate(&mut self, reason: Reason) -> bool {
+        let next = self.route.escalate(reason);
+        next.map(|next| self.goes_to(next)).is_some()
+    }
+
+    /// The others have failed too: what `target` has said is the answer after all.
+    pub fn returns(&mut self, target: Arc<Model>) {
+        self.route.returns(&target);
+        self.goes_to(target);
+    }
+
+    /// Another model answers: what depends on that is worked out anew.
+    fn goes_to(&mut self, target: Arc<Model>) {
+        self.budget = self.asked_budget.of(&target);
+        if let Some(asked) = &self.asked_settings {
+            self.settings = asked.without(|parameter| target.drops(parameter));
+        }
+        self.route.target = target;
+    }
+
+    /// The budget it would have with another model.
+    pub fn budget_with(&self, target: &Model) -> Budget {
+        self.asked_budget.of(target)
+    }
+
+    /// The same, as hybrids want to know it.
+    pub fn cap_with(&self, target: &Model) -> Cap {
+        Cap {
+            max_tokens: self.budget_with(target).max_tokens,
+            is_raised: self.asked_budget.is_too_small_for(target),
+        }
+    }
+
+    /// About how many tokens there are in all that the caller sent: messages, tools and schemas.
+    pub fn input_tokens(&self) -> u64 {
+        let messages = self.messages.iter().map(|message| {
+            let content = message.content.as_ref().map_or("", |text| text.as_json());
+            let calls = message.tool_calls.iter().map(|call| &call.function);
+            let calls = calls.map(|function| {
+                estimate_tokens(&function.name) + estimate_tokens(function.arguments.as_json())
+            });
+            TOKENS_PER_MESSAGE + estimate_tokens(content) + calls.sum::<u64>()
+        });
+        let tools = self.tools.sent_tokens();
+        let format = match &self.response_format {
+            Some(ResponseFormat::JsonSchema { json_schema }) => {
+                let schema = json_schema.schema.as_ref();
+                schema.map_or(0, |schema| estimate_tokens(schema.as_json()))
+            }
+            _ => 0,
+        };
+        messages.sum::<u64>() + tools + format
+    }
+
+    /// The first message of a role.
+    pub fn first_text(&self, role: Role) -> Option<&JsonText> {
+        let mut messages = self.messages.iter();
+        let first = messages.find(|message| message.role == role);
+        first.and_then(|message| message.content.as_ref())
     }
 
     /// The last thing the user said.

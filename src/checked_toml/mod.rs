@@ -11,7 +11,7 @@ mod node;
 mod section;
 
 pub use node::{Node, Value, parse};
-pub use section::{Section, as_integer, as_text, read};
+pub use section::{Section, as_fraction, as_integer, as_text, read};
 
 /// Where a value was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ pub enum Value {
     Flag(bool),
     List(Vec<Node>),
     Table(BTreeMap<String, Node>),
-    /// What no setting takes (a float, a date), as it was written.
+    /// A float, or what no setting takes (a date), as it was written.
     Other(String),
 }
 

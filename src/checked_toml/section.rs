@@ -241,6 +241,17 @@ pub fn as_integer<T: TryFrom<i64>>(value: &Value) -> Option<T> {
     T::try_from(number).ok()
 }
 
+/// A number from 0 to 1.
+pub fn as_fraction(value: &Value) -> Option<f32> {
+    let number: f32 = match value {
+        Value::Integer(0) => 0.0,
+        Value::Integer(1) => 1.0,
+        Value::Text(text) | Value::Other(text) => text.parse().ok()?,
+        _ => return None,
+    };
+    (0.0..=1.0).contains(&number).then_some(number)
+}
+
 /// How many letters apart two words are.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

@@ -22,6 +22,9 @@ pub async fn run(file: &Path) -> Result<(), String> {
     if let Some(tls) = &config.server.tls {
         report("certificate", crate::server::probe_certificate(tls));
     }
+    if let Some(weights) = &config.weights {
+        report("router weights", Ok(weights.scorer.version().to_owned()));
+    }
     match routing::providers(&config) {
         Err(error) => report("providers", Err(error)),
         Ok(providers) => {

@@ -94,6 +94,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             tokens: 100_000,
         },
         routing: Routing::default(),
+        weights: None,
         tools: Tools::default(),
         max_overdraft: NanoUsd::new(5_000_000_000),
         providers: BTreeMap::from([("simulator".into(), Provider::Simulator)]),

@@ -9,12 +9,14 @@ mod check;
 mod dev;
 mod operator_client;
 mod operator_commands;
+mod router_calibrate;
 mod serve;
 mod table;
 
 use operator_commands::{
     AccountCommand, CreditCommand, KeyCommand, LimitCommand, ModelCommand, Target,
 };
+use router_calibrate::RouterCommand;
 
 /// A metered, OpenAI-compatible inference gateway.
 #[derive(Parser)]
@@ -75,6 +77,24 @@ enum Command {
         /// The X-Request-ID of its answer, or its number in the usage rows
         id: String,
     },
+    /// Tell which model a hybrid would choose for a prompt, and why; no provider is asked
+    Route {
+        #[command(flatten)]
+        target: Target,
+        /// What a user would say
+        prompt: String,
+        /// The hybrid
+        #[arg(long, default_value = "svc-hybrid-tiered")]
+        model: String,
+        /// For whom: its plan and its conversations count [default: every model is included]
+        #[arg(long)]
+        account: Option<String>,
+    },
+    /// Work on how hybrids choose
+    Router {
+        #[command(subcommand)]
+        command: RouterCommand,
+    },
     /// Check that every account's books add up; exit code 1 if one does not
     Audit(audit::Options),
     /// List models; disable, enable, hide and show them
@@ -120,6 +140,13 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Credit { target, command } => operator_commands::credit(&target, command).await,
         Command::Limit { target, command } => operator_commands::limit(&target, command).await,
         Command::Request { target, id } => operator_commands::request(&target, &id).await,
+        Command::Route {
+            target,
+            prompt,
+            model,
+            account,
+        } => operator_commands::route(&target, &prompt, &model, account.as_deref()).await,
+        Command::Router { command } => router_calibrate::run(&command),
         Command::Audit(options) => audit::run(&options).await,
         Command::Model { target, command } => operator_commands::model(&target, command).await,
     }

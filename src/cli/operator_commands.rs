@@ -261,6 +261,34 @@ pub async fn request(target: &Target, id: &str) -> Result<(), String> {
     send(target, Method::GET, &path, None).await
 }
 
+pub async fn route(
+    target: &Target,
+    prompt: &str,
+    model: &str,
+    account: Option<&str>,
+) -> Result<(), String> {
+    let message = json!({ "role": "user", "content": prompt });
+    let body = json!({ "model": model, "messages": [message] });
+    let path = match account {
+        Some(account) => format!("/operator/routing/explain?account={}", segment(account)),
+        None => "/operator/routing/explain".to_owned(),
+    };
+    let mut decision = target.ask(Method::POST, &path, Some(&body)).await?;
+    if target.json {
+        println!("{decision}");
+        return Ok(());
+    }
+    // Who could have answered and what spoke against it, and what the scores are made of, as tables.
+    let tables = ["candidates", "contributions"].map(|name| {
+        let rows = decision
+            .as_object_mut()
+            .and_then(|all| all.shift_remove(name));
+        table::render(&json!({ "data": rows }))
+    });
+    println!("{}\n\n{}", table::render(&decision), tables.join("\n\n"));
+    Ok(())
+}
+
 impl Target {
     pub fn wants_json(&self) -> bool {
         self.json

@@ -13,12 +13,12 @@ use crate::{
 pub async fn run(file: &Path) -> Result<(), String> {
     let config = Config::load(file).map_err(|error| error.to_string())?;
     telemetry::start(&config.log);
-    let catalog = config.catalog_file.clone();
+    let named = config.named_files();
     let signals = StopSignals::listen()?;
     let running = server::start(config)
         .await
         .map_err(|error| error.to_string())?;
-    running.reload_from(file.to_owned(), catalog);
+    running.reload_from(file.to_owned(), named);
     tracing::info!(
         public = %running.public,
         operator = %running.operator,

@@ -8,6 +8,7 @@ use std::{
     fmt,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -23,6 +24,7 @@ pub use tools::{Chain, Market, Tools};
 
 use crate::{
     auth::Secret, catalog::Catalog, checked_toml::Mistake, limits::Ceilings, money::NanoUsd,
+    routing::hybrid::Scorer,
 };
 
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub struct Config {
     pub providers: BTreeMap<String, Provider>,
     pub deployments: Vec<Deployment>,
     pub routing: Routing,
+    /// The router weights that stand in for the built-in ones.
+    pub weights: Option<OwnWeights>,
     pub tools: Tools,
     pub catalog: Catalog,
     /// Where the catalog was read from, if not from the program itself.
@@ -171,6 +175,20 @@ pub struct Routing {
     pub choice: Choice,
 }
 
+/// Router weights from a file: read and checked, ready to score.
+#[derive(Clone)]
+pub struct OwnWeights {
+    pub file: PathBuf,
+    pub scorer: Arc<Scorer>,
+}
+
+impl fmt::Debug for OwnWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.scorer.version();
+        write!(f, "OwnWeights({}, {version})", self.file.display())
+    }
+}
+
 /// How one is chosen among upstreams of the same priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
@@ -240,6 +258,16 @@ impl Config {
             Some(Provider::Remote(remote)) => remote.timeouts.total,
             _ => Timeouts::default().total,
         })
+    }
+
+    /// The files whose changes count as changes of the configuration.
+    pub fn named_files(&self) -> Vec<PathBuf> {
+        let weights = self.weights.as_ref().map(|weights| weights.file.clone());
+        self.catalog_file
+            .clone()
+            .into_iter()
+            .chain(weights)
+            .collect()
     }
 
     /// Reads a file, with this process's environment on top. Paths in it are relative to the

@@ -22,7 +22,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
         let operator = operator(root.section("operator"), environment);
         let store = store(root.section("store"));
         let limits = limits(root.section("limits"));
-        let routing = routing(root.section("routing"));
+        let (routing, weights) = routing(root.section("routing"));
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
         let tools = tools(root.section("tools"), environment);
@@ -58,6 +58,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
             providers,
             deployments,
             routing,
+            weights,
             tools,
             catalog,
             catalog_file,

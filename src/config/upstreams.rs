@@ -1,10 +1,10 @@
 //! Providers, deployments and how a call finds its way among them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{
-    Choice, Deployment, MaxTokensField, Provider, ProviderKind, Quirks, RemoteProvider, Routing,
-    Timeouts,
+    Choice, Deployment, MaxTokensField, OwnWeights, Provider, ProviderKind, Quirks, RemoteProvider,
+    Routing, Timeouts,
     quirks::FIELDS,
     values::{Environment, http_url, seconds, secret},
 };
@@ -12,6 +12,7 @@ use crate::{
     auth::Secret,
     catalog::Catalog,
     checked_toml::{self, Section, Value, as_text},
+    routing::hybrid::Scorer,
 };
 
 pub fn provider(mut section: Section, environment: &Environment) -> Provider {
@@ -123,7 +124,7 @@ fn quirks(section: &mut Section, base_url: &str) -> Quirks {
     }
 }
 
-pub fn routing(mut section: Section) -> Routing {
+pub fn routing(mut section: Section) -> (Routing, Option<OwnWeights>) {
     let default = Routing::default();
     let attempts = section.optional("attempts", "a number from 1 to 10", |value| {
         checked_toml::as_integer(value).filter(|attempts| (1..=10).contains(attempts))
@@ -138,11 +139,30 @@ pub fn routing(mut section: Section) -> Routing {
         "latency" => Some(Choice::Latency),
         _ => None,
     });
+    let weights = weights(&mut section);
     section.finish();
-    Routing {
+    let routing = Routing {
         attempts: attempts.unwrap_or(default.attempts),
         patience: patience.unwrap_or(default.patience),
         choice: choice.unwrap_or(default.choice),
+    };
+    (routing, weights)
+}
+
+fn weights(section: &mut Section) -> Option<OwnWeights> {
+    let expected = "the path of a file of router weights";
+    let file = PathBuf::from(section.text("weights", expected)?);
+    let read = std::fs::read(&file).map_err(|error| format!("it cannot be read: {error}"));
+    match read.and_then(Scorer::read) {
+        Ok(scorer) => Some(OwnWeights {
+            file,
+            scorer: Arc::new(scorer),
+        }),
+        Err(reason) => {
+            let file = file.display();
+            section.mistake("weights", &format!("names {file}: {reason}"));
+            None
+        }
     }
 }
 

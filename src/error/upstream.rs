@@ -34,6 +34,12 @@ pub enum UpstreamError {
     TooLarge(usize),
     #[error("was cut short, because the gateway is stopping")]
     GatewayStopping,
+    /// Where another model can be asked; else an empty answer is an answer.
+    #[error("said nothing")]
+    Empty,
+    /// Likewise.
+    #[error("was asked for JSON and sent none")]
+    NotJson,
     #[error("reported a failure in its answer: {0}")]
     Reported(String),
 }
@@ -88,6 +94,8 @@ impl UpstreamError {
             Self::Status { status, .. } if *status < 500 => "refused",
             Self::Status { .. } => "status",
             Self::Broken(_) => "broken",
+            Self::Empty => "empty",
+            Self::NotJson => "not_json",
             Self::Malformed(_) | Self::TooLarge(_) => "malformed",
             Self::GatewayStopping => "stopping",
             Self::Reported(_) => "reported",
@@ -98,7 +106,7 @@ impl UpstreamError {
     /// other one would too.
     pub fn is_worth_another_try(&self) -> bool {
         let wrong = matches!(self.status(), Some(400 | 413 | 422)) && !self.is_about_us();
-        !wrong && !matches!(self, Self::GatewayStopping)
+        !wrong && !matches!(self, Self::GatewayStopping | Self::Empty | Self::NotJson)
     }
 
     fn is_about_us(&self) -> bool {
@@ -139,6 +147,7 @@ impl UpstreamError {
             Self::Malformed(_) | Self::TooLarge(_) => {
                 "The model's provider gave an answer that cannot be used.".into()
             }
+            Self::Empty | Self::NotJson => "The model gave no answer.".into(),
             Self::GatewayStopping => "The gateway is stopping.".into(),
             Self::Reported(_) => "The model's provider reported a failure.".into(),
         }

@@ -6,20 +6,29 @@ use axum::{
     http::{HeaderName, HeaderValue},
     response::Response,
 };
+use serde::Serialize;
 
 use super::{access_log::RequestLog, json_response, sse};
 use crate::{
-    chat::{self, Ours, Route},
+    catalog::Plan,
+    chat::{self, ChatCall, Ours, Route},
     error::GatewayError,
     gateway::{Gateway, Routes},
     ledger::Caller,
     metered::{self, Form, Reply},
+    routing::hybrid::{Decision, Reason, Term},
     time_text,
-    wire::chat::{ChatRequest, Settings},
+    wire::{
+        chat::{ChatRequest, Settings},
+        json_text::JsonText,
+    },
 };
 
 const CREDITS_EXPIRE_AT: HeaderName = HeaderName::from_static("x-credits-expire-at");
 const ROUTED_MODEL: HeaderName = HeaderName::from_static("x-routed-model");
+
+/// How many terms of the scores are shown, the largest first.
+const SHOWN_CONTRIBUTIONS: usize = 3;
 
 /// A request for a model that its caller may use.
 pub struct Permitted {
@@ -38,27 +47,61 @@ impl Permitted {
         log: &RequestLog,
     ) -> Result<Self, GatewayError> {
         log.model(&request.model);
+        let permitted = Self::find(gateway, request)?;
+        permitted.check_plan(gateway, caller.plan)?;
+        Ok(permitted)
+    }
+
+    fn check_plan(&self, gateway: &Gateway, plan: Plan) -> Result<(), GatewayError> {
+        let model = &self.route.requested;
+        if plan.includes(model.min_tier) {
+            return Ok(());
+        }
+        Err(GatewayError::TierUpgradeRequired {
+            model: model.id.clone(),
+            current: plan.tier(),
+            required: model.min_tier,
+            upgrade_url: gateway.links.upgrade.clone(),
+        })
+    }
+
+    /// The same for any account.
+    fn find(gateway: &Gateway, request: &mut ChatRequest) -> Result<Self, GatewayError> {
         let routes = gateway.routes();
-        let route = gateway.route(&routes.catalog, &request.model);
+        let model = gateway.model(&routes.catalog, &request.model);
+        let route = model.map(Route::to);
         let dropped = |parameter| route.as_ref().is_some_and(|route| route.drops(parameter));
         let settings = std::mem::take(&mut request.sampling).checked(dropped)?;
         let route = route.ok_or_else(|| GatewayError::ModelNotFound {
             model: request.model.clone(),
         })?;
-        let model = &route.requested;
-        if !caller.plan.includes(model.min_tier) {
-            return Err(GatewayError::TierUpgradeRequired {
-                model: model.id.clone(),
-                current: caller.plan.tier(),
-                required: model.min_tier,
-                upgrade_url: gateway.links.upgrade.clone(),
-            });
-        }
         Ok(Self {
             routes,
             route,
             settings,
         })
+    }
+
+    /// The values are allowed (SPEC §2.2–2.4, §8.3), the request is put in our own form, and a hybrid
+    /// has chosen who answers it (§2.8).
+    fn prepare(
+        self,
+        gateway: &Gateway,
+        (account_id, plan): (&str, Plan),
+        request: ChatRequest,
+    ) -> Result<ChatCall, GatewayError> {
+        let model = self.route.requested.clone();
+        let identity = self.routes.catalog.identity_prompt(&model);
+        let ours = Ours {
+            identity_prompt: identity.as_deref(),
+            toolbox: self.routes.toolbox.as_ref(),
+        };
+        let (settings, route) = (self.settings, self.route);
+        let mut call = chat::prepare(request, settings, route, ours, account_id)?;
+        if model.is_hybrid() {
+            call.choose(gateway.choose(&self.routes, &call, plan)?);
+        }
+        Ok(call)
     }
 
     pub async fn answer(
@@ -69,17 +112,8 @@ impl Permitted {
         request: ChatRequest,
         form: Form,
     ) -> Result<Response, GatewayError> {
-        // §2.2–2.4, §8.3 The values are allowed, and the request is put in our own form.
-        let model = self.route.requested.clone();
-        let identity = self.routes.catalog.identity_prompt(&model);
-        let ours = Ours {
-            identity_prompt: identity.as_deref(),
-            toolbox: self.routes.toolbox.as_ref(),
-        };
-        let (settings, route) = (self.settings, self.route);
-        let call = chat::prepare(request, settings, route, ours, &caller.account_id)?;
+        let call = self.prepare(gateway, (&caller.account_id, caller.plan), request)?;
         // §8 The part that costs money.
-        let answering = model.is_hybrid().then(|| call.route.target.id.clone());
         let words = form.words();
         let started = metered::start(gateway, caller, log.request_id(), call, form).await?;
         // §2.5, §2.6 The answer, in the form that was asked for.
@@ -90,8 +124,9 @@ impl Permitted {
             }
             Reply::Stream(frames) => sse::response(frames, log, words),
         };
-        if let Some(target) = answering.and_then(|id| HeaderValue::try_from(id).ok()) {
-            response.headers_mut().insert(ROUTED_MODEL, target);
+        let routed = started.routed.as_ref();
+        if let Some(routed) = routed.and_then(|model| HeaderValue::try_from(&model.id).ok()) {
+            response.headers_mut().insert(ROUTED_MODEL, routed);
         }
         let expiry = started.credits_expire_at.map(time_text::shown);
         if let Some(expiry) = expiry.and_then(|expiry| HeaderValue::try_from(expiry).ok()) {
@@ -99,4 +134,39 @@ impl Permitted {
         }
         Ok(response)
     }
+}
+
+/// How a hybrid would come to the model that answers a request, and what spoke loudest for that.
+#[derive(Serialize)]
+pub struct Explanation {
+    #[serde(flatten)]
+    decision: Box<Decision>,
+    /// They hold words of the prompt, so they are told to who has it, and not kept with requests.
+    contributions: Vec<Term>,
+}
+
+/// The same as for an answer to this body of a chat completion; none for models that are no hybrids.
+/// Nobody is asked, and nothing is remembered.
+pub fn explain(
+    gateway: &Gateway,
+    account: (&str, Plan),
+    body: &[u8],
+) -> Result<Option<Explanation>, GatewayError> {
+    let mut request = ChatRequest::parse(body)?;
+    let permitted = Permitted::find(gateway, &mut request)?;
+    let routes = permitted.routes.clone();
+    permitted.check_plan(gateway, account.1)?;
+    let call = permitted.prepare(gateway, account, request)?;
+    let text = call.last_user_text().map(JsonText::decode);
+    Ok(call.route.decision.map(|decision| {
+        let scorer = routes.knowledge.scorer();
+        // A continuation has the scores of what was said before.
+        let text = text.filter(|_| decision.reason != Reason::TurnContinuation);
+        let terms = text.map_or_else(Vec::new, |text| scorer.explain(&text));
+        let loudest = terms.into_iter().take(SHOWN_CONTRIBUTIONS);
+        Explanation {
+            decision,
+            contributions: loudest.map(Term::from).collect(),
+        }
+    }))
 }

@@ -14,6 +14,7 @@ mod router;
 mod sse;
 
 pub use access_log::{log_requests, loggable};
+pub use call::explain;
 pub use extract::{drain_unread, read_body};
 pub use layers::{catch_panics, refuse_bad_heads};
 pub use refused::{MAX_HEAD_BYTES, MAX_HEADERS, Refused};

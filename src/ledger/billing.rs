@@ -8,7 +8,11 @@ use super::{
     directory::{Directory, Shared},
     sqlite::Database,
 };
-use crate::{catalog::Prices, money::NanoUsd, wire::chat::Usage};
+use crate::{
+    catalog::{Model, Prices},
+    money::NanoUsd,
+    wire::chat::Usage,
+};
 
 /// Why nothing was set aside for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +29,7 @@ pub enum HoldRefused {
 }
 
 /// Who pays for a call, what it may cost, and what it will be remembered by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct HoldRequest<'a> {
     pub request_id: &'a str,
     pub account_id: &'a str,
@@ -38,6 +42,8 @@ pub struct HoldRequest<'a> {
     pub amount: NanoUsd,
     /// The most the call can come to.
     pub worst: NanoUsd,
+    /// How a hybrid came to the model that answers, as JSON.
+    pub decision: Option<String>,
     /// How far an account may go below zero by calls that cost more than they held.
     pub overdraft: NanoUsd,
 }
@@ -98,9 +104,9 @@ impl Ledger {
         drop(credit);
         Ok(Held {
             ledger: self.clone(),
+            account_id: request.account_id.to_owned(),
             call: Some(Box::new(begun(id, now_ms, request))),
             id,
-            account_id: request.account_id.to_owned(),
             expires_at,
         })
     }
@@ -127,6 +133,7 @@ fn begun(id: CallId, admitted_ms: i64, request: HoldRequest<'_>) -> Call {
         failure: None,
         attempts: Vec::new(),
         steps: Vec::new(),
+        decision: request.decision,
         charged: None,
     }
 }
@@ -146,6 +153,15 @@ impl Held {
     pub fn asks(&mut self, upstream: &Arc<str>) {
         if let Some(call) = &mut self.call {
             call.upstream = Some(upstream.clone());
+        }
+    }
+
+    /// Another model answers than was thought.
+    pub fn goes_to(&mut self, model: &Model, decision: Option<String>) {
+        if let Some(call) = &mut self.call {
+            call.routed_model.clone_from(&model.id);
+            call.prices = model.prices;
+            call.decision = decision;
         }
     }
 

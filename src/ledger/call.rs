@@ -37,6 +37,8 @@ pub struct Call {
     pub attempts: Vec<Attempt>,
     /// What was done, in order, where the gateway ran tools; else the one answer is all there is.
     pub steps: Vec<Step>,
+    /// How a hybrid came to the model that answered, as JSON.
+    pub decision: Option<String>,
     /// `None` where nothing was charged.
     pub charged: Option<Charged>,
 }

@@ -17,6 +17,9 @@ enum Class {
     Foreign,
 }
 
+/// Role, separators and the like, for each message.
+pub const TOKENS_PER_MESSAGE: u64 = 4;
+
 /// The tokens of a text, or of a JSON string that has not been unescaped.
 pub fn estimate_tokens(text: &str) -> u64 {
     // In sixths of a token, so that fractions add up without floating point.

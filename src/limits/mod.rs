@@ -22,7 +22,7 @@ mod journal;
 mod machine;
 mod window;
 
-pub use estimate::estimate_tokens;
+pub use estimate::{TOKENS_PER_MESSAGE, estimate_tokens};
 pub use window::{Ceilings, Limit, Refusal, WINDOW_MS};
 
 use self::{

@@ -7,22 +7,20 @@ use std::{
 
 use super::{CHARGE_PATIENCE, tool_loop::milliseconds};
 use crate::{
-    catalog::Prices,
+    catalog::{Model, Prices},
     chat::{ChatCall, Route},
     error::GatewayError,
     failpoint,
     gateway::Gateway,
     ledger::{Attempt, Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage, Step},
-    limits::{Admission, estimate_tokens},
+    limits::Admission,
     money::NanoUsd,
     time_text,
-    wire::chat::{Answer, ResponseFormat, Usage},
+    wire::chat::{Answer, Usage},
 };
 
 /// How soon a charge that could not be written is tried again.
 const CHARGE_INTERVAL: Duration = Duration::from_millis(100);
-/// Role, separators and the like, for each message.
-const TOKENS_PER_MESSAGE: u64 = 4;
 
 /// A call that may start: its place in the minute, and the credit set aside for it.
 ///
@@ -40,6 +38,7 @@ pub struct Admitted<'a> {
 }
 
 /// What a question to a provider may come to.
+#[derive(Default)]
 struct Need {
     tokens: u64,
     amount: NanoUsd,
@@ -47,12 +46,25 @@ struct Need {
 }
 
 impl Need {
+    /// With the dearest model that may yet answer.
     fn of(call: &ChatCall) -> Self {
-        let prices = call.route.target.prices;
-        let input = estimated_input(call);
+        let input = call.input_tokens();
+        let each = call
+            .route
+            .possible()
+            .map(|model| Self::with(call, model, input));
+        each.fold(Self::default(), |one, other| Self {
+            tokens: one.tokens.max(other.tokens),
+            amount: one.amount.max(other.amount),
+            worst: one.worst.max(other.worst),
+        })
+    }
+
+    fn with(call: &ChatCall, model: &Model, input: u64) -> Self {
+        let (prices, budget) = (model.prices, call.budget_with(model));
         let times = u64::from(call.choices());
-        let output = times * u64::from(call.budget.reserved);
-        let most = times * u64::from(call.budget.most);
+        let output = times * u64::from(budget.reserved);
+        let most = times * u64::from(budget.most);
         // Messages, schemas and the budget are reserved (SPEC §8.2). Tools that the gateway adds are not,
         // since no caller sends them; they are paid for like all that the model reads, and so they
         // count for what it may come to.
@@ -72,7 +84,9 @@ pub fn admit<'a>(
     request_id: &str,
     call: &ChatCall,
 ) -> Result<Admitted<'a>, GatewayError> {
-    let Route { requested, target } = &call.route;
+    let Route {
+        requested, target, ..
+    } = &call.route;
     let (account_id, model) = (caller.account_id.as_str(), requested.id.as_str());
     let ceilings = gateway.ledger.ceilings(account_id, model, gateway.ceilings);
     let need = Need::of(call);
@@ -92,6 +106,7 @@ pub fn admit<'a>(
         reserved_tokens: need.tokens,
         amount: need.amount,
         worst: need.worst,
+        decision: call.route.told(),
         overdraft: gateway.max_overdraft,
     });
     let credit = match held {
@@ -129,6 +144,12 @@ impl Admitted<'_> {
     pub fn asks(&mut self, upstream: &Arc<str>) {
         self.upstream = Some(upstream.clone());
         self.credit.asks(upstream);
+    }
+
+    /// Another model answers than was thought: what it says is charged at its price.
+    pub fn goes_to(&mut self, route: &Route) {
+        self.prices = route.target.prices;
+        self.credit.goes_to(&route.target, route.told());
     }
 
     /// Admits another question for the same request: `used` by all before it, `latest` by the last
@@ -270,25 +291,4 @@ fn unpaid(refused: HoldRefused, billing_url: String) -> GatewayError {
             billing_url,
         },
     }
-}
-
-/// The tokens of everything the model reads: messages, tools and schemas.
-fn estimated_input(call: &ChatCall) -> u64 {
-    let messages = call.messages.iter().map(|message| {
-        let content = message.content.as_ref().map_or("", |text| text.as_json());
-        let calls = message.tool_calls.iter().map(|call| &call.function);
-        let calls = calls.map(|function| {
-            estimate_tokens(&function.name) + estimate_tokens(function.arguments.as_json())
-        });
-        TOKENS_PER_MESSAGE + estimate_tokens(content) + calls.sum::<u64>()
-    });
-    let tools = call.tools.sent_tokens();
-    let format = match &call.response_format {
-        Some(ResponseFormat::JsonSchema { json_schema }) => {
-            let schema = json_schema.schema.as_ref();
-            schema.map_or(0, |schema| estimate_tokens(schema.as_json()))
-        }
-        _ => 0,
-    };
-    messages.sum::<u64>() + tools + format
 }

@@ -12,16 +12,20 @@ use rand::RngExt as _;
 
 use super::{Admitted, Begun};
 use crate::{
+    catalog::Model,
     chat::ChatCall,
     error::UpstreamError,
     gateway::{Gateway, Routes},
     ledger::Attempt,
-    routing::{Asking, Record},
+    routing::{Asking, Record, hybrid::Reason},
 };
 
 /// The pause before an upstream is asked a second time, and how far it may grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// After so long most clients have given up, and no other model is asked.
+const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
 /// The upstreams of one call, in the order in which they are asked.
 ///
@@ -30,23 +34,26 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub struct Attempts<'a> {
     gateway: &'a Gateway,
     routes: Arc<Routes>,
-    model: &'a str,
+    model: String,
     /// Where a client waits that can leave.
     begun: Option<&'a Begun>,
     started: Instant,
+    /// When the first model was asked.
+    begun_at: Instant,
     tried: Vec<Arc<Record>>,
     made: u32,
     pause: Duration,
 }
 
 impl<'a> Attempts<'a> {
-    pub fn new(gateway: &'a Gateway, call: &'a ChatCall, begun: Option<&'a Begun>) -> Self {
+    pub fn new(gateway: &'a Gateway, call: &ChatCall, begun: Option<&'a Begun>) -> Self {
         Self {
             gateway,
             routes: gateway.routes(),
-            model: &call.route.target.id,
+            model: call.route.target.id.clone(),
             begun,
             started: Instant::now(),
+            begun_at: Instant::now(),
             tried: Vec::new(),
             made: 0,
             pause: FIRST_PAUSE,
@@ -55,7 +62,7 @@ impl<'a> Attempts<'a> {
 
     /// The next upstream to ask.
     pub fn next(&mut self, admitted: &mut Admitted<'_>) -> Result<Asking, UpstreamError> {
-        let asking = self.routes.deployments.pick(self.model, &self.tried);
+        let asking = self.routes.deployments.pick(&self.model, &self.tried);
         let asking = asking.ok_or_else(|| UpstreamError::Connect("nobody to ask".into()))?;
         self.made += 1;
         admitted.asks(&asking.deployment.name);
@@ -76,16 +83,10 @@ impl<'a> Attempts<'a> {
         error: UpstreamError,
         admitted: &mut Admitted<'_>,
     ) -> Result<(), UpstreamError> {
-        let name = asking.deployment.name.clone();
-        self.gateway.metrics.attempted(&name, error.kind());
-        admitted.failed_attempt(Attempt {
-            upstream: name.to_string(),
-            failure: error.to_string(),
-            ms: u64::try_from(asking.elapsed().as_millis()).unwrap_or(u64::MAX),
-        });
+        self.note(&asking, &error, admitted);
         self.tried.push(asking.deployment.record.clone());
         asking.failed(&error);
-        let all = self.routes.deployments.count(self.model);
+        let all = self.routes.deployments.count(&self.model);
         if !error.is_worth_another_try() || all < 2 || self.is_enough() {
             return Err(error);
         }
@@ -99,11 +100,70 @@ impl<'a> Attempts<'a> {
         Ok(())
     }
 
+    /// It answered, but another model is asked all the same. That is no fault of the upstream's.
+    pub fn disappointed(&self, asking: Asking, error: &UpstreamError, admitted: &mut Admitted<'_>) {
+        self.note(&asking, error, admitted);
+        asking.answered();
+    }
+
+    fn note(&self, asking: &Asking, error: &UpstreamError, admitted: &mut Admitted<'_>) {
+        let name = &asking.deployment.name;
+        self.gateway.metrics.attempted(name, error.kind());
+        admitted.failed_attempt(Attempt {
+            upstream: name.to_string(),
+            failure: error.to_string(),
+            ms: u64::try_from(asking.elapsed().as_millis()).unwrap_or(u64::MAX),
+        });
+    }
+
+    /// All upstreams of the call's model have failed it. Whether another model is asked instead.
+    ///
+    /// A client that still waits would rather have a late answer than none, but none waits for ever.
+    pub fn escalates(
+        &mut self,
+        call: &mut ChatCall,
+        error: &UpstreamError,
+        admitted: &mut Admitted<'_>,
+    ) -> bool {
+        let Some(reason) = escalation(error) else {
+            return false;
+        };
+        let left =
+            self.begun.is_some_and(Begun::is_closed) || self.begun_at.elapsed() > LONGEST_WAIT;
+        // Targets can share an upstream: one that is left alone by now is not asked again for each.
+        let (deployments, now) = (&self.routes.deployments, Instant::now());
+        let healthy = |model: &Model| deployments.is_healthy(&model.id, now);
+        call.route.keep_healthy(healthy);
+        if left || !call.escalate(reason) {
+            return false;
+        }
+        admitted.goes_to(&call.route);
+        self.model.clone_from(&call.route.target.id);
+        self.tried.clear();
+        self.made = 0;
+        self.started = Instant::now();
+        self.pause = FIRST_PAUSE;
+        true
+    }
+
     /// For a client that has left, nobody new is asked: it would be for nothing.
     fn is_enough(&self) -> bool {
         let routing = self.routes.routing;
         self.made >= routing.attempts
             || self.started.elapsed() > routing.patience
             || self.begun.is_some_and(Begun::is_closed)
+    }
+}
+
+/// Why a failure is one that another model might not have; none where it would.
+fn escalation(error: &UpstreamError) -> Option<Reason> {
+    match error {
+        UpstreamError::Empty => Some(Reason::TierEscalatedEmpty),
+        UpstreamError::NotJson => Some(Reason::TierEscalatedNotJson),
+        error if !error.is_worth_another_try() => None,
+        UpstreamError::FirstByte(_) | UpstreamError::Idle(_) | UpstreamError::TooLong(_) => {
+            Some(Reason::TierEscalatedTimeout)
+        }
+        _ => Some(Reason::TierEscalated5xx),
     }
 }

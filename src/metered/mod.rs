@@ -23,7 +23,8 @@ mod tool_loop;
 mod whole;
 
 use crate::{
-    chat::ChatCall, error::GatewayError, gateway::Gateway, ledger::Caller, wire::chat::Usage,
+    catalog::Model, chat::ChatCall, error::GatewayError, gateway::Gateway, ledger::Caller,
+    wire::chat::Usage,
 };
 
 use self::admit::{Admitted, admit};
@@ -59,6 +60,8 @@ pub enum Ending {
 /// The beginning of an answer.
 pub struct Started {
     pub reply: Reply,
+    /// Who answers for a hybrid.
+    pub routed: Option<Arc<Model>>,
     /// When the credit it is paid from expires.
     pub credits_expire_at: Option<i64>,
 }
@@ -92,7 +95,9 @@ async fn run(
     form: Form,
     begun: Begun,
 ) {
-    if gateway.routes().deployments.count(&call.route.target.id) == 0 {
+    let routes = gateway.routes();
+    let served = |model: &Model| routes.deployments.count(&model.id) > 0;
+    if !call.route.possible().any(|model| served(model)) {
         let reason = "no provider is configured for this model";
         let _ = begun.send(Err(GatewayError::Gateway { reason }));
         return;

@@ -67,9 +67,8 @@ impl Source {
                 call,
                 admitted,
             } = means;
-            let n = call.choices();
             let attempts = Attempts::new(gateway, call, Some(begun));
-            let opened = ask::for_parts(attempts, call, admitted, || Plain::new(n)).await?;
+            let opened = ask::for_parts(attempts, call, admitted, Plain::new).await?;
             let live = Live {
                 parts: opened.parts,
                 time_left: opened.time_left,
@@ -143,9 +142,8 @@ impl Source {
             } = &mut *means;
             let steps = self.steps.get_or_insert_default();
             steps.begin(call, admitted)?;
-            let (n, enough) = (call.choices(), enough(call));
             let attempts = Attempts::new(gateway, call, begun);
-            let attentive = || Attentive::new(n, enough);
+            let attentive = |call: &ChatCall| Attentive::new(call);
             let opened = ask::for_parts(attempts, call, admitted, attentive).await?;
             let Opened {
                 parts,
@@ -232,13 +230,16 @@ fn spoken(part: &Part) -> Option<&Part> {
 struct Plain {
     parts: VecDeque<Part>,
     n: u32,
+    /// The only choice is over before anything was said.
+    silent: bool,
 }
 
 impl Plain {
-    fn new(n: u32) -> Self {
+    fn new(call: &ChatCall) -> Self {
         Self {
             parts: VecDeque::with_capacity(2),
-            n,
+            n: call.choices(),
+            silent: false,
         }
     }
 }
@@ -246,6 +247,13 @@ impl Plain {
 impl Reader for Plain {
     fn read(&mut self, part: Part) -> Result<bool, UpstreamError> {
         let enough = match part {
+            Part::Finish {
+                reason: FinishReason::Stop,
+                ..
+            } if self.n == 1 => {
+                self.silent = true;
+                true
+            }
             Part::Content { choice, .. }
             | Part::ToolCall { choice, .. }
             | Part::Finish { choice, .. } => choice < self.n,
@@ -263,6 +271,10 @@ impl Reader for Plain {
         Err(error)
     }
 
+    fn is_silent(&self) -> bool {
+        self.silent
+    }
+
     fn patience(&self) -> Option<Duration> {
         None
     }
@@ -277,19 +289,22 @@ struct Attentive {
     /// When the model began to speak.
     since: Option<Instant>,
     calls: bool,
+    /// Why the model ended, once it has.
+    finish: Option<FinishReason>,
     is_over: bool,
     broken: Option<UpstreamError>,
 }
 
 impl Attentive {
-    fn new(n: u32, enough: usize) -> Self {
+    fn new(call: &ChatCall) -> Self {
         Self {
-            heard: Shape::new(Assembled::default(), n),
+            heard: Shape::new(Assembled::default(), call.choices()),
             spoken: Vec::new(),
             bytes: 0,
-            enough,
+            enough: enough(call),
             since: None,
             calls: false,
+            finish: None,
             is_over: false,
             broken: None,
         }
@@ -314,6 +329,7 @@ impl Reader for Attentive {
                 choice: 0,
                 reason: FinishReason::ToolCalls,
             } => self.calls = true,
+            Part::Finish { choice: 0, reason } => self.finish = Some(*reason),
             _ => {}
         }
         self.spoken.extend(spoken(&part).cloned());
@@ -336,6 +352,11 @@ impl Reader for Attentive {
         }
         self.broken = Some(error);
         Ok(())
+    }
+
+    fn is_silent(&self) -> bool {
+        let finished = self.is_over && self.finish == Some(FinishReason::Stop);
+        finished && self.bytes == 0 && !self.calls
     }
 
     fn patience(&self) -> Option<Duration> {

@@ -55,11 +55,13 @@ pub async fn stream(
         }
     };
     means.admitted.answers();
+    gateway.answered(&means.call.route);
     let (script, keeping) = form.script(means.call);
     let mut shape = Shape::new(script, means.call.choices());
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
     let started = Started {
         reply: Reply::Stream(receiver),
+        routed: means.call.route.routed(),
         credits_expire_at: means.admitted.credits_expire_at(),
     };
     let _ = begun.send(Ok(started)); // a client that has left is noticed below

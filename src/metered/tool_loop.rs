@@ -56,6 +56,8 @@ impl Steps {
             call.tool_choice = Some(ToolChoice::None);
         }
         if self.asked > 0 {
+            // What was used before is priced as this model's: from here on it stays.
+            call.route.settle();
             admitted
                 .renew(call, self.used, self.latest)
                 .map_err(Failure::Refused)?;

@@ -37,6 +37,7 @@ pub async fn whole(
         }
     };
     admitted.answers();
+    gateway.answered(&call.route);
     failpoint::reached("answered");
     let outcome = if begun.is_closed() {
         Outcome::ClientLeft
@@ -50,6 +51,7 @@ pub async fn whole(
                 body: form.whole(gateway, &call, &answer, usage).await,
                 usage,
             },
+            routed: call.route.routed(),
             credits_expire_at,
         }),
         // Without a charge there is no answer: what was not paid for is not handed out.

@@ -68,6 +68,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         )
         .route("/operator/requests/{id}", get(requests::show))
         .route("/operator/routing", get(routing::show))
+        .route("/operator/routing/explain", post(routing::explain))
         .route("/operator/analytics", get(analytics::show))
         .route("/operator/audit", post(audit::run))
         .route("/metrics", get(metrics::show))

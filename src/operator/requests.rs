@@ -7,6 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::{error::OperatorError, path::Path, usage::PricesObject};
 use crate::{
@@ -37,6 +38,8 @@ struct RequestObject {
     failed_attempts: Vec<Attempt>,
     /// The provider's answers and the gateway's own tools, in order.
     steps: Vec<Step>,
+    /// How a hybrid came to `routed_model`; `null` for other models.
+    decision: Option<Box<RawValue>>,
     admission: Admission,
     hold: Hold,
     first_byte_at: Option<String>,
@@ -104,6 +107,9 @@ impl RequestObject {
             outcome: call.outcome.as_str(),
             failure: call.failure,
             steps,
+            decision: call
+                .decision
+                .and_then(|decision| RawValue::from_string(decision).ok()),
             failed_attempts: call.attempts,
             admission: Admission {
                 at: time_text::shown_ms(call.admitted_ms),

@@ -1,4 +1,5 @@
-//! `GET /operator/routing`: every upstream, and how it is doing.
+//! `GET /operator/routing`: every upstream and how it is doing, and what hybrids have chosen.
+//! `POST /operator/routing/explain`: what a hybrid would choose.
 
 use std::{
     sync::Arc,
@@ -6,17 +7,57 @@ use std::{
 };
 
 use axum::{
+    body::Body,
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::{gateway::Gateway, http::Json, routing::Listed, time_text};
+use super::{error::OperatorError, query::ReadQuery};
+use crate::{
+    catalog::Plan,
+    gateway::{Chose, Gateway, Tallied},
+    http::{Json, explain as explained, read_body},
+    money::NanoUsd,
+    routing::Listed,
+    time_text,
+};
 
 #[derive(Serialize)]
 struct RoutingObject {
     object: &'static str,
     deployments: Vec<DeploymentObject>,
+    /// The version of the router weights in use.
+    weights: String,
+    hybrids: Vec<HybridObject>,
+}
+
+/// What a hybrid has chosen since the gateway was started.
+#[derive(Serialize)]
+struct HybridObject {
+    model: String,
+    answered: u64,
+    /// Over always asking the dearest target that could have answered.
+    estimated_saving: NanoUsd,
+    quality: QualityObject,
+    chosen: Vec<ChosenObject>,
+}
+
+/// How much was expected of each quality tier, the weakest first: it drifts when requests change.
+#[derive(Serialize)]
+struct QualityObject {
+    p10: [f64; 4],
+    p50: [f64; 4],
+    p90: [f64; 4],
+}
+
+/// How often whom and why.
+#[derive(Serialize)]
+struct ChosenObject {
+    routed_model: String,
+    reason: &'static str,
+    answered: u64,
+    estimated_saving: NanoUsd,
 }
 
 #[derive(Serialize)]
@@ -93,6 +134,58 @@ pub async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
     let answer = RoutingObject {
         object: "routing",
         deployments: deployments.map(DeploymentObject::from).collect(),
+        weights: routes.knowledge.scorer().version().to_owned(),
+        hybrids: gateway.tally.look().into_iter().map(hybrid).collect(),
     };
     Json(answer).into_response()
+}
+
+fn hybrid((model, chose): (String, Chose)) -> HybridObject {
+    let total = chose.total();
+    HybridObject {
+        model,
+        answered: total.count,
+        estimated_saving: total.estimated_saving,
+        quality: QualityObject {
+            p10: chose.quality(10),
+            p50: chose.quality(50),
+            p90: chose.quality(90),
+        },
+        chosen: chose.answers.into_iter().map(chosen).collect(),
+    }
+}
+
+fn chosen(((routed_model, reason), tallied): ((String, &'static str), Tallied)) -> ChosenObject {
+    ChosenObject {
+        routed_model,
+        reason,
+        answered: tallied.count,
+        estimated_saving: tallied.estimated_saving,
+    }
+}
+
+#[derive(Deserialize)]
+pub struct OnBehalf {
+    /// Whose plan and whose conversations they are; else all models are included.
+    account: Option<String>,
+}
+
+/// The body is one of `POST /v1/chat/completions`. No provider is asked.
+pub async fn explain(
+    State(gateway): State<Arc<Gateway>>,
+    ReadQuery(OnBehalf { account }): ReadQuery<OnBehalf>,
+    body: Body,
+) -> Result<Response, OperatorError> {
+    let body = read_body(body, gateway.max_body_bytes).await;
+    let body = body.map_err(OperatorError::Body)?;
+    let account = account.map(|id| gateway.ledger.account(&id)).transpose()?;
+    let account = account
+        .as_ref()
+        .map_or(("", Plan::ALL), |account| (&account.id, account.plan));
+    let decision = explained(&gateway, account, &body).map_err(OperatorError::Body)?;
+    let decision = decision.ok_or_else(|| {
+        let message = "This model is no hybrid: it answers itself.";
+        OperatorError::invalid("model", message)
+    })?;
+    Ok(Json(decision).into_response())
 }

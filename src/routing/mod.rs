@@ -109,6 +109,14 @@ impl Deployments {
         self.by_model.get(model).map_or(0, Vec::len)
     }
 
+    /// Whether some upstream of a model would be asked now, others being there.
+    pub fn is_healthy(&self, model: &str, now: Instant) -> bool {
+        let deployments = self.by_model.get(model).into_iter().flatten();
+        deployments
+            .into_iter()
+            .any(|one| one.record.is_inviting(now))
+    }
+
     /// The upstream to ask next, of those that were not tried: of the lowest priority number, one
     /// that is not left alone, each as often as its weight says. Where all are left alone, the one
     /// that is soonest over it: being asked too often is better than nobody being asked.

@@ -108,10 +108,10 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 impl Running {
-    /// Reads models and upstreams anew whenever this file, or the catalog it names, changes.
-    pub fn reload_from(&self, file: PathBuf, catalog: Option<PathBuf>) {
+    /// Reads models and upstreams anew whenever this file, or one that it names, changes.
+    pub fn reload_from(&self, file: PathBuf, named: Vec<PathBuf>) {
         let gateway = self.gateway.clone();
-        let watching = reload::on_change(gateway, file, catalog);
+        let watching = reload::on_change(gateway, file, named);
         self.gateway.background.spawn(watching);
     }
 

@@ -52,10 +52,7 @@ pub fn each(adapter: &str, folder: &str, check: impl Fn(&str, &[u8])) {
 pub fn call(body: &[u8]) -> ChatCall {
     let mut request = ChatRequest::parse(body).unwrap();
     let model = Catalog::built_in().find(&request.model).unwrap().clone();
-    let route = Route {
-        requested: model.clone(),
-        target: model,
-    };
+    let route = Route::to(model);
     let settings = std::mem::take(&mut request.sampling);
     let settings = settings.checked(|parameter| route.drops(parameter));
     chat::prepare(request, settings.unwrap(), route, Ours::default(), "acct_1").unwrap()

@@ -306,7 +306,14 @@ async fn a_hybrid_passes_over_targets_that_are_disabled() {
     set_model(&gateway, &first, off()).await.assert_ok();
     let second = routed().await;
     assert_ne!(first, second);
-    for model in ["svc-native-fast", "svc-native-light", "svc-basic"] {
+    for model in [
+        "svc-native-fast",
+        "svc-native-light",
+        "svc-native-standard",
+        "svc-pro",
+        "svc-standard",
+        "svc-basic",
+    ] {
         set_model(&gateway, model, off()).await.assert_ok();
     }
     let answer = gateway.chat(&hello("svc-hybrid-turn")).await;

@@ -41,11 +41,12 @@ const fn hybrid(id: &'static str, tier: &'static str, dearest: [&'static str; 3]
 
 const BASIC_PRICES: [&str; 3] = ["0.000005", "0.00003", "0.0000005"];
 const FAST_PRICES: [&str; 3] = ["0.0000002", "0.0000008", "0.00000002"];
+const STANDARD_PRICES: [&str; 3] = ["0.000002", "0.000009", "0.0000002"];
 const PRO_PRICES: [&str; 3] = ["0.0000008", "0.000003", "0.00000008"];
 
 #[rustfmt::skip]
 pub const CATALOG: [Expected; 17] = [
-    model("svc-standard", "standard", ["0.000002", "0.000009", "0.0000002"]),
+    model("svc-standard", "standard", STANDARD_PRICES),
     model("svc-native-fast", "free", FAST_PRICES),
     model("svc-native-flash", "free", ["0.00000014", "0.0000008", "0.00000001"]),
     model("svc-native-light", "free", FAST_PRICES),
@@ -57,7 +58,7 @@ pub const CATALOG: [Expected; 17] = [
     model("svc-pro-coding", "pro", PRO_PRICES),
     model("svc-max-coding", "max", ["0.000002", "0.00001", "0.0000002"]),
     hybrid("svc-hybrid-semantic", "standard", BASIC_PRICES),
-    hybrid("svc-hybrid-cost", "free", FAST_PRICES),
+    hybrid("svc-hybrid-cost", "free", STANDARD_PRICES),
     hybrid("svc-hybrid-tiered", "standard", BASIC_PRICES),
     hybrid("svc-hybrid-turn", "basic", BASIC_PRICES),
     Expected {

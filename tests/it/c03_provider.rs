@@ -89,8 +89,8 @@ async fn the_provider_object_reads_like_this() {
           "completion": "0.00003"
         },
         "free": {
-          "prompt": "0.0000002",
-          "completion": "0.0000008"
+          "prompt": "0.000002",
+          "completion": "0.000009"
         },
         "max": {
           "prompt": "0.0000048",

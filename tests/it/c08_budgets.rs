@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::{
     TestGateway,
     bodies::hello_with,
-    gateway::hello,
+    gateway::{Plan, hello},
     models::{MODELS, is_hybrid, maximum_output, minimum_output},
 };
 
@@ -117,19 +117,46 @@ async fn a_budget_is_a_whole_number() {
 #[tokio::test]
 async fn a_hybrids_target_gets_a_budget_it_takes() {
     let gateway = TestGateway::start().await;
+    // Of what a free account may use, only `svc-native-flash` is left, which has a minimum.
     let off = json!({ "enabled": false });
     let first = "/operator/models/svc-native-fast";
     gateway
         .operate(Method::PUT, first, Some(off))
         .await
         .assert_ok();
+    let (_, free) = gateway.account(Plan::FREE).await;
     for (sent, forwarded) in [
         (json!(10), 4_096),
         (json!(null), 4_096),
         (json!(5_000), 5_000),
     ] {
         let body = hello_with("svc-hybrid-cost", json!({ "max_tokens": sent }));
-        let sent = gateway.forwards(&body).await;
-        assert_eq!(sent["max_tokens"], forwarded);
+        gateway.chat_as(&free, &body).await.assert_ok();
+        let received = gateway.upstream.received();
+        assert_eq!(received.last().unwrap().body["max_tokens"], forwarded);
+    }
+}
+
+/// What the caller wants to pay at most comes before what is cheapest.
+#[tokio::test]
+async fn a_hybrid_passes_over_who_writes_more_than_is_wanted() {
+    let gateway = TestGateway::start().await;
+    let (_, free) = gateway.account(Plan::FREE).await;
+    let long = "A long story about a road and a gate. ".repeat(1_000);
+    for (budget, target, forwarded) in [
+        (json!(16), "svc-native-fast", json!(16)),
+        (json!(4_096), "svc-native-flash", json!(4_096)),
+        (json!(null), "svc-native-flash", json!(4_096)),
+    ] {
+        let messages = json!([{ "role": "user", "content": long }]);
+        let body = hello_with(
+            "svc-hybrid-cost",
+            json!({ "max_tokens": budget, "messages": messages }),
+        );
+        let answer = gateway.chat_as(&free, &body).await;
+        answer.assert_ok();
+        assert_eq!(answer.headers["x-routed-model"], target, "{budget}");
+        let received = gateway.upstream.received();
+        assert_eq!(received.last().unwrap().body["max_tokens"], forwarded);
     }
 }

@@ -151,3 +151,129 @@ fn a_price_must_be_written_though_it_may_be_zero() {
     let own = free.catalog.find("own").unwrap();
     assert_eq!(own.prices.output.to_string(), "0");
 }
+
+#[test]
+fn a_model_that_does_not_say_how_good_it_is_is_ranked_by_its_price() {
+    let model = |id: &str, input: &str, more: &str| {
+        format!("[[models]]\nid = \"{id}\"\ninput = \"{input}\"\noutput = \"1\"\n{more}\n")
+    };
+    let catalog = [
+        model("d", "4.00", ""),
+        model("a", "1.00", ""),
+        model("said", "9.00", "quality_tier = 1"),
+        model("c", "3.00", ""),
+    ];
+    let config = with_catalog(&catalog.concat(), false).unwrap();
+    let tier = |id: &str| config.catalog.find(id).unwrap().quality_tier;
+    assert_eq!(["a", "c", "d", "said"].map(tier), [1, 2, 3, 1]);
+}
+
+#[test]
+fn every_mistake_in_a_router_is_reported() {
+    let catalog = r#"
+        [[models]]
+        id = "a"
+        input = "1"
+        output = "1"
+        quality_tier = 5
+        router = "cost"
+        [[models]]
+        id = "f"
+        input = "1"
+        output = "1"
+        min_tier = "flex"
+        [[models]]
+        id = "kind"
+        targets = ["f"]
+        router = "luck"
+        [[models]]
+        id = "cost"
+        targets = ["a"]
+        router = "cost"
+        cost = { mode = "free" }
+        turn = { lambda = 1 }
+        [[models]]
+        id = "tiered"
+        targets = ["a"]
+        router = "tiered"
+        tiered = { cuts = [0.4, 0.2, 0.5], tools_floor = 0, context_tokens = "many" }
+        [[models]]
+        id = "turn"
+        targets = ["a"]
+        router = "turn"
+        turn = { lambda = 1.5, ttl_seconds = 0, sessions = 0, hysteresis = "none" }
+        [[models]]
+        id = "semantic"
+        targets = ["a"]
+        router = "semantic"
+        [models.semantic]
+        default = ["b"]
+        [[models.semantic.routes]]
+        name = "x"
+        domains = ["alchemy"]
+        models = ["a"]
+        [[models.semantic.routes]]
+        name = "x"
+        threshold = 2.0
+    "#;
+    let error = with_catalog(catalog, false).err().unwrap();
+    let error = error
+        .replace("line 1: `catalog.file` (catalog.toml) ", "")
+        .replace(&tollgate::catalog::DOMAINS.join(", "), "(the domains)");
+    insta::assert_snapshot!(error, @r#"
+    tollgate.toml cannot be used: 19 mistakes
+    - line 6: `models[0].quality_tier` is 5; expected a number from 1 to 4
+    - line 2: `models[0].router` is for hybrids, and there are no `targets`
+    - line 16: `models[2].router` is "luck"; expected semantic, cost, tiered or turn
+    - line 22: `models[3].turn` is for the router `turn`, and this one is `cost`
+    - line 21: `models[3].cost.mode` is "free"; expected quality, balanced or economy
+    - line 27: `models[4].tiered.cuts` is a list; expected three numbers from 0 to 1, each above the one before, e.g. [0.2, 0.3, 0.65]
+    - line 27: `models[4].tiered.tools_floor` is 0; expected a quality tier from 1 to 4
+    - line 27: `models[4].tiered.context_tokens` is "many"; expected a number of tokens
+    - line 32: `models[5].turn.ttl_seconds` is 0; expected a number of seconds from 1 to 86400
+    - line 32: `models[5].turn.sessions` is 0; expected a number from 1 to 10000000
+    - line 32: `models[5].turn.lambda` is 1.5; expected a number from 0 to 1
+    - line 32: `models[5].turn.hysteresis` is "none"; expected a number from 0 to 1
+    - line 39: `models[6].semantic.routes[0].domains` has `alchemy`; expected some of (the domains)
+    - line 45: `models[6].semantic.routes[1].threshold` is 2.0; expected a number from 0 to 1
+    - line 43: `models[6].semantic.routes[1].domains` is missing, and so is `exemplars`: expected one
+    - line 43: `models[6].semantic.routes[1].models` is missing; expected at least one target
+    - line 43: `models[6].semantic.routes[1].name` is `x` as an earlier one's is
+    - line 37: `models[6].semantic.default` names `b`, which is no target
+    - `models` `kind` is for `free`, and no target is below `flex`
+    "#);
+}
+
+/// What a calibration finds is a number that no `mode` has.
+#[test]
+fn how_much_a_hybrid_may_give_for_its_cost_can_be_a_number() {
+    let with_cost = |cost: &str| {
+        let hybrid = "[[models]]\nid = \"h\"\ntargets = [\"svc-native-fast\"]\nrouter = \"cost\"\n";
+        with_catalog(&format!("{hybrid}cost = {{ {cost} }}\n"), true)
+    };
+    for (written, expected) in [
+        ("give = 0.07", 0.07),
+        ("give = 0", 0.0),
+        ("mode = \"economy\"", 0.20),
+        ("", 0.10),
+    ] {
+        let config = with_cost(written).unwrap();
+        let router = config.catalog.find("h").unwrap().router.clone();
+        let expected = tollgate::catalog::Cost { give: expected };
+        assert_eq!(router, Some(tollgate::catalog::Router::Cost(expected)));
+    }
+    for (written, mistake) in [
+        (
+            "give = 0.07, mode = \"economy\"",
+            "`models[0].cost.give` is there beside `mode`: expected one of the two",
+        ),
+        (
+            "give = 1.2",
+            "`models[0].cost.give` is 1.2; expected a number from 0 to 1",
+        ),
+    ] {
+        let error = with_cost(written).unwrap_err();
+        assert!(error.contains(mistake), "{error}");
+        assert!(error.contains(": 1 mistake\n"), "{error}");
+    }
+}

@@ -273,6 +273,14 @@ async fn without_json_the_commands_speak_to_people() {
         key.contains("sk-svc-") && key.contains("the only time the key is shown"),
         "{key}"
     );
+    let asked = ["route", "Hello", "--model", "svc-hybrid-cost"];
+    let (_, route, _) = operator(&environment, &asked);
+    assert!(
+        route.contains("COST_OK") && route.contains("ESTIMATED_COST"),
+        "{route}"
+    );
+    let (code, _, refused) = operator(&environment, &["route", "Hello", "--model", "svc-pro"]);
+    assert!(code == 1 && refused.contains("no hybrid"), "{refused}");
     let (_, models, _) = operator(&environment, &["model", "list"]);
     assert!(
         models.lines().next().unwrap().starts_with("ID "),

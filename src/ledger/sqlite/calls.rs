@@ -16,7 +16,7 @@ use crate::{
 const COLUMNS: &str = "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
     outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
     admitted_ms, first_byte_ms, ended_ms, prompt, cached, completion, reasoning, cost,
-    balance_before, balance_after, attempts, steps";
+    balance_before, balance_after, attempts, steps, decision";
 
 /// How many rows a list has at most.
 const MAX_ROWS: usize = 10_000;
@@ -31,7 +31,7 @@ impl Database {
         self.connection
             .prepare_cached(
                 "INSERT OR IGNORE INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-                     ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)",
+                     ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)",
             )?
             .execute(params![
                 i64::try_from(call.id.0).unwrap_or(i64::MAX),
@@ -62,6 +62,7 @@ impl Database {
                 nanos(|charged| charged.balance_after),
                 attempts,
                 steps,
+                call.decision,
             ])?;
         Ok(())
     }
@@ -74,8 +75,10 @@ pub fn usage(
     from_ms: i64,
     to_ms: i64,
 ) -> rusqlite::Result<Vec<Call>> {
+    // A list does without how hybrids decided, which is long.
+    let columns = COLUMNS.replace("decision", "NULL");
     let query = format!(
-        "SELECT {COLUMNS} FROM calls WHERE account_id = ?1 AND ended_ms >= ?2 AND ended_ms < ?3
+        "SELECT {columns} FROM calls WHERE account_id = ?1 AND ended_ms >= ?2 AND ended_ms < ?3
              AND cost IS NOT NULL ORDER BY ended_ms DESC, id DESC LIMIT {MAX_ROWS}"
     );
     let mut rows = connection.prepare(&query)?;
@@ -223,6 +226,7 @@ pub fn read(row: &Row<'_>) -> rusqlite::Result<Call> {
         ended_ms: row.get(18)?,
         attempts: read_list(row, 26)?,
         steps: read_list(row, 27)?,
+        decision: row.get(28)?,
         charged,
     })
 }

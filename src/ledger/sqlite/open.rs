@@ -12,13 +12,14 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{config::Durability, ledger::OpenError, migrations};
 
 /// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("../migrations/1_accounts.sql"),
     include_str!("../migrations/2_limits.sql"),
     include_str!("../migrations/3_credit.sql"),
     include_str!("../migrations/4_calls.sql"),
     include_str!("../migrations/5_attempts.sql"),
     include_str!("../migrations/6_steps.sql"),
+    include_str!("../migrations/7_decisions.sql"),
 ];
 
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);

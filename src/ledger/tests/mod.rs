@@ -92,6 +92,7 @@ impl Paying {
             reserved_tokens: 1,
             amount: NanoUsd::new(amount),
             worst: NanoUsd::new(worst),
+            decision: None,
             overdraft: NanoUsd::new(overdraft),
         })
     }

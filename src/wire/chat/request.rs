@@ -35,6 +35,8 @@ pub struct ChatRequest {
     pub reasoning_effort: Option<String>,
     pub thinking: Option<Schema>,
     pub tool_execution: ToolExecution,
+    /// Tells conversations apart that begin alike. No provider sees it.
+    pub prompt_cache_key: Option<JsonText>,
     /// Fields whose meaning would be lost if they were dropped; naming one is refused.
     pub refused: Vec<&'static str>,
 }
@@ -134,6 +136,10 @@ impl<'de> Visitor<'de> for Fields {
                 "reasoning_effort" => request.reasoning_effort = map.next_value()?,
                 "thinking" => request.thinking = map.next_value()?,
                 "tool_execution" => request.tool_execution = absent_or(&mut map)?,
+                // Of another type it is dropped, as what nobody here knows is.
+                "prompt_cache_key" => {
+                    request.prompt_cache_key = JsonText::from_raw(map.next_value()?);
+                }
                 "web_search_options" => refuse(&mut request, &mut map, "web_search_options")?,
                 "functions" => refuse(&mut request, &mut map, "functions")?,
                 "function_call" => refuse(&mut request, &mut map, "function_call")?,

@@ -103,6 +103,33 @@ impl Sampling {
 }
 
 impl Settings {
+    /// Less those that are `dropped`.
+    #[must_use]
+    pub fn without(&self, dropped: impl Fn(Parameter) -> bool) -> Self {
+        let kept = |parameter| !dropped(parameter);
+        let all = self.clone();
+        Self {
+            temperature: all.temperature.filter(|_| kept(Parameter::Temperature)),
+            top_p: all.top_p.filter(|_| kept(Parameter::TopP)),
+            top_k: all.top_k.filter(|_| kept(Parameter::TopK)),
+            seed: all.seed.filter(|_| kept(Parameter::Seed)),
+            frequency_penalty: all
+                .frequency_penalty
+                .filter(|_| kept(Parameter::FrequencyPenalty)),
+            presence_penalty: all
+                .presence_penalty
+                .filter(|_| kept(Parameter::PresencePenalty)),
+            logit_bias: all.logit_bias.filter(|_| kept(Parameter::LogitBias)),
+            logprobs: all.logprobs.filter(|_| kept(Parameter::Logprobs)),
+            top_logprobs: all.top_logprobs.filter(|_| kept(Parameter::TopLogprobs)),
+            stop: if kept(Parameter::Stop) {
+                all.stop
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
     /// The ranges of SPEC §2.1 and §8.4.
     pub fn check_ranges(&self) -> Result<(), GatewayError> {
         let within = |name: &str, value: Option<f64>, low: f64, high: f64| match value {

@@ -102,7 +102,7 @@ impl ResponsesRequest {
             max_tool_calls: written.max_tool_calls,
             parallel_tool_calls: written.parallel_tool_calls.unwrap_or(true),
             previous_response_id: written.previous_response_id.clone(),
-            prompt_cache_key: written.prompt_cache_key,
+            prompt_cache_key: written.prompt_cache_key.clone(),
             reasoning: json!({ "effort": effort, "summary": summary }),
             safety_identifier: written.safety_identifier,
             store: written.store.unwrap_or(true),
@@ -141,6 +141,7 @@ impl ResponsesRequest {
                 .flatten(),
             reasoning_effort: effort,
             tool_execution: written.tool_execution.unwrap_or_default(),
+            prompt_cache_key: written.prompt_cache_key,
             ..ChatRequest::default()
         };
         Ok(Self {

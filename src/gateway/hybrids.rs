@@ -1,0 +1,169 @@
+//! A hybrid's choice for one request: what the routers are told, and what is kept of what they say.
+
+use std::time::{Duration, Instant};
+
+use super::{Gateway, Routes};
+use crate::{
+    catalog::{Model, Plan, Router},
+    chat::{ChatCall, Route},
+    error::GatewayError,
+    routing::hybrid::{
+        self, Candidate, Chosen, Found, Need, Question, Rejection, SessionKey, Turning,
+    },
+    wire::{
+        chat::{ResponseFormat, Role},
+        json_text::JsonText,
+    },
+};
+
+impl Gateway {
+    /// Which of its targets answers a call of a hybrid. Nothing is changed by asking.
+    ///
+    /// A target that the plan does not include is none, as if it were asked for by name (SPEC §3.3).
+    pub fn choose(
+        &self,
+        routes: &Routes,
+        call: &ChatCall,
+        plan: Plan,
+    ) -> Result<Chosen, GatewayError> {
+        let (started, hybrid) = (Instant::now(), &*call.route.requested);
+        let settings = hybrid.router.as_ref().ok_or(GatewayError::Internal)?;
+        let need = need(call);
+        let targets = hybrid
+            .targets
+            .iter()
+            .filter_map(|id| routes.catalog.find(id));
+        let candidates: Vec<_> = targets
+            .map(|model| {
+                let in_service = self.out_of_service(routes, model, plan, started);
+                Candidate::new(model.clone(), &need, in_service, call.cap_with(model))
+            })
+            .collect();
+        let turn = match settings {
+            Router::Turn(settings) => Some((*settings, session_key(call))),
+            _ => None,
+        };
+        let found = turn.map_or_else(Found::default, |(settings, key)| {
+            self.sessions.find(&hybrid.id, key, started, settings.ttl)
+        });
+        let text = call.last_user_text().map(JsonText::decode);
+        let last = call.messages.last();
+        let after_tool = last.is_some_and(|last| last.role == Role::Tool);
+        let question = Question {
+            text: text.as_deref().unwrap_or_default(),
+            need: &need,
+            after_tool,
+            found: &found,
+        };
+        let knowledge = &routes.knowledge;
+        let chosen = hybrid::choose(hybrid, settings, &question, &candidates, knowledge);
+        let mut chosen = chosen.ok_or_else(|| self.nobody(hybrid, &candidates, plan))?;
+        chosen.decision.route_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        chosen.turning = turn.map(|(settings, key)| Turning {
+            key,
+            settings,
+            scores: chosen.scores,
+            prompt_tokens: need.prompt_tokens,
+            after_tool,
+            before: found.session.and_then(|session| {
+                let model = routes.catalog.find(&session.model)?;
+                Some(model.quality_tier)
+            }),
+        });
+        Ok(chosen)
+    }
+
+    fn out_of_service(
+        &self,
+        routes: &Routes,
+        model: &Model,
+        plan: Plan,
+        now: Instant,
+    ) -> Option<Rejection> {
+        if !self.ledger.model_settings(&model.id).enabled {
+            Some(Rejection::Disabled)
+        } else if routes.deployments.count(&model.id) == 0 {
+            Some(Rejection::Unserved)
+        } else if !plan.includes(model.min_tier) {
+            Some(Rejection::NotEntitled)
+        } else if !routes.deployments.is_healthy(&model.id, now) {
+            Some(Rejection::Unhealthy)
+        } else {
+            None
+        }
+    }
+
+    /// Why nobody can answer, in the words of what was asked.
+    fn nobody(&self, hybrid: &Model, candidates: &[Candidate], plan: Plan) -> GatewayError {
+        let rejected = || candidates.iter().filter_map(|one| one.rejected);
+        let mut constraints: Vec<_> = rejected().filter_map(Rejection::constraint).collect();
+        constraints.sort_unstable();
+        constraints.dedup();
+        if let Some((param, _)) = constraints.first().copied() {
+            let what: Vec<_> = constraints.into_iter().map(|(_, what)| what).collect();
+            let (id, what) = (&hybrid.id, what.join(", or "));
+            let message = format!("None of the models that `{id}` can choose from for you {what}.");
+            return GatewayError::invalid(param, message);
+        }
+        let others = candidates.iter();
+        let others = others.filter(|one| one.rejected == Some(Rejection::NotEntitled));
+        match others.map(|one| one.model.min_tier).min() {
+            Some(required) => GatewayError::TierUpgradeRequired {
+                model: hybrid.id.clone(),
+                current: plan.tier(),
+                required,
+                upgrade_url: self.links.upgrade.clone(),
+            },
+            None => GatewayError::Gateway {
+                reason: "no provider is configured for this model",
+            },
+        }
+    }
+
+    /// A call has been answered by its target. What a hybrid chose is counted and remembered.
+    pub fn answered(&self, route: &Route) {
+        let Some(decision) = &route.decision else {
+            return;
+        };
+        self.tally.count(decision);
+        self.metrics.routed(
+            &decision.hybrid,
+            &decision.chosen,
+            decision.reason.as_str(),
+            Duration::from_micros(decision.route_us),
+        );
+        if let Some(turn) = &route.turning {
+            let now = Instant::now();
+            self.sessions
+                .remember(&route.requested.id, turn, &route.target, now);
+        }
+    }
+}
+
+fn need(call: &ChatCall) -> Need {
+    let format = call.response_format.as_ref();
+    Need {
+        prompt_tokens: call.input_tokens() + call.tools.added_tokens(),
+        tools: if call.tools.are_built_in() {
+            0
+        } else {
+            call.tools.len()
+        },
+        json_schema: matches!(format, Some(ResponseFormat::JsonSchema { .. })),
+        json_mode: matches!(format, Some(ResponseFormat::JsonObject)),
+        stream: call.stream,
+    }
+}
+
+/// A conversation is known by its account and how it begins; a cache key tells those apart that begin
+/// alike, and is no name of one by itself, since clients use one key for all that share a prefix.
+fn session_key(call: &ChatCall) -> SessionKey {
+    let texts = [
+        call.prompt_cache_key.as_ref(),
+        call.first_text(Role::System),
+        call.first_text(Role::User),
+    ];
+    let [cache_key, system, first] = texts.map(|text| text.map_or("", JsonText::as_json));
+    let hybrid = &call.route.requested.id;
+    SessionKey::of([&call.user, hybrid, cache_key, system, first])
+}

@@ -1,0 +1,219 @@
+//! The cheapest setting of a router that is good enough.
+
+use super::{
+    super::tiered,
+    bench::{Bench, Case, Quality},
+    number::count,
+};
+use crate::catalog::{Cost, Router, Tiered, Turn};
+
+/// A router's one number is tried in steps of 1/200, and cuts in steps of 1/100: finer ones would be
+/// noise with any number of labels that people have.
+const DIAL_STEPS: u16 = 200;
+const STEPS: u16 = 100;
+
+/// A setting, and whether it is as good as was asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    pub router: Router,
+    pub reached: bool,
+}
+
+/// What a setting comes to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    quality: f64,
+    cost: f64,
+}
+
+struct Tried<S> {
+    setting: S,
+    total: Total,
+    /// From the setting that there is.
+    distance: f64,
+}
+
+/// Finds the cheapest setting that has at least `goal` of the best target's quality on `cases`.
+/// Where none has, the best there is.
+pub fn fit(bench: &Bench, cases: &[&Case], quality: &[Quality], goal: f64) -> Fitted {
+    let top: f64 = cases.iter().map(|case| case.scores[bench.best]).sum();
+    let search = Search {
+        asked: goal * top,
+        // Sums of the same scores in another order differ in their last digits.
+        even: 1e-9 * count(cases.len()),
+    };
+    match &bench.router {
+        Router::Tiered(settings) => search.cuts(*settings, cases, quality),
+        router => search.dial(router, cases, quality),
+    }
+}
+
+fn step(cut: u16) -> f32 {
+    f32::from(cut) / f32::from(STEPS)
+}
+
+/// The router with its one number set; none where it has no such number.
+fn turned(router: &Router, to: f32) -> Option<Router> {
+    match router {
+        Router::Cost(_) => Some(Router::Cost(Cost { give: to })),
+        Router::Turn(settings) => Some(Router::Turn(Turn {
+            lambda: to,
+            ..*settings
+        })),
+        Router::Tiered(_) | Router::Semantic(_) => None,
+    }
+}
+
+/// The number that is fitted.
+fn number(router: &Router) -> f32 {
+    match router {
+        Router::Cost(settings) => settings.give,
+        Router::Turn(settings) => settings.lambda,
+        Router::Tiered(_) | Router::Semantic(_) => 0.0,
+    }
+}
+
+struct Search {
+    asked: f64,
+    even: f64,
+}
+
+impl Search {
+    fn reaches(&self, total: Total) -> bool {
+        total.quality >= self.asked - self.even
+    }
+
+    /// Enough quality goes first, then the price, then more quality, then the smaller change.
+    fn better<S>(&self, one: &Tried<S>, other: &Tried<S>) -> bool {
+        let enough = [self.reaches(one.total), self.reaches(other.total)];
+        if enough[0] != enough[1] {
+            return enough[0];
+        }
+        let quality = one.total.quality - other.total.quality;
+        let cost = one.total.cost - other.total.cost;
+        let (finer, coarser) = (quality > self.even, quality < -self.even);
+        let by_quality = finer.then_some(true).or(coarser.then_some(false));
+        let by_cost = (cost < 0.0)
+            .then_some(true)
+            .or((cost > 0.0).then_some(false));
+        let decided = if enough[0] {
+            by_cost.or(by_quality)
+        } else {
+            by_quality.or(by_cost)
+        };
+        decided.unwrap_or(one.distance < other.distance)
+    }
+
+    fn dial(&self, router: &Router, cases: &[&Case], quality: &[Quality]) -> Fitted {
+        let mut best: Option<Tried<Router>> = None;
+        for at in 0..=DIAL_STEPS {
+            let to = f32::from(at) / f32::from(DIAL_STEPS);
+            let Some(setting) = turned(router, to) else {
+                break;
+            };
+            let mut total = Total::default();
+            for case in cases {
+                total.add(case, case.choice(&setting, quality));
+            }
+            let tried = Tried {
+                distance: f64::from((to - number(router)).abs()),
+                setting,
+                total,
+            };
+            if best.as_ref().is_none_or(|best| self.better(&tried, best)) {
+                best = Some(tried);
+            }
+        }
+        Fitted {
+            reached: best.as_ref().is_some_and(|best| self.reaches(best.total)),
+            router: best.map_or_else(|| router.clone(), |best| best.setting),
+        }
+    }
+
+    /// All three cuts at once: what a tier comes to between two cuts is a difference of sums.
+    fn cuts(&self, settings: Tiered, cases: &[&Case], quality: &[Quality]) -> Fitted {
+        let below = Tier::ALL.map(|tier| tier.below(settings, cases, quality));
+        let end = usize::from(STEPS) + 1;
+        let near = |cut: u16, at: usize| f64::from((step(cut) - settings.cuts[at]).abs());
+        let mut best: Option<Tried<[u16; 3]>> = None;
+        for a in 0..=STEPS {
+            for b in a + 1..=STEPS {
+                for c in b + 1..=STEPS {
+                    let [i, j, k] = [a, b, c].map(usize::from);
+                    let parts = [
+                        below[0][i],
+                        below[1][j].less(below[1][i]),
+                        below[2][k].less(below[2][j]),
+                        below[3][end].less(below[3][k]),
+                    ];
+                    let tried = Tried {
+                        setting: [a, b, c],
+                        total: Total {
+                            quality: parts.iter().map(|part| part.quality).sum(),
+                            cost: parts.iter().map(|part| part.cost).sum(),
+                        },
+                        distance: near(a, 0) + near(b, 1) + near(c, 2),
+                    };
+                    if best.as_ref().is_none_or(|best| self.better(&tried, best)) {
+                        best = Some(tried);
+                    }
+                }
+            }
+        }
+        let cuts = best.as_ref().map(|best| best.setting.map(step));
+        Fitted {
+            reached: best.is_some_and(|best| self.reaches(best.total)),
+            router: Router::Tiered(Tiered {
+                cuts: cuts.unwrap_or(settings.cuts),
+                ..settings
+            }),
+        }
+    }
+}
+
+/// A tier that a request's difficulty can put it in.
+#[derive(Clone, Copy)]
+struct Tier(usize);
+
+impl Tier {
+    const ALL: [Self; 4] = [Self(0), Self(1), Self(2), Self(3)];
+
+    /// What it would come to if it got all cases whose difficulty is below the first cut there is,
+    /// the second, and so on; at the end, all cases.
+    fn below(self, settings: Tiered, cases: &[&Case], quality: &[Quality]) -> Vec<Total> {
+        // No text is harder than 1, and none easier than 0: whatever the text, it is this tier, or
+        // the one that a floor makes of it.
+        let always = [0, 1, 2].map(|cut| if cut < self.0 { 0.0 } else { 2.0 });
+        let all = Router::Tiered(Tiered {
+            cuts: always,
+            ..settings
+        });
+        let end = usize::from(STEPS) + 1;
+        let mut sums = vec![Total::default(); end + 1];
+        for case in cases {
+            let hard = tiered::difficulty(&quality[case.label]);
+            let cell = (0..=STEPS).filter(|cut| hard >= step(*cut)).count();
+            sums[cell].add(case, case.choice(&all, quality));
+        }
+        for at in 1..=end {
+            let before = sums[at - 1];
+            sums[at].quality += before.quality;
+            sums[at].cost += before.cost;
+        }
+        sums
+    }
+}
+
+impl Total {
+    fn add(&mut self, case: &Case, chosen: usize) {
+        self.quality += case.scores[chosen];
+        self.cost += case.cost(chosen);
+    }
+
+    fn less(self, other: Self) -> Self {
+        Self {
+            quality: self.quality - other.quality,
+            cost: self.cost - other.cost,
+        }
+    }
+}

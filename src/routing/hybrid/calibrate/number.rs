@@ -1,0 +1,13 @@
+//! Numbers as they are counted and shown here.
+
+use serde::Serializer;
+
+#[expect(clippy::cast_precision_loss, reason = "labels are few")]
+pub fn count(labels: usize) -> f64 {
+    labels as f64
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+pub fn four_places<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64((number * 10_000.0).round() / 10_000.0)
+}
