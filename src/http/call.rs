@@ -163,7 +163,9 @@ pub fn explain(
         // A continuation has the scores of what was said before.
         let text = text.filter(|_| decision.reason != Reason::TurnContinuation);
         let terms = text.map_or_else(Vec::new, |text| scorer.explain(&text));
-        let loudest = terms.into_iter().take(SHOWN_CONTRIBUTIONS);
+        // Where all scores start from says nothing about this one.
+        let terms = terms.into_iter().filter(|one| one.term != "base");
+        let loudest = terms.take(SHOWN_CONTRIBUTIONS);
         Explanation {
             decision,
             contributions: loudest.map(Term::from).collect(),

@@ -19,10 +19,12 @@ impl Knowledge {
             own,
             examples: HashMap::new(),
         };
+        // The built-in weights are unpacked here, and not while the first request waits.
+        let scorer = known.own.as_deref().unwrap_or_else(|| Scorer::embedded());
         for hybrid in catalog.models() {
             if let Some(Router::Semantic(settings)) = &hybrid.router {
                 let routes = settings.routes.iter();
-                let read = |text: &String| known.scorer().meaning(text);
+                let read = |text: &String| scorer.meaning(text);
                 let routes = routes.map(|route| route.exemplars.iter().map(read).collect());
                 known.examples.insert(hybrid.id.clone(), routes.collect());
             }
