@@ -25,6 +25,7 @@ use crate::{
 mod hybrids;
 mod tally;
 
+pub use hybrids::task;
 pub use tally::{Chose, Tallied, Tally};
 
 const MAX_DRAINS: usize = 1_000;

@@ -202,12 +202,14 @@ impl ChatCall {
 
     /// The last thing the user said.
     pub fn last_user_text(&self) -> Option<&JsonText> {
-        let mut users = self
-            .messages
-            .iter()
-            .rev()
-            .filter(|message| message.role == Role::User);
-        users.next().and_then(|message| message.content.as_ref())
+        self.user_texts().next()
+    }
+
+    /// What the user said, the last of it first.
+    pub fn user_texts(&self) -> impl Iterator<Item = &JsonText> {
+        let users = self.messages.iter().rev();
+        let users = users.filter(|message| message.role == Role::User);
+        users.filter_map(|message| message.content.as_ref())
     }
 }
 

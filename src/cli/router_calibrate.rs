@@ -144,6 +144,12 @@ pub fn run(command: &RouterCommand) -> Result<(), String> {
 
 /// In one go: a gateway that watches the file never sees half of it.
 fn write(out: &Path, weights: &[u8]) -> Result<(), String> {
+    if std::fs::read(out).is_ok_and(|there| Scorer::read(there).is_err()) {
+        let out = out.display();
+        return Err(format!(
+            "{out} is there and holds no router weights: name another file"
+        ));
+    }
     let mut beside = out.as_os_str().to_owned();
     beside.push(".new");
     std::fs::write(&beside, weights)
@@ -197,7 +203,7 @@ fn told(report: &Report) -> String {
         let alone = alone.map(|one| format!("{} for {}", one.best_target, one.model));
         let alone: Vec<_> = alone.collect();
         parts.push(format!(
-            "{}\n\nQuality and cost are shares of the best target alone: {}.\n",
+            "{}\n\nQuality and cost are shares of the best target alone: {}.\nExpect what the rows held out show: the others are read on the labels they were fitted to.\n",
             table::render(&json!({ "data": rows })),
             alone.join(", ")
         ));

@@ -8,7 +8,7 @@ use crate::{
     chat::{ChatCall, Route},
     error::GatewayError,
     routing::hybrid::{
-        self, Candidate, Chosen, Found, Need, Question, Rejection, SessionKey, Turning,
+        self, Candidate, Chosen, Found, Need, Question, Rejection, Scorer, SessionKey, Turning,
     },
     wire::{
         chat::{ResponseFormat, Role},
@@ -46,11 +46,11 @@ impl Gateway {
         let found = turn.map_or_else(Found::default, |(settings, key)| {
             self.sessions.find(&hybrid.id, key, started, settings.ttl)
         });
-        let text = call.last_user_text().map(JsonText::decode);
+        let text = task(call);
         let last = call.messages.last();
         let after_tool = last.is_some_and(|last| last.role == Role::Tool);
         let question = Question {
-            text: text.as_deref().unwrap_or_default(),
+            text: &text,
             need: &need,
             after_tool,
             found: &found,
@@ -140,6 +140,34 @@ impl Gateway {
     }
 }
 
+/// What is asked for: the last thing the user said that is more than a courtesy.
+pub fn task(call: &ChatCall) -> String {
+    let mut texts = call
+        .user_texts()
+        .map(|text| without_reminders(text.decode()));
+    let last = texts.next().unwrap_or_default();
+    if !Scorer::is_courtesy(&last) {
+        return last;
+    }
+    let earlier = texts.find(|text| !Scorer::is_courtesy(text));
+    earlier.unwrap_or(last)
+}
+
+/// Agents put notes of their own into what a user says; they are not what is asked for.
+fn without_reminders(text: String) -> String {
+    if !text.contains("<system-reminder>") {
+        return text;
+    }
+    let mut parts = text.split("<system-reminder>");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // A note without an end goes on to the end.
+        let after = part.split_once("</system-reminder>");
+        kept.push_str(after.map_or("", |(_, after)| after));
+    }
+    kept
+}
+
 fn need(call: &ChatCall) -> Need {
     let format = call.response_format.as_ref();
     Need {
@@ -166,4 +194,27 @@ fn session_key(call: &ChatCall) -> SessionKey {
     let [cache_key, system, first] = texts.map(|text| text.map_or("", JsonText::as_json));
     let hybrid = &call.route.requested.id;
     SessionKey::of([&call.user, hybrid, cache_key, system, first])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_of_agents_are_left_out() {
+        for (said, left) in [
+            ("Sort this", "Sort this"),
+            (
+                "<system-reminder>a\nb</system-reminder>Sort this",
+                "Sort this",
+            ),
+            (
+                "Sort <system-reminder>a</system-reminder>this<system-reminder>b</system-reminder>",
+                "Sort this",
+            ),
+            ("Sort this <system-reminder>cut sho", "Sort this "),
+        ] {
+            assert_eq!(without_reminders(said.to_owned()), left);
+        }
+    }
 }

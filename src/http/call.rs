@@ -13,15 +13,12 @@ use crate::{
     catalog::Plan,
     chat::{self, ChatCall, Ours, Route},
     error::GatewayError,
-    gateway::{Gateway, Routes},
+    gateway::{self, Gateway, Routes},
     ledger::Caller,
     metered::{self, Form, Reply},
-    routing::hybrid::{Decision, Reason, Term},
+    routing::hybrid::{Decision, Term},
     time_text,
-    wire::{
-        chat::{ChatRequest, Settings},
-        json_text::JsonText,
-    },
+    wire::chat::{ChatRequest, Settings},
 };
 
 const CREDITS_EXPIRE_AT: HeaderName = HeaderName::from_static("x-credits-expire-at");
@@ -157,12 +154,15 @@ pub fn explain(
     let routes = permitted.routes.clone();
     permitted.check_plan(gateway, account.1)?;
     let call = permitted.prepare(gateway, account, request)?;
-    let text = call.last_user_text().map(JsonText::decode);
+    let text = gateway::task(&call);
     Ok(call.route.decision.map(|decision| {
         let scorer = routes.knowledge.scorer();
         // A continuation has the scores of what was said before.
-        let text = text.filter(|_| decision.reason != Reason::TurnContinuation);
-        let terms = text.map_or_else(Vec::new, |text| scorer.explain(&text));
+        let terms = if decision.is_inherited {
+            Vec::new()
+        } else {
+            scorer.explain(&text)
+        };
         // Where all scores start from says nothing about this one.
         let terms = terms.into_iter().filter(|one| one.term != "base");
         let loudest = terms.take(SHOWN_CONTRIBUTIONS);

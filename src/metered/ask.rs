@@ -1,6 +1,6 @@
 //! One question to a provider: the first answer that some upstream gives.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
 use serde::de::IgnoredAny;
@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::{Admitted, attempts::Attempts};
 use crate::{
+    catalog::Model,
     chat::ChatCall,
     error::UpstreamError,
     routing::{Asking, Deployment},
@@ -20,55 +21,157 @@ use crate::{
 
 /// A whole answer, and what it used.
 pub async fn for_answer(
-    mut attempts: Attempts<'_>,
+    attempts: Attempts<'_>,
     call: &mut ChatCall,
     admitted: &mut Admitted<'_>,
 ) -> Result<(Answer, Usage), UpstreamError> {
-    // Somebody better is asked once instead. If that fails, a poor answer is better than none.
-    let mut poor = None;
+    best_of(Whole, attempts, call, admitted).await
+}
+
+/// A streamed answer, read up to where `reader` has enough to begin with: nothing of it has left
+/// yet, so until then another upstream can be asked instead, or another model.
+pub async fn for_parts<R: Reader>(
+    attempts: Attempts<'_>,
+    call: &mut ChatCall,
+    admitted: &mut Admitted<'_>,
+    reader: fn(&ChatCall) -> R,
+) -> Result<Opened<R>, UpstreamError> {
+    best_of(Beginning(reader), attempts, call, admitted).await
+}
+
+/// A question that can be put to one model after the other.
+trait Question {
+    type Said;
+
+    /// What one upstream says to it.
+    async fn ask(
+        &self,
+        call: &ChatCall,
+        deployment: &Deployment,
+    ) -> Result<Self::Said, UpstreamError>;
+
+    /// Why a better model should rather be asked.
+    fn lacks(&self, call: &ChatCall, said: &Self::Said) -> Option<UpstreamError>;
+}
+
+/// Asks the call's model, and others when it fails. Somebody better is asked once where an answer is
+/// poor; if that fails, a poor answer is better than none.
+async fn best_of<Q: Question>(
+    question: Q,
+    mut attempts: Attempts<'_>,
+    call: &mut ChatCall,
+    admitted: &mut Admitted<'_>,
+) -> Result<Q::Said, UpstreamError> {
+    let mut poor: Option<Poor<Q::Said>> = None;
     loop {
         let target = call.route.target.clone();
-        let error = match once(&mut attempts, call, admitted).await {
-            Ok((answer, asking)) => {
-                let lack = disappointment(call, &answer.0).filter(|_| poor.is_none());
+        let error = match one_model(&question, &mut attempts, call, admitted).await {
+            Ok((said, asking)) => {
+                let lack = question.lacks(call, &said).filter(|_| poor.is_none());
                 match lack {
-                    Some(error) if attempts.escalates(call, &error, admitted) => {
+                    Some(error) if attempts.escalates(call, &error, admitted, true) => {
+                        let upstream = asking.deployment.name.clone();
                         attempts.disappointed(asking, &error, admitted);
-                        poor = Some((answer, target));
+                        poor = Some(Poor {
+                            said,
+                            target,
+                            upstream,
+                        });
                         continue;
                     }
                     _ => {
                         attempts.answered(asking);
-                        return Ok(answer);
+                        return Ok(said);
                     }
                 }
             }
             Err(error) => error,
         };
-        let settles = poor.is_some() && !call.route.can_improve();
-        if settles || !attempts.escalates(call, &error, admitted) {
-            let (answer, target) = poor.ok_or(error)?;
-            call.returns(target);
+        if !attempts.escalates(call, &error, admitted, poor.is_some()) {
+            let poor = poor.ok_or(error)?;
+            call.returns(poor.target);
             admitted.goes_to(&call.route);
-            return Ok(answer);
+            admitted.asks(&poor.upstream);
+            return Ok(poor.said);
         }
     }
 }
 
-/// What a model answers: one of its upstreams after the other is asked.
-async fn once(
+/// An answer that somebody better might improve on, and whose it is.
+struct Poor<T> {
+    said: T,
+    target: Arc<Model>,
+    upstream: Arc<str>,
+}
+
+/// What a model says: one of its upstreams after the other is asked.
+async fn one_model<Q: Question>(
+    question: &Q,
     attempts: &mut Attempts<'_>,
     call: &ChatCall,
     admitted: &mut Admitted<'_>,
-) -> Result<((Answer, Usage), Asking), UpstreamError> {
+) -> Result<(Q::Said, Asking), UpstreamError> {
     loop {
         let asking = attempts.next(admitted)?;
-        let longest = asking.deployment.longest;
-        let asked = tokio::time::timeout(longest, whole(call, &asking.deployment)).await;
-        match asked.unwrap_or(Err(UpstreamError::TooLong(longest))) {
-            Ok(answer) => return Ok((answer, asking)),
+        match question.ask(call, &asking.deployment).await {
+            Ok(said) => return Ok((said, asking)),
             Err(error) => attempts.failed(asking, error, admitted).await?,
         }
+    }
+}
+
+struct Whole;
+
+impl Question for Whole {
+    type Said = (Answer, Usage);
+
+    async fn ask(
+        &self,
+        call: &ChatCall,
+        deployment: &Deployment,
+    ) -> Result<Self::Said, UpstreamError> {
+        let longest = deployment.longest;
+        let asked = tokio::time::timeout(longest, whole(call, deployment)).await;
+        asked.unwrap_or(Err(UpstreamError::TooLong(longest)))
+    }
+
+    fn lacks(&self, call: &ChatCall, (answer, _): &Self::Said) -> Option<UpstreamError> {
+        let mut choices = answer.choices.iter();
+        if choices.clone().all(says_nothing) {
+            return Some(UpstreamError::Empty);
+        }
+        let wants_json = call.response_format.is_some() && call.route.can_improve();
+        (wants_json && choices.any(is_not_json)).then_some(UpstreamError::NotJson)
+    }
+}
+
+/// A stream, up to where a reader has enough of it.
+struct Beginning<R>(fn(&ChatCall) -> R);
+
+impl<R: Reader> Question for Beginning<R> {
+    type Said = Opened<R>;
+
+    async fn ask(
+        &self,
+        call: &ChatCall,
+        deployment: &Deployment,
+    ) -> Result<Self::Said, UpstreamError> {
+        let longest = deployment.longest;
+        let mut time_left = TimeLeft {
+            longest,
+            left: longest,
+        };
+        let begun = begin(call, deployment, (self.0)(call), &mut time_left);
+        let (parts, reader) = begun.await?;
+        Ok(Opened {
+            parts,
+            reader,
+            time_left,
+        })
+    }
+
+    fn lacks(&self, _: &ChatCall, opened: &Self::Said) -> Option<UpstreamError> {
+        opened.reader.is_silent().then_some(UpstreamError::Empty)
     }
 }
 
@@ -84,19 +187,6 @@ async fn whole(call: &ChatCall, deployment: &Deployment) -> Result<(Answer, Usag
     Ok((answer, usage))
 }
 
-/// Why a better model should rather be asked.
-fn disappointment(call: &ChatCall, answer: &Answer) -> Option<UpstreamError> {
-    if !call.route.can_improve() {
-        return None;
-    }
-    let mut choices = answer.choices.iter();
-    if choices.clone().all(says_nothing) {
-        return Some(UpstreamError::Empty);
-    }
-    let wants_json = call.response_format.is_some();
-    (wants_json && choices.any(is_not_json)).then_some(UpstreamError::NotJson)
-}
-
 /// A choice that was finished and is no JSON.
 fn is_not_json(choice: &Choice) -> bool {
     let content = choice.content.as_ref().map(JsonText::decode);
@@ -109,62 +199,6 @@ fn is_not_json(choice: &Choice) -> bool {
 fn says_nothing(choice: &Choice) -> bool {
     let silent = choice.content.as_ref().is_none_or(JsonText::is_empty);
     silent && choice.tool_calls.is_empty() && choice.finish == FinishReason::Stop
-}
-
-/// A streamed answer, read up to where `reader` has enough to begin with: nothing of it has left
-/// yet, so until then another upstream can be asked instead, or another model.
-pub async fn for_parts<R: Reader>(
-    mut attempts: Attempts<'_>,
-    call: &mut ChatCall,
-    admitted: &mut Admitted<'_>,
-    reader: impl Fn(&ChatCall) -> R,
-) -> Result<Opened<R>, UpstreamError> {
-    loop {
-        let error = match opened(&mut attempts, call, admitted, &reader).await {
-            Ok((opened, asking)) => {
-                let silent = opened.reader.is_silent() && call.route.can_improve();
-                if !silent || !attempts.escalates(call, &UpstreamError::Empty, admitted) {
-                    attempts.answered(asking);
-                    return Ok(opened);
-                }
-                attempts.disappointed(asking, &UpstreamError::Empty, admitted);
-                continue;
-            }
-            Err(error) => error,
-        };
-        if !attempts.escalates(call, &error, admitted) {
-            return Err(error);
-        }
-    }
-}
-
-/// What a model begins to say: one of its upstreams after the other is asked.
-async fn opened<R: Reader>(
-    attempts: &mut Attempts<'_>,
-    call: &ChatCall,
-    admitted: &mut Admitted<'_>,
-    reader: impl Fn(&ChatCall) -> R,
-) -> Result<(Opened<R>, Asking), UpstreamError> {
-    loop {
-        let asking = attempts.next(admitted)?;
-        let longest = asking.deployment.longest;
-        let mut time_left = TimeLeft {
-            longest,
-            left: longest,
-        };
-        let begun = begin(call, &asking.deployment, reader(call), &mut time_left);
-        match begun.await {
-            Ok((parts, reader)) => {
-                let opened = Opened {
-                    parts,
-                    reader,
-                    time_left,
-                };
-                return Ok((opened, asking));
-            }
-            Err(error) => attempts.failed(asking, error, admitted).await?,
-        }
-    }
 }
 
 /// What reads the beginning of a streamed answer.

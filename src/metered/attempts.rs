@@ -116,7 +116,8 @@ impl<'a> Attempts<'a> {
         });
     }
 
-    /// All upstreams of the call's model have failed it. Whether another model is asked instead.
+    /// All upstreams of the call's model have failed it, or its answer is poor and somebody better is
+    /// wanted. Whether another model is asked instead.
     ///
     /// A client that still waits would rather have a late answer than none, but none waits for ever.
     pub fn escalates(
@@ -124,6 +125,7 @@ impl<'a> Attempts<'a> {
         call: &mut ChatCall,
         error: &UpstreamError,
         admitted: &mut Admitted<'_>,
+        only_better: bool,
     ) -> bool {
         let Some(reason) = escalation(error) else {
             return false;
@@ -134,7 +136,8 @@ impl<'a> Attempts<'a> {
         let (deployments, now) = (&self.routes.deployments, Instant::now());
         let healthy = |model: &Model| deployments.is_healthy(&model.id, now);
         call.route.keep_healthy(healthy);
-        if left || !call.escalate(reason) {
+        let fits = !only_better || call.route.can_improve();
+        if left || !fits || !call.escalate(reason) {
             return false;
         }
         admitted.goes_to(&call.route);

@@ -143,8 +143,7 @@ impl Source {
             let steps = self.steps.get_or_insert_default();
             steps.begin(call, admitted)?;
             let attempts = Attempts::new(gateway, call, begun);
-            let attentive = |call: &ChatCall| Attentive::new(call);
-            let opened = ask::for_parts(attempts, call, admitted, attentive).await?;
+            let opened = ask::for_parts(attempts, call, admitted, Attentive::new).await?;
             let Opened {
                 parts,
                 reader,
@@ -291,6 +290,8 @@ struct Attentive {
     calls: bool,
     /// Why the model ended, once it has.
     finish: Option<FinishReason>,
+    /// There is something in a choice that is not the first.
+    others_speak: bool,
     is_over: bool,
     broken: Option<UpstreamError>,
 }
@@ -305,6 +306,7 @@ impl Attentive {
             since: None,
             calls: false,
             finish: None,
+            others_speak: false,
             is_over: false,
             broken: None,
         }
@@ -330,6 +332,7 @@ impl Reader for Attentive {
                 reason: FinishReason::ToolCalls,
             } => self.calls = true,
             Part::Finish { choice: 0, reason } => self.finish = Some(*reason),
+            Part::Content { .. } => self.others_speak = true,
             _ => {}
         }
         self.spoken.extend(spoken(&part).cloned());
@@ -356,7 +359,7 @@ impl Reader for Attentive {
 
     fn is_silent(&self) -> bool {
         let finished = self.is_over && self.finish == Some(FinishReason::Stop);
-        finished && self.bytes == 0 && !self.calls
+        finished && self.bytes == 0 && !self.calls && !self.others_speak
     }
 
     fn patience(&self) -> Option<Duration> {

@@ -49,6 +49,11 @@ targets = ["small", "middle", "large"]
 router = "tiered"
 tiered = { cuts = [0.0, 0.0001, 0.0002] }
 [[models]]
+id = "mid"
+targets = ["small", "middle", "large"]
+router = "tiered"
+tiered = { cuts = [0.0001, 0.9998, 0.9999] }
+[[models]]
 id = "cheap"
 targets = ["small", "thrifty"]
 router = "cost"
@@ -452,6 +457,72 @@ async fn what_is_no_json_goes_up_a_tier() {
     assert_eq!(story["settlement"]["prices"]["prompt"], "0.0000001");
 }
 
+/// Of a poor answer and none, the poor one; and never a worse one than that.
+#[tokio::test]
+async fn a_poor_answer_is_kept_while_somebody_better_is_asked() {
+    let end = chunk(json!({}), Some("stop"));
+    let silent = events(&[end, usage_chunk(1_000, 1)]);
+    let silent = [stream_head(), silent.into_bytes()].concat();
+    let empty = {
+        let mut answer = completion("");
+        answer["usage"] =
+            json!({ "prompt_tokens": 1_000, "completion_tokens": 1, "total_tokens": 1_001 });
+        response(200, "application/json", &answer.to_string())
+    };
+    for (stream, execution) in [
+        (false, "execute"),
+        (false, "passthrough"),
+        (true, "execute"),
+        (true, "passthrough"),
+    ] {
+        let hybrids = Hybrids::start().await;
+        let poor = if stream {
+            silent.clone()
+        } else {
+            empty.clone()
+        };
+        hybrids.gateway.upstream.play_for_each(move |received| {
+            match received.body["model"].as_str().unwrap() {
+                "middle" => vec![Step::Send(poor.clone())],
+                "large" => status(500),
+                other => panic!("{other} is no better"),
+            }
+        });
+        let mut body = question_with("mid", json!({ "tool_execution": execution }));
+        body["stream"] = stream.into();
+        let request = hybrids
+            .gateway
+            .request(Method::POST, "/v1/chat/completions");
+        let sent = request.header("x-request-id", "poor").json(&body).send();
+        let answer = sent.await.unwrap();
+        assert_eq!(answer.status(), 200, "{stream} {execution}");
+        assert_eq!(answer.headers()["x-routed-model"], "middle");
+        answer.text().await.unwrap();
+        assert_eq!(hybrids.asked(), ["middle", "large"]);
+        let story = hybrids.story("poor").await;
+        assert_eq!(story["routed_model"], "middle");
+        assert_eq!(story["decision"]["chosen"], "middle");
+        assert_eq!(story["settlement"]["charge"], "0.001004");
+    }
+}
+
+/// Thanks and the like are judged by what they are about.
+#[tokio::test]
+async fn a_courtesy_goes_on_with_what_was_asked() {
+    let hybrids = Hybrids::start().await;
+    let hard = json!({ "role": "user", "content": "Prove that there are infinitely many primes." });
+    let ask = |messages: Value| question_with("low", json!({ "messages": messages }));
+    let alone = hybrids.explain(&ask(json!([hard]))).await;
+    let shall = json!({ "role": "assistant", "content": "Shall I use Euclid's way?" });
+    let please = json!({ "role": "user", "content": "Ok, please!" });
+    let later = hybrids.explain(&ask(json!([hard, shall, please]))).await;
+    assert_eq!(later.assert_ok()["quality"], alone.assert_ok()["quality"]);
+    assert_eq!(later.body["contributions"], alone.body["contributions"]);
+    let hello = json!({ "role": "user", "content": "Hello!" });
+    let hello = hybrids.explain(&ask(json!([hello]))).await;
+    assert_eq!(hello.assert_ok()["quality"], json!([1.0, 1.0, 1.0, 1.0]));
+}
+
 /// A tool-using request that began with a failure: all its steps are the next tier's.
 #[tokio::test]
 async fn tools_are_run_for_who_answers_after_a_failure() {
@@ -490,6 +561,29 @@ async fn tools_are_run_for_who_answers_after_a_failure() {
         assert_eq!(story["settlement"]["charge"], "0.010000");
         assert_eq!(story["steps"].as_array().unwrap().len(), 3);
     }
+}
+
+/// What a model has begun with tools is not gone on with by another.
+#[tokio::test]
+async fn after_a_first_step_the_target_stays() {
+    let hybrids = Hybrids::start().await;
+    hybrids.gateway.upstream.play_for_each(|received| {
+        let messages = received.body["messages"].as_array().unwrap();
+        if messages.last().unwrap()["role"] == "tool" {
+            return status(500);
+        }
+        let answer = calling(&[tool_call(CONVERT.0, CONVERT.1, CONVERT.2)]);
+        vec![Step::Send(response(
+            200,
+            "application/json",
+            &answer.to_string(),
+        ))]
+    });
+    let answer = hybrids.gateway.chat(&question("low")).await;
+    assert_eq!(answer.status, 502);
+    assert_eq!(hybrids.asked(), ["small", "small"]);
+    let story = hybrids.story_of(&answer).await;
+    assert_eq!(story["settlement"]["charge"], "0.000000");
 }
 
 #[tokio::test]

@@ -85,6 +85,9 @@ pub struct Decision {
     /// How likely each quality tier is to be right, the weakest first.
     #[serde(serialize_with = "all_short")]
     pub quality: [f32; 4],
+    /// They are those of the turn before, which this one goes on with.
+    #[serde(skip)]
+    pub is_inherited: bool,
     pub domain: Domain,
     pub prompt_tokens: u64,
     pub candidates: Vec<Considered>,

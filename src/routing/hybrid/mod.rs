@@ -64,6 +64,13 @@ pub fn choose(
         candidates.filter(|one| one.rejected == rejected).collect()
     };
     let mut eligible = of(None);
+    // What a tool said belongs to who called it, even if that one writes more than is wanted.
+    let callers = match router {
+        Router::Turn(_) if question.after_tool => {
+            [of(None), of(Some(Rejection::MinOutput))].concat()
+        }
+        _ => Vec::new(),
+    };
     if eligible.is_empty() {
         eligible = of(Some(Rejection::MinOutput));
     }
@@ -105,12 +112,11 @@ pub fn choose(
             let now = turn::Now {
                 quality,
                 prompt_tokens: question.need.prompt_tokens,
-                after_tool: question.after_tool,
                 goes_on: inherited.is_some(),
                 left_at: question.found.left_at.as_deref(),
                 session,
             };
-            turn::choose(&eligible, &now, settings)?
+            turn::choose(&eligible, &callers, &now, settings)?
         }
     };
     let dearest = eligible.iter().map(|one| one.cost).max();
@@ -131,6 +137,7 @@ pub fn choose(
             tier,
             route,
             quality: expected.quality,
+            is_inherited: inherited.is_some(),
             domain: Domain::of(&expected),
             prompt_tokens: question.need.prompt_tokens,
             candidates: candidates

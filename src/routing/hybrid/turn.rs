@@ -22,8 +22,6 @@ pub fn goes_on(text: &str) -> bool {
 pub struct Now<'a> {
     pub quality: &'a [f32; 4],
     pub prompt_tokens: u64,
-    /// The last message is what a tool said.
-    pub after_tool: bool,
     /// The scores are those of the turn before.
     pub goes_on: bool,
     pub session: Option<&'a Session>,
@@ -31,23 +29,20 @@ pub struct Now<'a> {
     pub left_at: Option<&'a str>,
 }
 
+/// `callers` are those who may have called a tool, where the last message is what one said.
 pub fn choose<'a>(
     eligible: &[&'a Candidate],
+    callers: &[&'a Candidate],
     now: &Now<'_>,
     settings: &Turn,
 ) -> Option<(&'a Candidate, Reason)> {
-    let find = |model: &str| {
-        let mut eligible = eligible.iter().copied();
-        eligible.find(|one| one.model.id == model)
-    };
-    let current = now.session.and_then(|session| find(&session.model));
-    if now.after_tool {
-        // A tool may take its time: what it says belongs to who called it, however late.
-        let caller = current.or_else(|| find(now.left_at?));
-        if let Some(caller) = caller {
-            return Some((caller, Reason::TurnLockTool));
-        }
+    // A tool may take its time: what it says belongs to who called it, however late.
+    let session = now.session.map(|session| session.model.as_str());
+    let caller = session.or(now.left_at).and_then(|id| find(callers, id));
+    if let Some(caller) = caller {
+        return Some((caller, Reason::TurnLockTool));
     }
+    let current = session.and_then(|id| find(eligible, id));
     let dearest = eligible.iter().map(|one| one.cost.nanos()).max()?.max(1);
     let worth = |one: &Candidate| {
         let warm = now.session.map_or(0, |session| session.warm(&one.model.id));
@@ -78,6 +73,11 @@ pub fn choose<'a>(
         Reason::TurnStayCache
     };
     Some((current, stays))
+}
+
+fn find<'a>(candidates: &[&'a Candidate], id: &str) -> Option<&'a Candidate> {
+    let mut candidates = candidates.iter().copied();
+    candidates.find(|one| one.model.id == id)
 }
 
 /// The one that is worth most; of equals the one with the lower input price, then the first.

@@ -192,12 +192,11 @@ impl Case {
                 let now = turn::Now {
                     quality,
                     prompt_tokens: self.need.prompt_tokens,
-                    after_tool: false,
                     goes_on: false,
                     left_at: None,
                     session: None,
                 };
-                turn::choose(&eligible, &now, settings).map(|one| one.0)
+                turn::choose(&eligible, &[], &now, settings).map(|one| one.0)
             }
             Router::Semantic(_) => None,
         };

@@ -64,6 +64,9 @@ pub struct Error {
 /// The points of each label.
 pub fn points(labels: &[Label], catalog: &Catalog, scorer: &Scorer) -> Vec<Vec<Point>> {
     let of = |label: &Label| {
+        if Scorer::is_courtesy(&label.prompt) {
+            return Vec::new(); // for these there is a rule
+        }
         let mut sums = [0.0; TIERS];
         for term in scorer.explain(&label.prompt) {
             for (sum, part) in sums.iter_mut().zip(term.quality) {

@@ -90,7 +90,11 @@ impl Hybrid {
         let (Setting(kept), Setting(found)) = (&self.before, &self.after);
         match self.verdict {
             Verdict::Confirmed if kept != found => {
-                format!("# {model}: below its [[models]] entry\n[models.{router}]\n{found}\n")
+                let place = match router {
+                    &"cost" => "below its [[models]] entry, in place of a `mode`",
+                    _ => "below its [[models]] entry",
+                };
+                format!("# {model}: {place}\n[models.{router}]\n{found}\n")
             }
             Verdict::Confirmed | Verdict::Unchanged => {
                 format!("# {model}: {kept} fits already\n")

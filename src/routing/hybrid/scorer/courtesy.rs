@@ -1,5 +1,7 @@
 //! Greetings, thanks and pleases at either end of a prompt.
 
+use std::ops::Range;
+
 use super::{
     listed::Listed,
     token::{Kind, Token},
@@ -52,13 +54,24 @@ const FILLERS: &[&str] = &[
     "with", "this", "very", "much", "a", "lot", "many", "it", "for", "your", "hope", "are",
     "doing", "well", "how", "today",
 ];
-static LISTED: Listed = Listed::new(&[OPENERS, GREETED, CLOSERS, FILLERS, &["good"], &["help"]]);
+static LISTED: Listed = Listed::new(&[
+    OPENERS,
+    GREETED,
+    CLOSERS,
+    FILLERS,
+    &["good"],
+    &["help"],
+    &["how"],
+    &["are"],
+]);
 // The bit of each list.
 const OPENER: u16 = 1;
 const AFTER_GOOD: u16 = 1 << 1;
 const CLOSER: u16 = 1 << 2;
 const GOOD: u16 = 1 << 4;
 const HELP: u16 = 1 << 5;
+const HOW: u16 = 1 << 6;
+const ARE: u16 = 1 << 7;
 const ANY: u16 = u16::MAX;
 
 /// A longer run is no courtesy any more.
@@ -90,12 +103,16 @@ pub(super) fn without(tokens: &[Token]) -> (usize, usize) {
     (start, end)
 }
 
-/// Whether there is nothing but courtesy.
-pub(super) fn is_all(tokens: &[Token]) -> bool {
+/// Whether there is nothing but courtesy, and little of it: `left` is what [`without`] leaves. "How are
+/// you" is one; "how many" is not.
+pub(super) fn is_all(tokens: &[Token], left: Range<usize>) -> bool {
     let words = Words { tokens };
-    let mut all = 0..tokens.len();
     let polite = |at| words.is(at, OPENER | CLOSER) || (at == 0 && words.opening(0).is_some());
-    all.clone().any(polite) && all.all(|at| tokens[at].kind == Kind::Mark || words.is(at, ANY))
+    let fits = |at| {
+        let asks = words.is(at, HOW) && !words.is(at + 1, ARE);
+        !asks && (words.is(at, ANY) || words.mark(at, &['.', ',', '!', '?']))
+    };
+    left.len() <= LONGEST && left.clone().all(fits) && (0..tokens.len()).any(polite)
 }
 
 struct Words<'a> {

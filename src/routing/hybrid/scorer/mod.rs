@@ -80,6 +80,9 @@ impl Scores {
     }
 }
 
+/// In bytes.
+const LONGEST_COURTESY: usize = 120;
+
 /// The heads, and one that is always nothing: sixteen are added up at once, fifteen one by one.
 const LANES: usize = HEADS + 1;
 
@@ -153,6 +156,16 @@ impl Scorer {
             let meaning = Meaning::of(&scratch.pieces, &self.weights.rows);
             (self.of(scratch, &meaning), meaning)
         })
+    }
+
+    /// Whether a text is nothing but a greeting, thanks and the like.
+    pub fn is_courtesy(text: &str) -> bool {
+        // None is that long, and most texts are longer.
+        text.len() <= LONGEST_COURTESY
+            && SCRATCH.with_borrow_mut(|scratch| {
+                scratch.reading.read(text);
+                scratch.reading.is_courtesy()
+            })
     }
 
     /// What a text means, to be compared with another's.

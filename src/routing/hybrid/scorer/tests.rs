@@ -147,6 +147,7 @@ fn nothing_but_courtesy_is_for_any_model() {
         "HELLO, how are you today?",
         "ok, thanks",
     ] {
+        assert!(Scorer::is_courtesy(prompt), "{prompt}");
         let found = scorer.score(prompt);
         assert_eq!(
             found.quality.map(f32::to_bits),
@@ -160,7 +161,10 @@ fn nothing_but_courtesy_is_for_any_model() {
         "help",
         "Hello world program in C",
         "how well are you doing this",
+        "How many are there in a day, please?",
+        "Please help me with this: ++++[>++<-]",
     ] {
+        assert!(!Scorer::is_courtesy(prompt), "{prompt}");
         let found = scorer.score(prompt);
         assert!(found.quality[0] < 1.0, "{prompt}");
     }

@@ -47,7 +47,7 @@ impl Reading {
 
     /// Nothing is asked.
     pub fn is_courtesy(&self) -> bool {
-        courtesy::is_all(&self.tokens)
+        courtesy::is_all(&self.tokens, self.start..self.end)
     }
 
     pub fn tokens(&self) -> &[Token] {

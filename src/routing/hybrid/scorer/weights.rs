@@ -12,6 +12,8 @@ use super::{
 const MAGIC: &[u8; 8] = b"TGROUTER";
 /// Counts up whenever the file or anything the features are computed from changes.
 const FORMAT: u32 = 2;
+/// Four times what there are.
+const MOST_PIECES: usize = 1 << 17;
 const HEAD: usize = MAGIC.len() + 4 + 32;
 
 /// What was learned. Heads are the quality tiers and then the domains; where there is a number
@@ -113,6 +115,9 @@ impl<'a> Rest<'a> {
         let pieces = self.word()? as usize;
         if pieces == 0 {
             return Err("the router weights have no vocabulary".into());
+        }
+        if pieces > MOST_PIECES {
+            return Err("the vocabulary of the router weights is too large".into());
         }
         let weights = Weights {
             gram_units: self.floats(HEADS)?,

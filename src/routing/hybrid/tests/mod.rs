@@ -316,7 +316,6 @@ fn a_turn_weighs_what_it_costs_now() {
     let now = |quality, session| turn::Now {
         quality,
         prompt_tokens: 1_000,
-        after_tool: false,
         goes_on: false,
         left_at: None,
         session,
@@ -351,17 +350,9 @@ fn a_turn_weighs_what_it_costs_now() {
             "svc-standard",
             Reason::TurnStayCache,
         ),
+        (now(&HARD, Some(&on_pro)), "svc-pro", Reason::TurnLockTool),
         (
             turn::Now {
-                after_tool: true,
-                ..now(&HARD, Some(&on_pro))
-            },
-            "svc-pro",
-            Reason::TurnLockTool,
-        ),
-        (
-            turn::Now {
-                after_tool: true,
                 left_at: Some("svc-standard"),
                 ..now(&EASY, None)
             },
@@ -377,14 +368,16 @@ fn a_turn_weighs_what_it_costs_now() {
             Reason::TurnContinuation,
         ),
     ] {
-        let found = turn::choose(&eligible, &case, &Turn::default()).unwrap();
+        let callers = match reason {
+            Reason::TurnLockTool => &eligible[..],
+            _ => &[],
+        };
+        let found = turn::choose(&eligible, callers, &case, &Turn::default()).unwrap();
         assert_eq!((found.0.model.id.as_str(), found.1), (expected, reason));
     }
-    let locked = turn::Now {
-        after_tool: true,
-        ..now(&HARD, Some(&on_pro))
-    };
-    let found = turn::choose(&[&all[0]], &locked, &Turn::default()).unwrap();
+    let locked = now(&HARD, Some(&on_pro));
+    let rest = [&all[0]];
+    let found = turn::choose(&rest, &rest, &locked, &Turn::default()).unwrap();
     assert_eq!(
         found.0.model.id, "svc-native-fast",
         "the other is out of service"
@@ -392,6 +385,7 @@ fn a_turn_weighs_what_it_costs_now() {
 }
 
 #[test]
+
 fn sessions_end_with_time_and_the_oldest_first() {
     let (sessions, now) = (Sessions::default(), Instant::now());
     let key = |n: u32| SessionKey::of(["a", "h", &n.to_string()]);
@@ -409,6 +403,18 @@ fn sessions_end_with_time_and_the_oldest_first() {
     assert_eq!([0, 1, 2, 3, 4].map(known), [true, false, false, true, true]);
     let later = sessions.find("h", key(0), now + ttl + Duration::from_secs(1), ttl);
     assert!(later.session.is_none() && later.left_at.as_deref() == Some("svc-pro"));
+    // What a tool says is part of the turn in which it was called.
+    let down = turning(key(0), 7, Some(9));
+    sessions.remember("h", &down, &model, now);
+    for (after_tool, since) in [(true, 0), (true, 0), (false, 1), (true, 1)] {
+        let turn = Turning {
+            after_tool,
+            ..turning(key(0), 7, None)
+        };
+        sessions.remember("h", &turn, &model, now);
+        let found = sessions.find("h", key(0), now, ttl).session.unwrap();
+        assert_eq!(found.turns_since_down(), since);
+    }
     // Another hybrid's are its own, and what is older than a day makes room by itself.
     remember("other", 9, now);
     assert_eq!(sessions.count(), 4);

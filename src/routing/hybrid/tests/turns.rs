@@ -99,7 +99,6 @@ fn play(policy: Policy, lambda: f32, prefix: u64) -> Outcome {
             let question = turn::Now {
                 quality: &quality,
                 prompt_tokens,
-                after_tool: false,
                 goes_on: false,
                 session: found
                     .session
@@ -107,7 +106,11 @@ fn play(policy: Policy, lambda: f32, prefix: u64) -> Outcome {
                     .filter(|_| matches!(policy, Policy::Turn)),
                 left_at: None,
             };
-            let by_price = || turn::choose(&eligible, &question, &settings).unwrap().0;
+            let by_price = || {
+                turn::choose(&eligible, &[], &question, &settings)
+                    .unwrap()
+                    .0
+            };
             let chosen = match (policy, &first) {
                 (Policy::Dearest, _) => eligible[3],
                 (Policy::Stick, Some(first)) => {
