@@ -21,6 +21,7 @@ id = "small"
 input = "0.10"
 output = "0.40"
 quality_tier = 1
+drops = ["temperature"]
 [[models]]
 id = "middle"
 input = "1.00"
@@ -584,6 +585,56 @@ async fn after_a_first_step_the_target_stays() {
     assert_eq!(hybrids.asked(), ["small", "small"]);
     let story = hybrids.story_of(&answer).await;
     assert_eq!(story["settlement"]["charge"], "0.000000");
+}
+
+/// Who goes to rest while another is being asked is passed over.
+#[tokio::test]
+async fn nobody_is_asked_who_has_failed_meanwhile() {
+    let hybrids = Hybrids::start().await;
+    let gate = Gate::default();
+    let opened = gate.clone();
+    hybrids.gateway.upstream.play_for_each(move |received| {
+        match received.body["model"].as_str().unwrap() {
+            "small" => [vec![Step::Until(opened.clone())], status(500)].concat(),
+            "middle" => {
+                let rest = b"HTTP/1.1 503 X\r\nretry-after: 60\r\ncontent-length: 0\r\n\r\n";
+                vec![Step::Send(rest.to_vec())]
+            }
+            other => {
+                let answer = completion(other).to_string();
+                vec![Step::Send(response(200, "application/json", &answer))]
+            }
+        }
+    });
+    let asked = question("low");
+    let (answer, ()) = tokio::join!(hybrids.gateway.chat(&asked), async {
+        crate::support::gateway::until("it is asked", || hybrids.gateway.upstream.calls() == 1)
+            .await;
+        let refused = hybrids.gateway.chat(&question("middle")).await;
+        assert_eq!(refused.status, 502);
+        gate.open();
+    });
+    assert_eq!(routed(&answer), "large");
+    assert_eq!(hybrids.asked(), ["small", "middle", "large"]);
+}
+
+/// What one target does not take, another may.
+#[tokio::test]
+async fn each_target_gets_the_settings_it_takes() {
+    let hybrids = Hybrids::start().await;
+    hybrids.failing(&["small"], status(500));
+    let body = question_with("low", json!({ "temperature": 0.5, "seed": 7 }));
+    assert_eq!(routed(&hybrids.gateway.chat(&body).await), "middle");
+    let received = hybrids.gateway.upstream.received();
+    let sent = |at: usize, key: &str| received[at].body[key].clone();
+    assert_eq!(
+        [sent(0, "temperature"), sent(0, "seed")],
+        [json!(null), json!(7)]
+    );
+    assert_eq!(
+        [sent(1, "temperature"), sent(1, "seed")],
+        [json!(0.5), json!(7)]
+    );
 }
 
 #[tokio::test]
