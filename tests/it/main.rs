@@ -48,6 +48,7 @@ mod c09_failover;
 mod c09_gemini;
 mod c09_gemini_failures;
 mod c09_quirks;
+mod c10_escalation;
 mod c10_hybrids;
 mod configuration;
 mod configuration_catalog;

@@ -5,6 +5,7 @@ pub mod bodies;
 pub mod books;
 pub mod gateway;
 pub mod gemini;
+pub mod hybrids;
 pub mod market;
 pub mod models;
 pub mod process;

@@ -1,0 +1,301 @@
+//! Hybrids (§2.8): who is asked when one fails or says little, and who is paid then.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{
+    Gate, Step,
+    hybrids::{Hybrids, question, question_with, routed, status},
+    responses::{calling, tool_call},
+    turns::CONVERT,
+    upstream::{chunk, completion, events, response, stream_head, usage_chunk},
+};
+
+#[tokio::test]
+async fn a_failure_before_the_first_byte_goes_up_a_tier() {
+    let empty = {
+        let mut answer = completion("");
+        answer["choices"][0]["message"]["content"] = json!("");
+        response(200, "application/json", &answer.to_string())
+    };
+    let silent = events(&[chunk(json!({}), Some("stop")), usage_chunk(9, 1)]);
+    let silent = [stream_head(), silent.into_bytes()].concat();
+    let cases = [
+        (false, status(500), "TIER_ESCALATED_5XX"),
+        (true, status(503), "TIER_ESCALATED_5XX"),
+        (false, vec![Step::Reset], "TIER_ESCALATED_5XX"),
+        (
+            false,
+            vec![Step::Pause(std::time::Duration::from_secs(4))],
+            "TIER_ESCALATED_TIMEOUT",
+        ),
+        (false, vec![Step::Send(empty)], "TIER_ESCALATED_EMPTY"),
+        (true, vec![Step::Send(silent)], "TIER_ESCALATED_EMPTY"),
+    ];
+    // With the gateway's own tools on offer, and without.
+    let executions = ["execute", "passthrough"];
+    let cases = cases
+        .iter()
+        .flat_map(|case| executions.map(|execution| (case.clone(), execution)));
+    for ((streamed, steps, reason), execution) in cases {
+        let hybrids = Hybrids::start().await;
+        hybrids.failing(&["small"], steps);
+        let mut body = question_with("low", json!({ "tool_execution": execution }));
+        body["stream"] = streamed.into();
+        let request = hybrids
+            .gateway
+            .request(Method::POST, "/v1/chat/completions");
+        let sent = request.header("x-request-id", "up").json(&body).send();
+        let answer = sent.await.unwrap();
+        assert_eq!(answer.status(), 200, "{reason}");
+        assert_eq!(answer.headers()["x-routed-model"], "middle");
+        assert!(answer.text().await.unwrap().contains("middle"));
+        assert_eq!(hybrids.asked(), ["small", "middle"]);
+        let story = hybrids.story("up").await;
+        assert_eq!(story["routed_model"], "middle");
+        assert_eq!(story["settlement"]["charge"], "0.005000");
+        assert_eq!(story["failed_attempts"].as_array().unwrap().len(), 1);
+        let decision = &story["decision"];
+        assert_eq!(decision["chosen"], "middle");
+        assert_eq!(decision["reason"], reason);
+        let up = json!([{ "from": "small", "to": "middle", "reason": reason }]);
+        assert_eq!(decision["escalations"], up);
+    }
+}
+
+/// Asked for JSON, a target that says something else has not answered.
+#[tokio::test]
+async fn what_is_no_json_goes_up_a_tier() {
+    let said = |text: &str| {
+        let answer = completion(text).to_string();
+        vec![Step::Send(response(200, "application/json", &answer))]
+    };
+    let json = json!({ "response_format": { "type": "json_object" },
+        "messages": [{ "role": "user", "content": "Give me JSON" }] });
+    for (text, wants_json, asked) in [
+        ("Here you are", true, &["small", "middle"][..]),
+        ("```json\n{}\n```", true, &["small", "middle"]),
+        (r#"{"a": [1, 2]}"#, true, &["small"]),
+        ("Here you are", false, &["small"]),
+    ] {
+        let hybrids = Hybrids::start().await;
+        hybrids.failing(&["small"], said(text));
+        let more = if wants_json { json.clone() } else { json!({}) };
+        let answer = hybrids.gateway.chat(&question_with("low", more)).await;
+        assert_eq!(routed(&answer), *asked.last().unwrap());
+        assert_eq!(hybrids.asked(), asked, "{text}");
+        if asked.len() > 1 {
+            let decision = &hybrids.story_of(&answer).await["decision"];
+            assert_eq!(decision["reason"], "TIER_ESCALATED_NOT_JSON");
+        }
+    }
+    // Somebody better is asked once: what that one says is handed on.
+    let hybrids = Hybrids::start().await;
+    hybrids.failing(&["small", "middle", "large"], said("no"));
+    let body = question_with("low", json);
+    let answer = hybrids.gateway.chat(&body).await;
+    assert_eq!(routed(&answer), "middle");
+    assert_eq!(hybrids.asked(), ["small", "middle"]);
+    // If nobody better answers, a poor answer is better than none, and is charged as what it is.
+    let hybrids = Hybrids::start().await;
+    hybrids.gateway.upstream.play_for_each(move |received| {
+        if received.body["model"] == "small" {
+            said("no")
+        } else {
+            status(500)
+        }
+    });
+    let answer = hybrids.gateway.chat(&body).await;
+    assert_eq!(routed(&answer), "small");
+    assert_eq!(hybrids.asked(), ["small", "middle", "large"]);
+    assert_eq!(answer.body["choices"][0]["message"]["content"], "no");
+    let story = hybrids.story_of(&answer).await;
+    assert_eq!(story["routed_model"], "small");
+    assert_eq!(story["decision"]["chosen"], "small");
+    assert_eq!(story["settlement"]["prices"]["prompt"], "0.0000001");
+}
+
+/// Of a poor answer and none, the poor one; and never a worse one than that.
+#[tokio::test]
+async fn a_poor_answer_is_kept_while_somebody_better_is_asked() {
+    let end = chunk(json!({}), Some("stop"));
+    let silent = events(&[end, usage_chunk(1_000, 1)]);
+    let silent = [stream_head(), silent.into_bytes()].concat();
+    let empty = {
+        let mut answer = completion("");
+        answer["usage"] =
+            json!({ "prompt_tokens": 1_000, "completion_tokens": 1, "total_tokens": 1_001 });
+        response(200, "application/json", &answer.to_string())
+    };
+    for (stream, execution) in [
+        (false, "execute"),
+        (false, "passthrough"),
+        (true, "execute"),
+        (true, "passthrough"),
+    ] {
+        let hybrids = Hybrids::start().await;
+        let poor = if stream {
+            silent.clone()
+        } else {
+            empty.clone()
+        };
+        hybrids.gateway.upstream.play_for_each(move |received| {
+            match received.body["model"].as_str().unwrap() {
+                "middle" => vec![Step::Send(poor.clone())],
+                "large" => status(500),
+                other => panic!("{other} is no better"),
+            }
+        });
+        let mut body = question_with("mid", json!({ "tool_execution": execution }));
+        body["stream"] = stream.into();
+        let request = hybrids
+            .gateway
+            .request(Method::POST, "/v1/chat/completions");
+        let sent = request.header("x-request-id", "poor").json(&body).send();
+        let answer = sent.await.unwrap();
+        assert_eq!(answer.status(), 200, "{stream} {execution}");
+        assert_eq!(answer.headers()["x-routed-model"], "middle");
+        answer.text().await.unwrap();
+        assert_eq!(hybrids.asked(), ["middle", "large"]);
+        let story = hybrids.story("poor").await;
+        assert_eq!(story["routed_model"], "middle");
+        assert_eq!(story["decision"]["chosen"], "middle");
+        assert_eq!(story["settlement"]["charge"], "0.001004");
+    }
+}
+
+/// A tool-using request that began with a failure: all its steps are the next tier's.
+#[tokio::test]
+async fn tools_are_run_for_who_answers_after_a_failure() {
+    for responses in [false, true] {
+        let hybrids = Hybrids::start().await;
+        hybrids.gateway.upstream.play_for_each(|received| {
+            let body = &received.body;
+            let messages = body["messages"].as_array().unwrap();
+            let counted = |mut answer: Value| {
+                answer["usage"] = json!({ "prompt_tokens": 1_000, "completion_tokens": 1_000,
+                    "total_tokens": 2_000 });
+                vec![Step::Send(response(
+                    200,
+                    "application/json",
+                    &answer.to_string(),
+                ))]
+            };
+            match messages.last().unwrap()["role"].as_str().unwrap() {
+                _ if body["model"] != "middle" => status(500),
+                "tool" => counted(completion("It is a billion.")),
+                _ => counted(calling(&[tool_call(CONVERT.0, CONVERT.1, CONVERT.2)])),
+            }
+        });
+        let answer = if responses {
+            let body = json!({ "model": "low", "input": "Hello" });
+            hybrids.gateway.respond(&body).await
+        } else {
+            hybrids.gateway.chat(&question("low")).await
+        };
+        assert_eq!(routed(&answer), "middle");
+        assert_eq!(hybrids.asked(), ["small", "middle", "middle"]);
+        let story = hybrids.story_of(&answer).await;
+        assert_eq!(story["model"], "low");
+        assert_eq!(story["routed_model"], "middle");
+        // Two steps of 1,000 and 1,000 tokens at 1.00 and 4.00 a million.
+        assert_eq!(story["settlement"]["charge"], "0.010000");
+        assert_eq!(story["steps"].as_array().unwrap().len(), 3);
+    }
+}
+
+/// What a model has begun with tools is not gone on with by another.
+#[tokio::test]
+async fn after_a_first_step_the_target_stays() {
+    let hybrids = Hybrids::start().await;
+    hybrids.gateway.upstream.play_for_each(|received| {
+        let messages = received.body["messages"].as_array().unwrap();
+        if messages.last().unwrap()["role"] == "tool" {
+            return status(500);
+        }
+        let answer = calling(&[tool_call(CONVERT.0, CONVERT.1, CONVERT.2)]);
+        vec![Step::Send(response(
+            200,
+            "application/json",
+            &answer.to_string(),
+        ))]
+    });
+    let answer = hybrids.gateway.chat(&question("low")).await;
+    assert_eq!(answer.status, 502);
+    assert_eq!(hybrids.asked(), ["small", "small"]);
+    let story = hybrids.story_of(&answer).await;
+    assert_eq!(story["settlement"]["charge"], "0.000000");
+}
+
+/// Who goes to rest while another is being asked is passed over.
+#[tokio::test]
+async fn nobody_is_asked_who_has_failed_meanwhile() {
+    let hybrids = Hybrids::start().await;
+    let gate = Gate::default();
+    let opened = gate.clone();
+    hybrids.gateway.upstream.play_for_each(move |received| {
+        match received.body["model"].as_str().unwrap() {
+            "small" => [vec![Step::Until(opened.clone())], status(500)].concat(),
+            "middle" => {
+                let rest = b"HTTP/1.1 503 X\r\nretry-after: 60\r\ncontent-length: 0\r\n\r\n";
+                vec![Step::Send(rest.to_vec())]
+            }
+            other => {
+                let answer = completion(other).to_string();
+                vec![Step::Send(response(200, "application/json", &answer))]
+            }
+        }
+    });
+    let asked = question("low");
+    let (answer, ()) = tokio::join!(hybrids.gateway.chat(&asked), async {
+        crate::support::gateway::until("it is asked", || hybrids.gateway.upstream.calls() == 1)
+            .await;
+        let refused = hybrids.gateway.chat(&question("middle")).await;
+        assert_eq!(refused.status, 502);
+        gate.open();
+    });
+    assert_eq!(routed(&answer), "large");
+    assert_eq!(hybrids.asked(), ["small", "middle", "large"]);
+}
+
+/// What one target does not take, another may.
+#[tokio::test]
+async fn each_target_gets_the_settings_it_takes() {
+    let hybrids = Hybrids::start().await;
+    hybrids.failing(&["small"], status(500));
+    let body = question_with("low", json!({ "temperature": 0.5, "seed": 7 }));
+    assert_eq!(routed(&hybrids.gateway.chat(&body).await), "middle");
+    let received = hybrids.gateway.upstream.received();
+    let sent = |at: usize, key: &str| received[at].body[key].clone();
+    assert_eq!(
+        [sent(0, "temperature"), sent(0, "seed")],
+        [json!(null), json!(7)]
+    );
+    assert_eq!(
+        [sent(1, "temperature"), sent(1, "seed")],
+        [json!(0.5), json!(7)]
+    );
+}
+
+#[tokio::test]
+async fn when_all_fail_each_was_asked_and_nothing_is_owed() {
+    let hybrids = Hybrids::start().await;
+    for (hybrid, order) in [
+        ("low", &["small", "middle", "large"][..]),
+        ("high", &["large", "middle"]),
+    ] {
+        let before = hybrids.asked().len();
+        hybrids.failing(&["small", "middle", "large"], status(500));
+        let answer = hybrids.gateway.chat(&question(hybrid)).await;
+        assert_eq!(answer.status, 502);
+        assert_eq!(hybrids.asked()[before..], *order);
+        let story = hybrids.story_of(&answer).await;
+        assert_eq!(story["settlement"]["charge"], "0.000000");
+    }
+    // What is wrong with the request is wrong for all.
+    let before = hybrids.asked().len();
+    hybrids.failing(&["small"], status(400));
+    let answer = hybrids.gateway.chat(&question("low")).await;
+    assert_eq!(answer.status, 502);
+    assert_eq!(hybrids.asked()[before..], ["small"]);
+}
