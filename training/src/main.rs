@@ -36,8 +36,8 @@ mod tiers;
 
 const USAGE: &str = "\
 tollgate-training distill --model model.safetensors --vocab vocab.txt --out TABLE
-tollgate-training train --data FILE --table TABLE --out router.bin
-tollgate-training eval --data FILE [--weights router.bin]";
+tollgate-training train --data FILE --table TABLE --out router.bin [--report FILE]
+tollgate-training eval --data FILE [--weights router.bin] [--report FILE]";
 
 fn main() -> ExitCode {
     match run() {
@@ -69,8 +69,15 @@ fn run() -> Result<bool, String> {
             let table = distill::run(needed("--model")?, needed("--vocab")?)?;
             table.write(needed("--out")?).map(|()| true)
         }
-        "train" => train(needed("--data")?, needed("--table")?, needed("--out")?).map(|()| true),
-        "eval" => eval(needed("--data")?, option("--weights")),
+        "train" => {
+            let (data, out) = (needed("--data")?, needed("--out")?);
+            train(data, needed("--table")?, out)?;
+            match option("--report") {
+                Some(report) => eval(data, Some(out), Some(report)),
+                None => Ok(true),
+            }
+        }
+        "eval" => eval(needed("--data")?, option("--weights"), option("--report")),
         _ => Err(USAGE.into()),
     }
 }
@@ -93,7 +100,7 @@ fn train(data: &Path, table: &Path, out: &Path) -> Result<(), String> {
 }
 
 /// The table of pieces comes from the weights; the heads are learned anew for every part.
-fn eval(data: &Path, weights: Option<&Path>) -> Result<bool, String> {
+fn eval(data: &Path, weights: Option<&Path>, file: Option<&Path>) -> Result<bool, String> {
     let weights: Weights = match weights {
         None => Scorer::embedded().weights().clone(),
         Some(path) => {
@@ -102,5 +109,8 @@ fn eval(data: &Path, weights: Option<&Path>) -> Result<bool, String> {
         }
     };
     let (data, others) = data::Data::read(data)?;
-    Ok(eval::run(&data, &others, &weights))
+    let report = eval::run(&data, &others, &weights);
+    let met = report.end();
+    file.map_or(Ok(()), |file| report.write(file))?;
+    Ok(met)
 }

@@ -1,10 +1,12 @@
 //! What is printed: figures on standard output, what is being done on standard error.
 
-use std::time::Instant;
+use std::{cell::RefCell, fs, path::Path, time::Instant};
 
 pub struct Report {
     started: Instant,
     missed: Vec<String>,
+    /// All that was printed.
+    text: RefCell<String>,
 }
 
 impl Report {
@@ -12,6 +14,7 @@ impl Report {
         Self {
             started: Instant::now(),
             missed: Vec::new(),
+            text: RefCell::default(),
         }
     }
 
@@ -22,6 +25,14 @@ impl Report {
 
     pub fn line(&self, line: &str) {
         println!("{line}");
+        let mut text = self.text.borrow_mut();
+        text.push_str(line);
+        text.push('\n');
+    }
+
+    pub fn write(&self, path: &Path) -> Result<(), String> {
+        let written = fs::write(path, &*self.text.borrow());
+        written.map_err(|e| format!("{}: {e}", path.display()))
     }
 
     pub fn at_least(&mut self, what: &str, value: f64, bar: f64) {

@@ -22,8 +22,8 @@ pub struct Judge<'a> {
     pub table: &'a Weights,
 }
 
-/// Whether every bar is met.
-pub fn run(data: &Data, others: &Others, weights: &Weights) -> bool {
+/// Every figure; [`Report::end`] says whether every bar is met.
+pub fn run(data: &Data, others: &Others, weights: &Weights) -> Report {
     let mut report = Report::new();
     report.begin("features");
     let prompts: Vec<&str> = data.rows.iter().map(|row| row.prompt.as_str()).collect();
@@ -40,7 +40,7 @@ pub fn run(data: &Data, others: &Others, weights: &Weights) -> bool {
     transfer::never_seen(others, weights, &report);
     transfer::leave_one_out(&judge, &report);
     speed::run(&prompts, weights, &mut report);
-    report.end()
+    report
 }
 
 /// How sharply to tell domains apart: what surprises least in one part held out.
