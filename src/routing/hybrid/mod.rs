@@ -119,8 +119,8 @@ pub fn choose(
             turn::choose(&eligible, &callers, &now, settings)?
         }
     };
-    let dearest = eligible.iter().map(|one| one.cost).max();
-    let dearest = dearest.unwrap_or(chosen.cost);
+    let dearest = eligible.iter().map(|one| one.cost);
+    let dearest = dearest.fold(chosen.cost, Ord::max);
     Some(Chosen {
         target: chosen.model.clone(),
         ladder: ladder.into_iter().map(|one| one.model.clone()).collect(),

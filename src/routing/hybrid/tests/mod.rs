@@ -385,7 +385,23 @@ fn a_turn_weighs_what_it_costs_now() {
 }
 
 #[test]
+fn little_is_a_continuation_in_any_script() {
+    for (text, expected) in [
+        ("go on", true),
+        (" and then?\n", true),
+        ("go on with it", false),
+        ("続けてください", true),
+        (
+            "素数が無限に存在することを証明し、その証明の各段階を説明してください",
+            false,
+        ),
+        ("x=1;for(let i=0;i<99;i++){x=x*i+7;console.log(x)}", false),
+    ] {
+        assert_eq!(turn::goes_on(text), expected, "{text}");
+    }
+}
 
+#[test]
 fn sessions_end_with_time_and_the_oldest_first() {
     let (sessions, now) = (Sessions::default(), Instant::now());
     let key = |n: u32| SessionKey::of(["a", "h", &n.to_string()]);
@@ -490,7 +506,11 @@ proptest! {
         asked.extend(one.ladder.iter().cloned());
         for target in &asked {
             let candidate = candidates.iter().find(|other| other.model.id == target.id);
-            prop_assert!(able(&candidate.unwrap().rejected), "{}", target.id);
+            let rejected = candidate.unwrap().rejected;
+            // Who called a tool hears what it said, even if it writes more than is wanted.
+            let locked = one.decision.reason == Reason::TurnLockTool;
+            let called = locked && matches!(rejected, None | Some(Rejection::MinOutput));
+            prop_assert!(called || able(&rejected), "{}", target.id);
         }
         let resting = wanted == Some(Some(Rejection::Unhealthy));
         let lost = found.session.as_ref().is_some_and(|session| {
@@ -498,7 +518,9 @@ proptest! {
             !able(&of.unwrap().rejected)
         });
         let lost = lost && matches!(router, Router::Turn(_));
-        prop_assert_eq!(one.decision.reason == Reason::FallbackHealth, resting || lost);
+        let kept = one.decision.reason == Reason::TurnLockTool;
+        let fell_back = one.decision.reason == Reason::FallbackHealth;
+        prop_assert_eq!(fell_back, (resting || lost) && !kept);
         prop_assert!(one.decision.estimated_saving.nanos() >= 0);
     }
 
