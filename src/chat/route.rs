@@ -50,11 +50,6 @@ impl Route {
         serde_json::to_string(decision).ok()
     }
 
-    /// Whether somebody else can be asked when the target fails.
-    pub fn can_escalate(&self) -> bool {
-        !self.ladder.is_empty()
-    }
-
     /// Whether somebody better can be asked when the target's answer is poor.
     pub fn can_improve(&self) -> bool {
         let next = self.ladder.first();

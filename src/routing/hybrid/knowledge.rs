@@ -20,15 +20,17 @@ impl Knowledge {
             examples: HashMap::new(),
         };
         // The built-in weights are unpacked here, and not while the first request waits.
-        let scorer = known.own.as_deref().unwrap_or_else(|| Scorer::embedded());
+        let scorer = known.scorer();
+        let mut examples = HashMap::new();
         for hybrid in catalog.models() {
             if let Some(Router::Semantic(settings)) = &hybrid.router {
                 let routes = settings.routes.iter();
                 let read = |text: &String| scorer.meaning(text);
                 let routes = routes.map(|route| route.exemplars.iter().map(read).collect());
-                known.examples.insert(hybrid.id.clone(), routes.collect());
+                examples.insert(hybrid.id.clone(), routes.collect());
             }
         }
+        known.examples = examples;
         known
     }
 
