@@ -16,11 +16,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::FutureExt as _;
 use tempfile::TempDir;
 use tollgate::{
     catalog::{Catalog, Tier, Track},
     config::Durability,
-    ledger::{HoldRequest, Ledger, NewAccount, NewGrant, Outcome},
+    ledger::{HoldRequest, Ledger, NewAccount, NewGrant, Outcome, Seen},
     limits::{Ceilings, Limiter, estimate_tokens},
     money::NanoUsd,
     wire::chat::Usage,
@@ -67,13 +68,13 @@ fn limiter(time: Duration) {
     let folder = TempDir::new().unwrap();
     let kept = Limiter::resume(&folder.path().join("t.db"), &HashMap::default()).unwrap();
     for (name, limiter) in [("in memory", Limiter::default()), ("kept on disk", kept)] {
-        let limiter = Arc::new(limiter);
         let mut call = 0;
         let nanos = each(time, || {
             let account = &accounts[call / 500 % accounts.len()];
-            let admitted = limiter.admit(account, "svc-standard", 4_100, ceilings);
+            let admitted = limiter.admit(call as u64, account, "svc-standard", 4_100, ceilings);
+            let admitted = admitted.now_or_never().expect("memory answers at once");
             let mut place = admitted.expect("there is room");
-            place.keep(call as u64).unwrap();
+            place.keep().unwrap();
             place.settle(black_box(14));
             call += 1;
         });
@@ -127,6 +128,9 @@ async fn pairs_a_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> 
             let mut done = 0_u32;
             while started.elapsed() < time {
                 let request = HoldRequest {
+                    id: ledger.next_call(),
+                    seen: Seen::fresh(),
+                    places: &[],
                     request_id: "req_0123456789abcdefghijklmn",
                     account_id: &account,
                     key_id: &key,
@@ -140,7 +144,7 @@ async fn pairs_a_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> 
                     decision: None,
                     overdraft: NanoUsd::default(),
                 };
-                let mut held = ledger.hold(request).expect("there is credit");
+                let mut held = ledger.hold(request).await.expect("there is credit");
                 let usage = Usage {
                     prompt: 11,
                     cached: 0,

@@ -58,6 +58,13 @@ pub struct Gateway {
     pub shutdown: Shutdown,
 }
 
+/// What outlives the process.
+pub struct Stores {
+    pub ledger: Arc<Ledger>,
+    pub limiter: Arc<Limiter>,
+    pub conversations: Conversations,
+}
+
 /// What can change while the gateway runs.
 pub struct Routes {
     pub catalog: Catalog,
@@ -122,17 +129,12 @@ impl Shutdown {
 
 impl Gateway {
     /// `origin` is where callers reach the public listener.
-    pub fn new(
-        config: Config,
-        ledger: Ledger,
-        limiter: Limiter,
-        origin: &str,
-    ) -> Result<Self, String> {
+    pub fn new(config: Config, stores: Stores, origin: &str) -> Result<Self, String> {
         let origin = config.server.public_url.as_deref().unwrap_or(origin);
         Ok(Self {
-            conversations: Conversations::beside(&config.store.path),
-            metrics: Metrics::new(ledger.health()),
-            ledger: Arc::new(ledger),
+            conversations: stores.conversations,
+            metrics: Metrics::new(stores.ledger.health()),
+            ledger: stores.ledger,
             sessions: Sessions::default(),
             tally: Tally::default(),
             operator_token: config.operator.token.clone(),
@@ -141,7 +143,7 @@ impl Gateway {
                 upgrade: format!("{origin}/portal/plan"),
             },
             max_body_bytes: config.server.max_body_bytes,
-            limiter: Arc::new(limiter),
+            limiter: stores.limiter,
             ceilings: config.limits,
             max_overdraft: config.max_overdraft,
             routes: ArcSwap::from_pointee(Routes::new(config, None)?),

@@ -32,5 +32,8 @@ pub mod limits;
 mod migrations;
 pub mod money;
 pub mod outgoing;
+pub mod postgres;
 pub mod telemetry;
+#[cfg(test)]
+mod testing;
 pub mod time_text;

@@ -91,6 +91,7 @@ pub struct Metrics {
     held: Gauge,
     waiting: Gauge,
     ledger_ready: Gauge,
+    limits_ready: Gauge,
     violations: Gauge,
 }
 
@@ -99,6 +100,7 @@ pub struct Snapshot {
     pub holds: usize,
     pub held_nanos: i64,
     pub violations: usize,
+    pub limits_ready: bool,
 }
 
 impl Metrics {
@@ -123,6 +125,7 @@ impl Metrics {
             held: Gauge::default(),
             waiting: Gauge::default(),
             ledger_ready: Gauge::default(),
+            limits_ready: Gauge::default(),
             violations: Gauge::default(),
         };
         metrics.register(ledger);
@@ -201,6 +204,11 @@ impl Metrics {
             "ledger_ready",
             "Whether charges can be written: 1 or 0",
             self.ledger_ready.clone(),
+        );
+        registry.register(
+            "limits_ready",
+            "Whether requests can be counted: 1 or 0",
+            self.limits_ready.clone(),
         );
         registry.register(
             "audit_violations",
@@ -298,6 +306,7 @@ impl Metrics {
         self.violations.set(count(now.violations));
         self.waiting.set(count(ledger.waiting()));
         self.ledger_ready.set(i64::from(ledger.takes_charges()));
+        self.limits_ready.set(i64::from(now.limits_ready));
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);

@@ -1,26 +1,30 @@
 //! `tollgate audit`: does everything add up?
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use axum::http::Method;
 use clap::Args;
 use serde_json::Value;
 
 use super::operator_commands::Target;
-use crate::{ledger, operator::AuditObject};
+use crate::{
+    ledger::{self, Audit},
+    operator::AuditObject,
+    postgres::Address,
+};
 
 #[derive(Args)]
 pub struct Options {
-    /// Look through this database file instead of asking a running gateway
-    #[arg(long, value_name = "FILE")]
-    database: Option<PathBuf>,
+    /// Look through this database (a file, or `postgres://…`) instead of asking a running gateway
+    #[arg(long, value_name = "FILE|URL")]
+    database: Option<String>,
     #[command(flatten)]
     target: Target,
 }
 
 pub async fn run(options: &Options) -> Result<(), String> {
-    let audit = if let Some(file) = &options.database {
-        let audit = ledger::audit_file(file)?;
+    let audit = if let Some(database) = &options.database {
+        let audit = look_through(database).await?;
         serde_json::to_value(AuditObject::from(audit)).map_err(|error| error.to_string())?
     } else {
         let asked = options.target.ask(Method::POST, "/operator/audit", None);
@@ -35,6 +39,15 @@ pub async fn run(options: &Options) -> Result<(), String> {
         Value::Bool(true) => Ok(()),
         _ => Err("the books do not add up".into()),
     }
+}
+
+async fn look_through(database: &str) -> Result<Audit, String> {
+    if !database.starts_with("postgres") {
+        return ledger::audit_file(Path::new(database));
+    }
+    let address = Address::parse(database).map_err(|mistake| format!("the URL {mistake}"))?;
+    let looked = ledger::audit_database(&address).await;
+    looked.map_err(|error| format!("{address} cannot be audited: {error}"))
 }
 
 fn told(audit: &Value) -> String {

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use crate::{config::Config, conversations, ledger, routing, tools::Toolbox};
+use crate::{
+    config::{Config, Minute, StorePlace},
+    conversations, ledger, routing,
+    tools::Toolbox,
+};
 
 /// Reports on the file, the store, each provider and each source of the tools; an error if anything
 /// is wrong.
@@ -17,8 +21,18 @@ pub async fn run(file: &Path) -> Result<(), String> {
             println!("wrong {what}: {word}");
         }
     };
-    report("store", ledger::probe(&config.store.path));
-    report("responses", conversations::probe(&config.store.path));
+    match &config.store.place {
+        StorePlace::File(path) => {
+            report("store", ledger::probe(path));
+            report("responses", conversations::probe(path));
+        }
+        StorePlace::Postgres { address, .. } => {
+            report("store", ledger::probe_database(address).await);
+        }
+    }
+    if let Minute::Redis { address, .. } = &config.minute {
+        report("limits", address.probe().await);
+    }
     if let Some(tls) = &config.server.tls {
         report("certificate", crate::server::probe_certificate(tls));
     }

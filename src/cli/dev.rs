@@ -15,8 +15,8 @@ use crate::{
     auth::{ApiKey, Secret},
     catalog::{Catalog, Tier, Track},
     config::{
-        Config, Deployment, Durability, Log, LogFormat, Operator, Patience, Provider, Routing,
-        Server, Store, Tools,
+        Config, Deployment, Durability, Log, LogFormat, Minute, Operator, Patience, Provider,
+        Routing, Server, Store, StorePlace, Tools,
     },
     ledger::{Ledger, LedgerError, NewAccount, NewGrant},
     limits::Ceilings,
@@ -86,13 +86,14 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             token,
         },
         store: Store {
-            path: options.data.join("tollgate.db"),
+            place: StorePlace::File(options.data.join("tollgate.db")),
             durability: Durability::Process,
         },
         limits: Ceilings {
             requests: 60,
             tokens: 100_000,
         },
+        minute: Minute::Memory,
         routing: Routing::default(),
         weights: None,
         tools: Tools::default(),
@@ -114,15 +115,14 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
 
 /// The key of an earlier start if it still works, else a new one for the demo account.
 async fn demo_key(ledger: &Ledger, known: Option<ApiKey>) -> Result<ApiKey, LedgerError> {
-    let works = |key: &ApiKey| {
-        let caller = ledger.caller(key.digest());
-        caller.is_some_and(|caller| !caller.account_closed)
-    };
-    if let Some(key) = known.filter(works) {
-        return Ok(key);
+    if let Some(key) = known {
+        let caller = ledger.look(key.digest()).await?;
+        if caller.is_some_and(|caller| !caller.account_closed) {
+            return Ok(key);
+        }
     }
     let demo = |account: &crate::ledger::Account| account.email == DEMO_EMAIL && !account.closed;
-    let account_id = match ledger.accounts().into_iter().find(demo) {
+    let account_id = match ledger.accounts().await?.into_iter().find(demo) {
         Some(account) => account.id,
         None => demo_account(ledger).await?,
     };

@@ -23,7 +23,12 @@ pub use quirks::{MaxTokensField, Quirks};
 pub use tools::{Chain, Market, Tools};
 
 use crate::{
-    auth::Secret, catalog::Catalog, checked_toml::Mistake, limits::Ceilings, money::NanoUsd,
+    auth::Secret,
+    catalog::Catalog,
+    checked_toml::Mistake,
+    limits::{self, Ceilings},
+    money::NanoUsd,
+    postgres,
     routing::hybrid::Scorer,
 };
 
@@ -34,6 +39,7 @@ pub struct Config {
     pub store: Store,
     /// The ceilings of whatever has none of its own.
     pub limits: Ceilings,
+    pub minute: Minute,
     /// How far an account may go below zero by calls that cost more than they held.
     pub max_overdraft: NanoUsd,
     pub providers: BTreeMap<String, Provider>,
@@ -92,8 +98,32 @@ pub struct Operator {
 
 #[derive(Debug)]
 pub struct Store {
-    pub path: PathBuf,
+    pub place: StorePlace,
     pub durability: Durability,
+}
+
+/// Where accounts, credit and all that lasts is kept.
+#[derive(Debug)]
+pub enum StorePlace {
+    /// In files, of this gateway alone.
+    File(PathBuf),
+    /// In a database that gateways share, and how long a call waits for it before it begins.
+    Postgres {
+        address: Box<postgres::Address>,
+        deadline: Duration,
+    },
+}
+
+/// Where the last minute of requests and tokens is kept.
+#[derive(Debug)]
+pub enum Minute {
+    /// In this gateway.
+    Memory,
+    /// With a server that gateways share, and how long a step there may take.
+    Redis {
+        address: Box<limits::Address>,
+        deadline: Duration,
+    },
 }
 
 /// What a committed change survives.

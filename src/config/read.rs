@@ -3,25 +3,28 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::{
-    Config, Durability, Log, LogFormat, Operator, Patience, Server, Store, TlsFiles,
+    Config, Durability, Log, LogFormat, Minute, Operator, Patience, Server, Store, StorePlace,
+    TlsFiles,
     tools::tools,
     upstreams::{deployment, provider, routing},
-    values::{Environment, address, http_url, readable_file, seconds, secret},
+    values::{Environment, address, http_url, readable_file, seconds, secret, store_url},
 };
 use crate::{
     auth::Secret,
     catalog::Catalog,
     checked_toml::{self, Mistake, Node, Section, Value, as_text},
-    limits::Ceilings,
+    ledger,
+    limits::{self, Ceilings},
     money::NanoUsd,
+    postgres,
 };
 
 pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<Mistake>> {
     checked_toml::read(document, |root| {
         let server = server(root.section("server"));
         let operator = operator(root.section("operator"), environment);
-        let store = store(root.section("store"));
-        let limits = limits(root.section("limits"));
+        let store = store(root.section("store"), environment);
+        let (limits, minute) = limits(root.section("limits"), &store, environment);
         let (routing, weights) = routing(root.section("routing"));
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
@@ -54,6 +57,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
             operator,
             store,
             limits,
+            minute,
             max_overdraft,
             providers,
             deployments,
@@ -137,15 +141,25 @@ fn operator(mut section: Section, environment: &Environment) -> Operator {
     }
 }
 
-fn store(mut section: Section) -> Store {
-    let path = section.optional(
-        "url",
-        "`sqlite:` and a path, e.g. `sqlite:data/tollgate.db`",
-        |value| {
-            let path = as_text(value)?.strip_prefix("sqlite:")?.to_owned();
-            (!path.is_empty()).then_some(PathBuf::from(path))
-        },
-    );
+fn store(mut section: Section, environment: &Environment) -> Store {
+    let expected = "`sqlite:` and a path, e.g. `sqlite:data/tollgate.db`, or `postgres://…`";
+    let url = store_url(&mut section, expected, environment);
+    let url = url.unwrap_or_else(|| "sqlite:data/tollgate.db".to_owned());
+    let deadline = deadline(&mut section);
+    let place = match url.strip_prefix("sqlite:") {
+        Some(path) if !path.is_empty() => Ok(StorePlace::File(path.into())),
+        _ if url.starts_with("postgres") => {
+            postgres::Address::parse(&url).map(|address| StorePlace::Postgres {
+                address: Box::new(address),
+                deadline: deadline.unwrap_or(ledger::DEADLINE),
+            })
+        }
+        _ => Err(format!("cannot be used: expected {expected}")),
+    };
+    let place = place.unwrap_or_else(|mistake| {
+        section.mistake("url", &mistake);
+        StorePlace::File("data/tollgate.db".into())
+    });
     let durability = section.optional("durability", "`power` or `process`", |value| match as_text(
         value,
     )?
@@ -157,15 +171,24 @@ fn store(mut section: Section) -> Store {
     });
     section.finish();
     Store {
-        path: path.unwrap_or_else(|| "data/tollgate.db".into()),
+        place,
         durability: durability.unwrap_or(Durability::Power),
     }
 }
 
-fn limits(mut section: Section) -> Ceilings {
-    section.optional("url", "`memory:`", |value| {
-        (as_text(value)? == "memory:").then_some(())
-    });
+/// How long a server may take for its part of an admission.
+fn deadline(section: &mut Section) -> Option<Duration> {
+    let expected = "a number of milliseconds from 5 to 10000";
+    section.optional("deadline_ms", expected, |value| {
+        let ms: u64 = checked_toml::as_integer(value)?;
+        (5..=10_000)
+            .contains(&ms)
+            .then(|| Duration::from_millis(ms))
+    })
+}
+
+fn limits(mut section: Section, store: &Store, environment: &Environment) -> (Ceilings, Minute) {
+    let minute = minute(&mut section, store, environment);
     let mut ceiling = |key: &str, default| {
         let expected = "a number of at least 1; 0 would refuse every request";
         let read = |value: &Value| checked_toml::as_integer(value).filter(|ceiling| *ceiling > 0);
@@ -176,7 +199,38 @@ fn limits(mut section: Section) -> Ceilings {
         tokens: ceiling("tpm", 100_000),
     };
     section.finish();
-    limits
+    (limits, minute)
+}
+
+/// Gateways that share accounts share their limits, and only a shared ledger can tell what a server that
+/// forgot had counted.
+fn minute(section: &mut Section, store: &Store, environment: &Environment) -> Minute {
+    let url = store_url(section, "`memory:` or `redis://…`", environment);
+    let deadline = deadline(section);
+    let is_shared = matches!(store.place, StorePlace::Postgres { .. });
+    let url = url.unwrap_or_else(|| "memory:".to_owned());
+    if url == "memory:" {
+        if is_shared {
+            let hint = "gateways that share a `postgres://` store share their limits";
+            section.mistake("url", &format!("must be `redis://…`: {hint}"));
+        }
+        return Minute::Memory;
+    }
+    match limits::Address::parse(&url) {
+        Ok(address) if is_shared => Minute::Redis {
+            address: Box::new(address),
+            deadline: deadline.unwrap_or(limits::DEADLINE),
+        },
+        Ok(_) => {
+            let hint = "Redis goes with a `postgres://` store, which gateways share as well";
+            section.mistake("url", &format!("must be `memory:`: {hint}"));
+            Minute::Memory
+        }
+        Err(mistake) => {
+            section.mistake("url", &mistake);
+            Minute::Memory
+        }
+    }
 }
 
 /// Five dollars, unless it is said otherwise.

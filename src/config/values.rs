@@ -41,6 +41,31 @@ pub fn secret(
     Some(Secret::new(text))
 }
 
+/// A URL that may have a password in it: under `url`, `url_env` (the name of a variable) or `url_file` (a
+/// path).
+pub fn store_url(
+    section: &mut Section,
+    expected: &str,
+    environment: &Environment,
+) -> Option<String> {
+    let file = section.optional("url_file", "the path of a readable file", readable_file);
+    let named = section.text("url_env", "the name of an environment variable");
+    let plain = section.optional_secret("url", expected, as_text);
+    if let Some(path) = file {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        return Some(text.trim().to_owned());
+    }
+    let Some(variable) = named else {
+        return plain;
+    };
+    let url = environment.get(&variable);
+    if url.is_none() {
+        let hint = "which is not set; export it, or name another variable";
+        section.mistake("url_env", &format!("names the variable {variable}, {hint}"));
+    }
+    url.map(|url| url.trim().to_owned())
+}
+
 pub fn address(section: &mut Section, default: &str) -> SocketAddr {
     let expected = format!("an IP address and a port, e.g. `{default}`");
     let read = |value: &Value| as_text(value)?.parse().ok();

@@ -1,8 +1,8 @@
 //! Stored responses of `/v1/responses`: what `previous_response_id` leads to.
 //!
-//! Storage is best-effort, and apart from the ledger: a file of its own, owned by a thread of its
-//! own. When it fails, whoever asks hears so within a deadline, and nothing else is held up. What
-//! failed is opened anew at the next use, so it heals without a restart.
+//! Storage is best-effort, and apart from the ledger: a file of its own or connections of its own.
+//! When it fails, whoever asks hears so within a deadline, and nothing else is held up. What failed
+//! is opened anew at the next use, so it heals without a restart.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,15 +10,13 @@ use std::{
 };
 
 mod health;
-mod open;
-mod responses;
-mod storage;
+mod postgres;
+mod sqlite;
 #[cfg(test)]
 mod tests;
-mod worker;
 
-use self::{storage::Storage, worker::Worker};
-use crate::ledger::clock::Clock;
+use self::{postgres::InDatabase, sqlite::InFile};
+use crate::{ledger::clock::Clock, postgres::Address};
 
 /// What is kept (SPEC §8.4), and how long anyone waits for it.
 const SETTINGS: Settings = Settings {
@@ -39,7 +37,7 @@ struct Settings {
     record_bytes: usize,
     per_account: u32,
     in_all: u32,
-    /// How many uses may wait for the thread.
+    /// How many uses may wait for an answer.
     waiting: usize,
     deadline: Duration,
     /// How often expired records are deleted when nothing is stored meanwhile.
@@ -95,6 +93,11 @@ pub enum Cause {
         found: usize,
         known: usize,
     },
+    #[error("{address} cannot be used: {source}")]
+    Postgres {
+        address: String,
+        source: crate::postgres::Error,
+    },
     #[error("too much is waiting for it")]
     QueueFull,
     #[error("it has stopped")]
@@ -104,7 +107,7 @@ pub enum Cause {
 /// Looks at the file beside a ledger's database, or at the place where it would be made; changes
 /// nothing.
 pub fn probe(database: &Path) -> Result<String, String> {
-    open::probe(&path_beside(database))
+    sqlite::probe(&path_beside(database))
 }
 
 /// `data/tollgate.db` → `data/tollgate.responses.db`
@@ -112,10 +115,10 @@ fn path_beside(database: &Path) -> PathBuf {
     database.with_extension("responses.db")
 }
 
-pub struct Conversations {
-    worker: Worker,
-    clock: Clock,
-    settings: Settings,
+/// Of one gateway, in a file; or of several, in their database.
+pub enum Conversations {
+    File(InFile),
+    Shared(InDatabase),
 }
 
 impl Conversations {
@@ -123,21 +126,18 @@ impl Conversations {
     ///
     /// Never fails: what cannot be opened now is tried again at each use.
     pub fn beside(database: &Path) -> Self {
-        Self::open(&path_beside(database), SETTINGS, Clock::System)
+        Self::File(InFile::open(
+            &path_beside(database),
+            SETTINGS,
+            Clock::System,
+        ))
     }
 
-    fn open(path: &Path, settings: Settings, clock: Clock) -> Self {
-        let upkeep = {
-            let clock = clock.clone();
-            move |connection: &mut rusqlite::Connection| {
-                responses::sweep(connection, clock.now_ms() - settings.retention_ms)
-            }
-        };
-        Self {
-            worker: Worker::start(Storage::new(path), settings, upkeep),
-            clock,
-            settings,
-        }
+    /// In the database of the ledger, which several gateways share and whose tables are there.
+    ///
+    /// Never fails either. Needs a runtime, for the upkeep.
+    pub fn shared(address: Address) -> Self {
+        Self::Shared(InDatabase::open(address, SETTINGS, Clock::System))
     }
 
     /// Stores a record and evicts what is then too many, in one transaction.
@@ -145,37 +145,37 @@ impl Conversations {
     /// Of two records with the same ID the first is kept. An error may come after the record was
     /// stored: nobody knows of it, and it goes with time.
     pub async fn store(&self, record: Record) -> Result<Kept, StorageError> {
-        if record.response.len() + record.input.len() > self.settings.record_bytes {
+        let bytes = record.response.len() + record.input.len();
+        if bytes > self.settings().record_bytes {
             return Ok(Kept::TooLarge);
         }
-        let (clock, settings) = (self.clock.clone(), self.settings);
-        self.worker
-            .run(move |connection| responses::store(connection, &record, &settings, clock.now_ms()))
-            .await?;
+        match self {
+            Self::File(file) => file.store(record).await?,
+            Self::Shared(database) => database.store(&record).await?,
+        }
         Ok(Kept::Stored)
     }
 
     /// `None` for missing, expired, evicted and another account's alike.
     pub async fn find(&self, account_id: &str, id: &str) -> Result<Option<Record>, StorageError> {
-        let (account_id, id) = (account_id.to_owned(), id.to_owned());
-        let (clock, retention_ms) = (self.clock.clone(), self.settings.retention_ms);
-        self.worker
-            .run(move |connection| {
-                let expired_ms = clock.now_ms() - retention_ms;
-                responses::find(connection, &account_id, &id, expired_ms)
-            })
-            .await
+        match self {
+            Self::File(file) => file.find(account_id, id).await,
+            Self::Shared(database) => database.find(account_id, id).await,
+        }
     }
 
     /// Whether there was one to delete; only its owner's is.
     pub async fn delete(&self, account_id: &str, id: &str) -> Result<bool, StorageError> {
-        let (account_id, id) = (account_id.to_owned(), id.to_owned());
-        let (clock, retention_ms) = (self.clock.clone(), self.settings.retention_ms);
-        self.worker
-            .run(move |connection| {
-                let expired_ms = clock.now_ms() - retention_ms;
-                responses::delete(connection, &account_id, &id, expired_ms)
-            })
-            .await
+        match self {
+            Self::File(file) => file.delete(account_id, id).await,
+            Self::Shared(database) => database.delete(account_id, id).await,
+        }
+    }
+
+    fn settings(&self) -> &Settings {
+        match self {
+            Self::File(file) => &file.settings,
+            Self::Shared(database) => database.settings(),
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     error::GatewayError,
     gateway::{self, Gateway, Routes},
     ledger::Caller,
-    metered::{self, Form, Reply},
+    metered::{self, Form, NotStarted, Reply},
     routing::hybrid::{Decision, Term},
     time_text,
     wire::chat::{ChatRequest, Settings},
@@ -108,7 +108,7 @@ impl Permitted {
         log: RequestLog,
         request: ChatRequest,
         form: Form,
-    ) -> Result<Response, GatewayError> {
+    ) -> Result<Response, NotStarted> {
         let call = self.prepare(gateway, (&caller.account_id, caller.plan), request)?;
         // §8 The part that costs money.
         let words = form.words();

@@ -7,13 +7,15 @@ use axum::{Extension, body::Body, extract::State, response::Response};
 use super::{
     access_log::RequestLog,
     call::Permitted,
-    extract::{Authenticated, read_body},
+    confirm::{body_of, confirmed},
+    extract::Authenticated,
 };
 use crate::{
     chat::{Disorder, check_order},
     error::GatewayError,
     gateway::Gateway,
-    metered::Form,
+    ledger::Caller,
+    metered::{Form, NotStarted},
     wire::chat::ChatRequest,
 };
 
@@ -23,15 +25,27 @@ pub async fn chat_completions(
     Extension(log): Extension<RequestLog>,
     body: Body,
 ) -> Result<Response, GatewayError> {
+    let body = body_of(&gateway, &caller, body).await?;
+    confirmed(&gateway, caller, |caller| {
+        answer(&gateway, caller, &log, &body)
+    })
+    .await
+}
+
+async fn answer(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    log: &RequestLog,
+    body: &[u8],
+) -> Result<Response, NotStarted> {
     // §2.1 The body is JSON of the right shape.
-    let body = read_body(body, gateway.max_body_bytes).await?;
-    let mut request = ChatRequest::parse(&body)?;
+    let mut request = ChatRequest::parse(body)?;
     // §3.3 The model is one this account may use.
-    let permitted = Permitted::check(&gateway, &caller, &mut request, &log)?;
+    let permitted = Permitted::check(gateway, &caller, &mut request, log)?;
     // §2.2 Its tool calls and their answers belong together.
     check_order(&request.messages).map_err(Disorder::of_messages)?;
     // §2.1–2.6, §8 Its values are allowed; it is admitted, answered and paid for.
     permitted
-        .answer(&gateway, caller, log, request, Form::Chat)
+        .answer(gateway, caller, log.clone(), request, Form::Chat)
         .await
 }

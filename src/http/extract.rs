@@ -11,7 +11,13 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
-use crate::{auth::ApiKey, catalog::Plan, error::GatewayError, gateway::Gateway, ledger::Caller};
+use crate::{
+    auth::ApiKey,
+    catalog::Plan,
+    error::GatewayError,
+    gateway::Gateway,
+    ledger::{Caller, Ledger, LedgerError},
+};
 
 /// How long a client has for each [`BODY_PACE`] bytes of its body, or for the rest of it: a kilobyte
 /// a second, so that none can keep a request open by a byte now and then.
@@ -37,6 +43,17 @@ pub fn key_presented(headers: &HeaderMap) -> Result<ApiKey, GatewayError> {
     ApiKey::parse(key).ok_or(GatewayError::InvalidKey)
 }
 
+/// The caller that the ledger found by a key. Where it does not answer, nothing can be paid for.
+pub fn known(found: Result<Option<Caller>, LedgerError>) -> Result<Caller, GatewayError> {
+    match found {
+        Ok(caller) => caller.ok_or(GatewayError::InvalidKey),
+        Err(error) => {
+            tracing::debug!(%error, "a key cannot be looked up");
+            Err(GatewayError::CreditUnavailable)
+        }
+    }
+}
+
 /// The plan a public endpoint answers for: the key's account's, or that of someone without one.
 pub struct VisibleTo(pub Plan);
 
@@ -48,9 +65,23 @@ impl FromRequestParts<Arc<Gateway>> for VisibleTo {
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Self::Rejection> {
         let key = key_presented(&parts.headers).ok();
-        let caller = key.and_then(|key| gateway.ledger.caller(key.digest()));
+        let caller = visitor(&gateway.ledger, key).await;
         let open = caller.filter(|caller| !caller.account_closed);
         Ok(Self(open.map_or(Plan::ANONYMOUS, |caller| caller.plan)))
+    }
+}
+
+/// Whose key it is. A store that does not answer keeps nobody from the models that are known here
+/// (§4.4).
+async fn visitor(ledger: &Ledger, key: Option<ApiKey>) -> Option<Caller> {
+    let Some(key) = key else {
+        let _ = ledger.refresh().await;
+        return None;
+    };
+    let digest = key.digest();
+    match ledger.look(digest).await {
+        Ok(caller) => caller,
+        Err(_) => ledger.caller(digest).await.ok().flatten(),
     }
 }
 

@@ -25,6 +25,9 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     if !gateway.ledger.health().takes_charges() {
         return (StatusCode::SERVICE_UNAVAILABLE, body("store unavailable")).into_response();
     }
+    if !gateway.limiter.is_ready() {
+        return (StatusCode::SERVICE_UNAVAILABLE, body("limits unavailable")).into_response();
+    }
     body("ready").into_response()
 }
 

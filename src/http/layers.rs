@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 
 use super::access_log::RequestLog;
 use super::{
-    extract::{drain_unread, key_presented},
+    extract::{drain_unread, key_presented, known},
     refused::{MAX_HEAD_BYTES, Refused},
 };
 use crate::{error::GatewayError, gateway::Gateway, ledger::Caller};
@@ -55,13 +55,37 @@ pub async fn refuse_when_stopping(
 }
 
 /// §5 Without a valid key nothing below runs; with one, handlers find the `Caller`.
+///
+/// It may be one that is remembered: for handlers that confirm what they refuse.
 pub async fn authenticate(
     State(gateway): State<Arc<Gateway>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
-    match caller(&gateway, &request) {
+    let caller = match key_presented(request.headers()) {
+        Ok(key) => known(gateway.ledger.caller(key.digest()).await),
+        Err(error) => Err(error),
+    };
+    go_on(caller, request, next).await
+}
+
+/// The same, for all others.
+pub async fn authenticate_anew(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let caller = match key_presented(request.headers()) {
+        Ok(key) => known(gateway.ledger.look(key.digest()).await),
+        Err(error) => Err(error),
+    };
+    go_on(caller, request, next).await
+}
+
+async fn go_on(caller: Result<Caller, GatewayError>, mut request: Request, next: Next) -> Response {
+    match caller {
         Ok(caller) => {
+            note(&request, &caller);
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
@@ -76,29 +100,31 @@ pub async fn authenticate(
 ///
 /// Answers before the body is read: whatever it is, there is nothing here to read it.
 pub async fn route_not_found(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
-    let path = request.uri().path();
+    let path = request.uri().path().to_owned();
     let asked = if path == "/v1" || path.starts_with("/v1/") {
-        caller(&gateway, &request).map(|_| ())
+        match key_presented(request.headers()) {
+            Ok(key) => known(gateway.ledger.look(key.digest()).await).map(Some),
+            Err(error) => Err(error),
+        }
     } else {
-        Ok(())
+        Ok(None)
     };
+    if let Ok(Some(caller)) = &asked {
+        note(&request, caller);
+    }
     let error = asked.err().unwrap_or_else(|| GatewayError::RouteNotFound {
         method: request.method().to_string(),
-        path: path.to_owned(),
+        path,
     });
     drain_unread(request.into_body());
     error.into_response()
 }
 
-/// Whose key it is; the request's log line will name the account.
-fn caller(gateway: &Gateway, request: &Request) -> Result<Caller, GatewayError> {
-    let key = key_presented(request.headers())?;
-    let caller = gateway.ledger.caller(key.digest());
-    let caller = caller.ok_or(GatewayError::InvalidKey)?;
+/// The request's log line will name the account.
+fn note(request: &Request, caller: &Caller) {
     if let Some(log) = request.extensions().get::<RequestLog>() {
         log.account(&caller.account_id);
     }
-    Ok(caller)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod access_log;
 mod call;
 mod chat;
+mod confirm;
 mod extract;
 mod health;
 mod layers;

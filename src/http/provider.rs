@@ -35,6 +35,8 @@ struct TierPrice {
 
 /// The published Personal catalog as an upper bound, the same for every caller.
 pub async fn provider(State(gateway): State<Arc<Gateway>>) -> Response {
+    // A store that does not answer is no reason not to tell what is known here.
+    let _ = gateway.ledger.refresh().await;
     let personal = Plan::new(Track::Personal, Tier::Max).unwrap_or(Plan::ANONYMOUS);
     let models = gateway.visible_models(personal);
     let mut features: Vec<&str> = models

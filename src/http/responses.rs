@@ -16,7 +16,8 @@ use axum::{
 use super::{
     access_log::RequestLog,
     call::Permitted,
-    extract::{Authenticated, read_body},
+    confirm::{body_of, confirmed},
+    extract::Authenticated,
     json_response,
 };
 use crate::{
@@ -25,7 +26,8 @@ use crate::{
     conversations::Record,
     error::GatewayError,
     gateway::Gateway,
-    metered::{Form, now},
+    ledger::Caller,
+    metered::{Form, NotStarted, now},
     wire::{
         chat::Message,
         responses::{
@@ -40,13 +42,25 @@ pub async fn create(
     Extension(log): Extension<RequestLog>,
     body: Body,
 ) -> Result<Response, GatewayError> {
+    let body = body_of(&gateway, &caller, body).await?;
+    confirmed(&gateway, caller, |caller| {
+        answer(&gateway, caller, &log, &body)
+    })
+    .await
+}
+
+async fn answer(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    log: &RequestLog,
+    body: &[u8],
+) -> Result<Response, NotStarted> {
     // The body is JSON of the right shape.
-    let body = read_body(body, gateway.max_body_bytes).await?;
-    let mut request = ResponsesRequest::parse(&body)?;
+    let mut request = ResponsesRequest::parse(body)?;
     // §3.3 The model is one this account may use.
-    let permitted = Permitted::check(&gateway, &caller, &mut request.chat, &log)?;
+    let permitted = Permitted::check(gateway, &caller, &mut request.chat, log)?;
     // §4.2 What it goes on from.
-    let stored = Stored::of(&gateway, &caller.account_id);
+    let stored = Stored::of(gateway, &caller.account_id);
     let earlier = match &request.previous_response_id {
         Some(id) => stored.conversation(id).await?,
         None => Vec::new(),
@@ -72,8 +86,10 @@ pub async fn create(
         input,
     };
     let chat = request.into_chat(messages);
-    let answered = permitted.answer(&gateway, caller, log, chat, form).await;
-    answered.map_err(in_these_words)
+    let answered = permitted.answer(gateway, caller, log.clone(), chat, form);
+    answered
+        .await
+        .map_err(|not_started| not_started.map(in_these_words))
 }
 
 /// A refusal with the name that its field has here.

@@ -12,6 +12,7 @@ use crate::gateway::Gateway;
 
 pub fn router(gateway: &Arc<Gateway>) -> Router {
     let authenticate = middleware::from_fn_with_state(gateway.clone(), layers::authenticate);
+    let anew = middleware::from_fn_with_state(gateway.clone(), layers::authenticate_anew);
     let logged = middleware::from_fn_with_state(gateway.clone(), access_log::log_requests);
     let stopping = middleware::from_fn_with_state(gateway.clone(), layers::refuse_when_stopping);
 
@@ -22,13 +23,13 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         )
         .route(
             "/v1/responses",
-            post(responses::create).route_layer(authenticate.clone()),
+            post(responses::create).route_layer(authenticate),
         )
         .route(
             "/v1/responses/{id}",
             get(responses::show)
                 .delete(responses::delete)
-                .route_layer(authenticate),
+                .route_layer(anew),
         )
         // Public: a key is looked at, never asked for (§4.4–4.6).
         .route("/v1/models", get(models::list))

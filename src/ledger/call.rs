@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::CallId;
-use crate::{catalog::Prices, money::NanoUsd, wire::chat::Usage};
+use crate::{catalog::Prices, limits::Place, money::NanoUsd, wire::chat::Usage};
 
 /// The whole story of a call.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct Call {
     pub steps: Vec<Step>,
     /// How a hybrid came to the model that answered, as JSON.
     pub decision: Option<String>,
+    /// Its places in the minute, where the ledger is to remember them.
+    pub places: Vec<Place>,
     /// `None` where nothing was charged.
     pub charged: Option<Charged>,
 }
@@ -142,6 +144,14 @@ impl Outcome {
 }
 
 impl Call {
+    /// So many tokens were used by all of its steps: the latest one used what those before it did not.
+    pub(super) fn used(&mut self, tokens: u64) {
+        if let Some((latest, earlier)) = self.places.split_last_mut() {
+            let before: u64 = earlier.iter().map(|place| place.tokens).sum();
+            latest.tokens = tokens.saturating_sub(before);
+        }
+    }
+
     /// What these counts cost at the call's prices.
     pub fn price(&self, usage: Usage) -> NanoUsd {
         usage.cost(&self.prices)

@@ -24,6 +24,15 @@ impl Clock {
         }
     }
 
+    /// What a database that has a clock of its own is told the time is, in seconds: nothing, but in tests.
+    pub fn told(&self) -> Option<i64> {
+        match self {
+            Self::System => None,
+            #[cfg(test)]
+            Self::Manual(_) => Some(self.now()),
+        }
+    }
+
     /// Seconds since 1970.
     pub fn now(&self) -> i64 {
         self.now_ms().div_euclid(1_000)

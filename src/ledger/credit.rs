@@ -7,6 +7,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+#[cfg(test)]
+mod tests;
+
 use super::CallId;
 use crate::money::NanoUsd;
 
@@ -108,6 +111,19 @@ impl Funds {
         }
     }
 
+    /// What is left of a grant, and how much of that running calls hold.
+    pub fn partly_held(
+        grant_id: Arc<str>,
+        remaining: NanoUsd,
+        expires_at: Option<i64>,
+        held: i64,
+    ) -> Self {
+        Self {
+            held,
+            ..Self::new(grant_id, remaining, expires_at)
+        }
+    }
+
     fn is_live(&self, now: i64) -> bool {
         self.expires_at.is_none_or(|at| at > now)
     }
@@ -140,6 +156,25 @@ impl Credit {
             credit.put(funds);
         }
         credit
+    }
+
+    /// An account's credit as it stands elsewhere, to be asked about and not changed: who holds what is not
+    /// known here. `funds` are in order of use.
+    pub fn as_of(
+        funds: Vec<Funds>,
+        debt: NanoUsd,
+        held: NanoUsd,
+        lapsed_at: Option<i64>,
+        latest: i64,
+    ) -> Self {
+        Self {
+            funds,
+            debt: debt.nanos(),
+            held: held.nanos(),
+            lapsed_at,
+            latest,
+            ..Self::default()
+        }
     }
 
     /// What the account has: everything that has not expired or was promised to a running call

@@ -40,7 +40,12 @@ impl Default for Health {
 impl Health {
     /// Whether a charge that is sent now can be expected to be written down soon.
     pub fn takes_charges(&self) -> bool {
-        self.is_well() && self.waiting() < MAX_WAITING && !self.hangs()
+        self.is_well() && self.has_room() && !self.hangs()
+    }
+
+    /// Whether fewer steps wait than may.
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting() < MAX_WAITING
     }
 
     /// How many steps wait for their turn.

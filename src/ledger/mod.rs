@@ -1,223 +1,281 @@
 //! Accounts, keys, credit and the operator's word on models: what must outlive the process.
 //!
-//! Changes go, one after the other, through a thread that owns the database; each is committed
-//! before its caller hears of it. Reads come from a copy in memory that the same thread keeps, so
-//! a key that was disabled is refused on the very next request, and a request waits for no disk.
-//! What running calls have set aside lives in that copy alone. A change that fails to be committed
-//! has not happened: the copy is then made anew from the database.
+//! Two kinds keep it: a file beside the gateway (`embedded`), or a database that many gateways
+//! share. What both have in common is here: the words, one account's credit as a pure machine, and
+//! the story of a call. A change is committed before its caller hears of it.
 
-use std::{
-    path::Path,
-    sync::{Arc, RwLockReadGuard, atomic::AtomicI64},
-};
+use std::{collections::HashMap, path::Path, time::Duration};
 
-mod audit;
-mod billing;
 mod call;
 mod call_id;
+mod caller;
 pub(crate) mod clock;
 mod credit;
-mod directory;
+mod embedded;
+mod error;
 mod health;
-mod history;
+mod held;
 mod limits;
+mod postgres;
 mod records;
-mod sqlite;
 #[cfg(test)]
 mod tests;
-mod writer;
 
-pub use audit::audit_file;
-pub use billing::{Held, HoldRefused, HoldRequest};
 pub use call::{Attempt, Call, Charged, Outcome, Step};
 pub use call_id::CallId;
+pub use caller::{Caller, Seen};
 pub use credit::Shortage;
+pub(crate) use embedded::probe_folder;
+pub use embedded::{audit_file, probe};
+pub use error::{LedgerError, OpenError};
 pub use health::Health;
+pub use held::{Held, HoldRefused, HoldRequest};
 pub use limits::{CeilingChange, LimitRule};
+pub use postgres::{audit_database, probe as probe_database};
 pub use records::{
-    Account, AccountChange, Audit, Grant, Key, KeyState, ModelSettings, NewAccount, NewGrant,
-    Violation,
+    Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key, KeyState,
+    ModelSettings, NewAccount, NewGrant, Violation,
 };
-pub use sqlite::calls::{AnalyticsFilter, AnalyticsRow};
-pub(crate) use sqlite::probe_folder;
 
-use self::{
-    call_id::CallIds,
-    clock::Clock,
-    credit::Funds,
-    directory::{Directory, Shared},
-    sqlite::Reader,
-    writer::Writer,
-};
+use self::{clock::Clock, embedded::Embedded, postgres::Shared};
 use crate::{
-    auth::{ApiKey, KeyDigest, random_id},
-    catalog::Plan,
+    auth::{ApiKey, KeyDigest},
     config::Durability,
-    limits::Ceilings,
+    limits::{Ceilings, Kept},
     money::NanoUsd,
+    postgres::Address,
 };
 
-#[derive(Debug, thiserror::Error)]
-pub enum LedgerError {
-    #[error("there is no {what} `{id}`")]
-    NotFound { what: &'static str, id: String },
-    #[error("a deleted key does not come back; create a new one")]
-    KeyDeleted,
-    #[error("the {track} track has no `{tier}` tier")]
-    NoSuchPlan {
-        track: &'static str,
-        tier: &'static str,
-    },
-    #[error("`{reference}` was given before, with another amount or expiry")]
-    ReferenceTaken { reference: String },
-    #[error("that is more credit than an account can hold")]
-    TooMuchCredit,
-    #[error("the database failed: {0}")]
-    Database(#[from] rusqlite::Error),
-    #[error("nothing is held for this call any more")]
-    NoHold,
-    #[error("the change could not be written to the disk")]
-    NotCommitted,
-    #[error("the ledger has stopped")]
-    Stopped,
+/// How long a call waits for a shared database before it begins, unless it is said otherwise.
+pub const DEADLINE: Duration = Duration::from_millis(500);
+
+/// Where all of it is kept.
+pub enum Ledger {
+    Embedded(Embedded),
+    Shared(Shared),
 }
 
-/// Why a database cannot be used at all.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("{path} is in use by another tollgate process; stop that one or use another path")]
-    InUse { path: String },
-    #[error("{path} cannot be used: {source}")]
-    Files {
-        path: String,
-        source: std::io::Error,
-    },
-    #[error("{path} cannot be used: {source}")]
-    Database {
-        path: String,
-        source: rusqlite::Error,
-    },
-    #[error("{path} was written by a newer tollgate (version {found}, this one knows {known})")]
-    TooNew {
-        path: String,
-        found: usize,
-        known: usize,
-    },
-}
-
-/// Who a request comes from.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    pub account_id: String,
-    pub key_id: String,
-    pub plan: Plan,
-    pub account_closed: bool,
-}
-
-/// An account's credit at this moment.
-#[derive(Clone, Copy, Debug)]
-pub struct Balances {
-    pub balance: NanoUsd,
-    /// Set aside for calls that are running.
-    pub held: NanoUsd,
-    pub available: NanoUsd,
-    /// When the credit that is used next expires.
-    pub expires_at: Option<i64>,
-}
-
-/// Whether a database could be opened at `path`; creates nothing.
-pub fn probe(path: &Path) -> Result<String, String> {
-    sqlite::probe(path)
-}
-
-pub struct Ledger {
-    directory: Shared,
-    writer: Writer,
-    reader: Reader,
-    ids: CallIds,
-    clock: Clock,
-    /// The last entry of the books that an audit has seen.
-    audited_to: AtomicI64,
-    /// One audit at a time: two would undo each other's findings.
-    auditing: tokio::sync::Mutex<()>,
-}
-
+/// Looking up.
 impl Ledger {
     /// Opens the database, bringing its tables up to date, and takes it for this process alone.
     pub fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
-        Self::open_at(path, durability, Clock::System)
+        Embedded::open(path, durability).map(Self::Embedded)
     }
 
-    fn open_at(path: &Path, durability: Durability, clock: Clock) -> Result<Self, OpenError> {
-        let database = sqlite::Database::open(path, durability)?;
-        let failed = |source| OpenError::Database {
-            path: path.display().to_string(),
-            source,
-        };
-        let directory = Shared::new(database.load().map_err(failed)?);
-        let ids = CallIds::after(database.last_call().map_err(failed)?);
-        let writer = Writer::start(database, directory.clone());
-        Ok(Self {
-            directory,
-            writer,
-            reader: Reader::new(path),
-            ids,
-            clock,
-            audited_to: AtomicI64::new(0),
-            auditing: tokio::sync::Mutex::default(),
-        })
+    /// Takes a place among the gateways that share a database, bringing its tables up to date.
+    ///
+    /// A call that cannot set its credit aside within `deadline` is not begun.
+    pub async fn share(
+        address: &Address,
+        durability: Durability,
+        deadline: Duration,
+    ) -> Result<Self, OpenError> {
+        let shared = Shared::open(address.clone(), durability, deadline, Clock::System);
+        shared.await.map(Self::Shared)
     }
 
-    /// The caller that a key belongs to, if it is one that may be used.
-    pub fn caller(&self, digest: KeyDigest) -> Option<Caller> {
-        self.read().caller(digest)
+    /// Waits, within bounds, until everything is written; the gateway is about to end.
+    pub async fn close(&self) {
+        match self {
+            // It writes what is left when it is dropped.
+            Self::Embedded(_) => {}
+            Self::Shared(ledger) => ledger.close().await,
+        }
     }
 
-    pub fn account(&self, id: &str) -> Result<Account, LedgerError> {
-        self.read().account(id).cloned()
+    /// The number of a call that is about to begin.
+    pub fn next_call(&self) -> CallId {
+        match self {
+            Self::Embedded(ledger) => ledger.next_call(),
+            Self::Shared(ledger) => ledger.next_call(),
+        }
     }
 
-    pub fn accounts(&self) -> Vec<Account> {
-        self.read().accounts().cloned().collect()
+    /// The caller that a key belongs to, if it is one that may be used; from memory where it is
+    /// remembered.
+    pub async fn caller(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => Ok(ledger.caller(digest)),
+            Self::Shared(ledger) => ledger.caller(digest).await,
+        }
     }
 
-    pub fn balances(&self, account_id: &str) -> Balances {
-        let directory = self.read();
-        let credit = directory.credit(account_id);
-        let now = self.clock.now();
-        Balances {
-            balance: credit.balance(now),
-            held: credit.held(),
-            available: credit.available(now),
-            expires_at: credit.expires_at(now),
+    /// The same, as it is now; settings are brought up to date as well.
+    pub async fn look(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => Ok(ledger.caller(digest)),
+            Self::Shared(ledger) => ledger.look(digest).await,
+        }
+    }
+
+    /// Brings the settings in memory up to date: models and limits.
+    pub async fn refresh(&self) -> Result<(), LedgerError> {
+        match self {
+            Self::Embedded(_) => Ok(()),
+            Self::Shared(ledger) => ledger.refresh().await,
+        }
+    }
+
+    pub async fn account(&self, id: &str) -> Result<Account, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.account(id),
+            Self::Shared(ledger) => ledger.account(id).await,
+        }
+    }
+
+    pub async fn accounts(&self) -> Result<Vec<Account>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => Ok(ledger.accounts()),
+            Self::Shared(ledger) => ledger.accounts().await,
+        }
+    }
+
+    pub async fn balances(&self, account_id: &str) -> Result<Balances, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => Ok(ledger.balances(account_id)),
+            Self::Shared(ledger) => ledger.balances(account_id).await,
         }
     }
 
     /// What the account was given, oldest first.
-    pub fn grants(&self, account_id: &str) -> Result<Vec<Grant>, LedgerError> {
-        let directory = self.read();
-        directory.account(account_id)?;
-        Ok(directory.grants(account_id).to_vec())
+    pub async fn grants(&self, account_id: &str) -> Result<Vec<Grant>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.grants(account_id),
+            Self::Shared(ledger) => ledger.grants(account_id).await,
+        }
     }
 
     /// The account's keys, deleted ones too: their history stays.
-    pub fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
-        let directory = self.read();
-        directory.account(account_id)?;
-        Ok(directory.keys_of(account_id).cloned().collect())
+    pub async fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.keys(account_id),
+            Self::Shared(ledger) => ledger.keys(account_id).await,
+        }
+    }
+
+    /// Whether nothing new is begun for an account, because its books do not add up.
+    pub async fn is_frozen(&self, account_id: &str) -> Result<bool, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => Ok(ledger.is_frozen(account_id)),
+            Self::Shared(ledger) => ledger.is_frozen(account_id).await,
+        }
     }
 
     pub fn model_settings(&self, model_id: &str) -> ModelSettings {
-        self.read().model_settings(model_id)
+        match self {
+            Self::Embedded(ledger) => ledger.model_settings(model_id),
+            Self::Shared(ledger) => ledger.model_settings(model_id),
+        }
     }
 
     /// The ceilings of an account with a model.
     pub fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
-        self.read().limits().ceilings(account, model, default)
+        match self {
+            Self::Embedded(ledger) => ledger.ceilings(account, model, default),
+            Self::Shared(ledger) => ledger.ceilings(account, model, default),
+        }
     }
 
     pub fn limits(&self) -> Vec<LimitRule> {
-        self.read().limits().all()
+        match self {
+            Self::Embedded(ledger) => ledger.limits(),
+            Self::Shared(ledger) => ledger.limits(),
+        }
+    }
+
+    /// How many calls have credit set aside, and how much.
+    pub fn all_held(&self) -> (usize, NanoUsd) {
+        match self {
+            Self::Embedded(ledger) => ledger.all_held(),
+            Self::Shared(ledger) => ledger.all_held(),
+        }
+    }
+
+    /// How many accounts are frozen because their books do not add up.
+    pub fn violations(&self) -> usize {
+        match self {
+            Self::Embedded(ledger) => ledger.violations(),
+            Self::Shared(ledger) => ledger.violations(),
+        }
+    }
+
+    /// Whether charges can be written down.
+    pub fn health(&self) -> &Health {
+        match self {
+            Self::Embedded(ledger) => ledger.health(),
+            Self::Shared(ledger) => ledger.health(),
+        }
+    }
+
+    fn clock(&self) -> &Clock {
+        match self {
+            Self::Embedded(ledger) => ledger.clock(),
+            Self::Shared(ledger) => ledger.clock(),
+        }
+    }
+}
+
+/// Changes.
+impl Ledger {
+    pub async fn create_account(&self, new: NewAccount) -> Result<Account, LedgerError> {
+        let account = new.made(self.clock().now())?;
+        match self {
+            Self::Embedded(ledger) => ledger.create_account(account).await,
+            Self::Shared(ledger) => ledger.create_account(account).await,
+        }
+    }
+
+    pub async fn change_account(
+        &self,
+        id: &str,
+        change: AccountChange,
+    ) -> Result<Account, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.change_account(id, change).await,
+            Self::Shared(ledger) => ledger.change_account(id, change).await,
+        }
+    }
+
+    /// Makes a key. Only its digest is kept: what is returned is the one chance to see it.
+    pub async fn create_key(
+        &self,
+        account_id: &str,
+        name: String,
+    ) -> Result<(Key, ApiKey), LedgerError> {
+        let (key, secret) = Key::made(account_id, name, self.clock().now());
+        let key = match self {
+            Self::Embedded(ledger) => ledger.create_key(key).await?,
+            Self::Shared(ledger) => ledger.create_key(key).await?,
+        };
+        Ok((key, secret))
+    }
+
+    pub async fn set_key_state(&self, id: &str, state: KeyState) -> Result<Key, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.set_key_state(id, state).await,
+            Self::Shared(ledger) => ledger.set_key_state(id, state).await,
+        }
+    }
+
+    pub async fn add_grant(&self, account_id: &str, new: NewGrant) -> Result<Grant, LedgerError> {
+        let grant = new.made(self.clock().now());
+        match self {
+            Self::Embedded(ledger) => ledger.add_grant(account_id, grant).await,
+            Self::Shared(ledger) => ledger.add_grant(account_id, grant).await,
+        }
+    }
+
+    /// Sets what is given, keeps the rest; lasts across restarts.
+    pub async fn set_model(
+        &self,
+        model_id: &str,
+        enabled: Option<bool>,
+        unlisted: Option<bool>,
+    ) -> Result<ModelSettings, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.set_model(model_id, enabled, unlisted).await,
+            Self::Shared(ledger) => ledger.set_model(model_id, enabled, unlisted).await,
+        }
     }
 
     /// Changes the ceilings for this account and model; lasts across restarts.
@@ -228,168 +286,78 @@ impl Ledger {
         requests: CeilingChange,
         tokens: CeilingChange,
     ) -> Result<LimitRule, LedgerError> {
-        self.writer
-            .run(move |database, directory| {
-                let before = directory
-                    .read()
-                    .limits()
-                    .get(account.as_deref(), model.as_deref());
-                let rule = LimitRule {
-                    account,
-                    model,
-                    requests: requests.applied_to(before.requests),
-                    tokens: tokens.applied_to(before.tokens),
-                };
-                database.put_limit(&rule)?;
-                directory.write().put_limit(&rule);
-                Ok(rule)
-            })
-            .await
+        match self {
+            Self::Embedded(ledger) => ledger.set_limit(account, model, requests, tokens).await,
+            Self::Shared(ledger) => ledger.set_limit(account, model, requests, tokens).await,
+        }
     }
+}
 
-    pub async fn create_account(&self, new: NewAccount) -> Result<Account, LedgerError> {
-        let plan = new.plan()?;
-        let account = Account {
-            id: random_id("acct_"),
-            email: new.email,
-            name: new.name,
-            plan,
-            closed: false,
-            created_at: self.clock.now(),
-        };
-        self.writer
-            .run(move |database, directory| {
-                database.insert_account(&account)?;
-                Ok(directory.write().put_account(account))
-            })
-            .await
-    }
-
-    pub async fn change_account(
-        &self,
-        id: &str,
-        change: AccountChange,
-    ) -> Result<Account, LedgerError> {
-        let id = id.to_owned();
-        self.writer
-            .run(move |database, directory| {
-                let account = change.applied_to(directory.read().account(&id)?)?;
-                database.update_account(&account)?;
-                Ok(directory.write().put_account(account))
-            })
-            .await
-    }
-
-    /// Makes a key. Only its digest is kept: what is returned is the one chance to see it.
-    pub async fn create_key(
+/// Looking back.
+impl Ledger {
+    /// The account's charged calls within these times (in seconds), newest first.
+    pub async fn usage(
         &self,
         account_id: &str,
-        name: String,
-    ) -> Result<(Key, ApiKey), LedgerError> {
-        let secret = ApiKey::generate();
-        let key = Key {
-            id: random_id("key_"),
-            account_id: account_id.to_owned(),
-            name,
-            prefix: secret.visible_prefix().to_owned(),
-            state: KeyState::Active,
-            created_at: self.clock.now(),
-            digest: secret.digest(),
-        };
-        let key = self
-            .writer
-            .run(move |database, directory| {
-                directory.read().account(&key.account_id)?;
-                database.insert_key(&key)?;
-                Ok(directory.write().put_key(key))
-            })
-            .await?;
-        Ok((key, secret))
+        from: i64,
+        to: i64,
+    ) -> Result<Vec<Call>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.usage(account_id, from, to).await,
+            Self::Shared(ledger) => ledger.usage(account_id, from, to).await,
+        }
     }
 
-    pub async fn set_key_state(&self, id: &str, state: KeyState) -> Result<Key, LedgerError> {
-        let id = id.to_owned();
-        self.writer
-            .run(move |database, directory| {
-                let key = directory.read().key(&id)?.clone();
-                if key.state == KeyState::Deleted && state != KeyState::Deleted {
-                    return Err(LedgerError::KeyDeleted);
-                }
-                let key = Key { state, ..key };
-                database.update_key(&key)?;
-                Ok(directory.write().put_key(key))
-            })
-            .await
+    /// The calls with this number of ours or this ID of their client's, newest first.
+    pub async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.find_calls(id).await,
+            Self::Shared(ledger) => ledger.find_calls(id).await,
+        }
     }
 
-    pub async fn add_grant(&self, account_id: &str, new: NewGrant) -> Result<Grant, LedgerError> {
-        let account_id = account_id.to_owned();
-        let grant = Grant {
-            id: random_id("grant_"),
-            amount: new.amount,
-            expires_at: new.expires_at,
-            reason: new.reason,
-            reference: new.reference,
-            created_at: self.clock.now(),
-        };
-        self.writer
-            .run(move |database, directory| {
-                directory.read().account(&account_id)?;
-                if let Some(before) = directory.read().same_grant(&account_id, &grant)? {
-                    return Ok(before);
-                }
-                let (update, granted) = {
-                    let directory = directory.read();
-                    let mut credit = directory.credit(&account_id);
-                    let fits = credit.total().checked_add(grant.amount);
-                    fits.ok_or(LedgerError::TooMuchCredit)?;
-                    let id = Arc::from(grant.id.as_str());
-                    let funds = Funds::new(id, grant.amount, grant.expires_at);
-                    let update = credit.bring_up_to_date(grant.created_at);
-                    (update, credit.grant(&funds))
-                };
-                database.enter_update(&account_id, &update, grant.created_at)?;
-                database.enter_grant(&account_id, &grant, &granted)?;
-                let mut directory = directory.write();
-                directory.put_grant(&account_id, grant.clone());
-                Ok(grant)
-            })
-            .await
-    }
-
-    /// Sets what is given, keeps the rest; lasts across restarts.
-    pub async fn set_model(
+    /// Calls added up by day, account and model.
+    pub async fn analytics(
         &self,
-        model_id: &str,
-        enabled: Option<bool>,
-        unlisted: Option<bool>,
-    ) -> Result<ModelSettings, LedgerError> {
-        let model_id = model_id.to_owned();
-        self.writer
-            .run(move |database, directory| {
-                let before = directory.read().model_settings(&model_id);
-                let settings = ModelSettings {
-                    enabled: enabled.unwrap_or(before.enabled),
-                    unlisted: unlisted.or(before.unlisted),
-                };
-                database.put_model_settings(&model_id, settings)?;
-                directory.write().put_model_settings(model_id, settings);
-                Ok(settings)
-            })
-            .await
+        filter: AnalyticsFilter,
+    ) -> Result<Vec<AnalyticsRow>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.analytics(filter).await,
+            Self::Shared(ledger) => ledger.analytics(filter).await,
+        }
     }
 
-    /// How many calls have credit set aside, and how much.
-    pub fn all_held(&self) -> (usize, NanoUsd) {
-        self.read().all_held()
+    /// What the calls of the last minute used in the end, in tokens, by their numbers.
+    pub async fn tokens_in_window(&self) -> Result<HashMap<u64, u64>, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.tokens_in_window().await,
+            // There the calls have their places with them.
+            Self::Shared(_) => Ok(HashMap::new()),
+        }
     }
 
-    /// How the thread that writes is doing.
-    pub fn health(&self) -> &Health {
-        self.writer.health()
+    /// Every place that calls have in the last minute, for a limiter that has forgotten them.
+    pub async fn places_in_window(&self) -> Result<Vec<Kept>, LedgerError> {
+        match self {
+            // Its limiter has a journal of its own.
+            Self::Embedded(_) => Ok(Vec::new()),
+            Self::Shared(ledger) => ledger.places_in_window().await,
+        }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Directory> {
-        self.directory.read()
+    /// Looks at everything there is.
+    pub async fn audit(&self) -> Result<Audit, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.audit().await,
+            Self::Shared(ledger) => ledger.audit().await,
+        }
+    }
+
+    /// Looks at what has changed since the last time; the first time at everything.
+    pub async fn reconcile(&self) -> Result<Audit, LedgerError> {
+        match self {
+            Self::Embedded(ledger) => ledger.reconcile().await,
+            Self::Shared(ledger) => ledger.reconcile().await,
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::LedgerError;
 use crate::{
-    auth::KeyDigest,
+    auth::{ApiKey, KeyDigest, random_id},
     catalog::{Plan, Tier, Track},
     money::NanoUsd,
 };
@@ -28,8 +28,15 @@ pub struct NewAccount {
 }
 
 impl NewAccount {
-    pub(super) fn plan(&self) -> Result<Plan, LedgerError> {
-        plan(self.track, self.tier)
+    pub(super) fn made(self, now: i64) -> Result<Account, LedgerError> {
+        Ok(Account {
+            id: random_id("acct_"),
+            plan: plan(self.track, self.tier)?,
+            email: self.email,
+            name: self.name,
+            closed: false,
+            created_at: now,
+        })
     }
 }
 
@@ -80,6 +87,19 @@ pub struct NewGrant {
     pub reference: Option<String>,
 }
 
+impl NewGrant {
+    pub(super) fn made(self, now: i64) -> Grant {
+        Grant {
+            id: random_id("grant_"),
+            amount: self.amount,
+            expires_at: self.expires_at,
+            reason: self.reason,
+            reference: self.reference,
+            created_at: now,
+        }
+    }
+}
+
 #[derive(Clone)]
 pub struct Key {
     pub id: String,
@@ -90,6 +110,23 @@ pub struct Key {
     pub state: KeyState,
     pub created_at: i64,
     pub digest: KeyDigest,
+}
+
+impl Key {
+    /// A new one, and the one chance to see it.
+    pub(super) fn made(account_id: &str, name: String, now: i64) -> (Self, ApiKey) {
+        let secret = ApiKey::generate();
+        let key = Self {
+            id: random_id("key_"),
+            account_id: account_id.to_owned(),
+            name,
+            prefix: secret.visible_prefix().to_owned(),
+            state: KeyState::Active,
+            created_at: now,
+            digest: secret.digest(),
+        };
+        (key, secret)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,4 +187,39 @@ pub struct Audit {
 pub struct Violation {
     pub account_id: String,
     pub what: String,
+}
+
+/// An account's credit at this moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Balances {
+    pub balance: NanoUsd,
+    /// Set aside for calls that are running.
+    pub held: NanoUsd,
+    pub available: NanoUsd,
+    /// When the credit that is used next expires.
+    pub expires_at: Option<i64>,
+}
+
+/// Which calls to add up.
+#[derive(Clone, Debug, Default)]
+pub struct AnalyticsFilter {
+    pub from_ms: i64,
+    pub to_ms: i64,
+    pub account_id: Option<String>,
+    pub model: Option<String>,
+}
+
+/// The calls of one account with one model on one day (UTC).
+#[derive(Clone, Debug)]
+pub struct AnalyticsRow {
+    pub day: String,
+    pub account_id: String,
+    pub model: String,
+    pub calls: u64,
+    pub charged: u64,
+    pub prompt: u64,
+    pub cached: u64,
+    pub completion: u64,
+    pub reasoning: u64,
+    pub cost: NanoUsd,
 }

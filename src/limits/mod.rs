@@ -1,334 +1,235 @@
 //! Requests and tokens a minute, per account and requested model (SPEC §8.1, §8.2).
 //!
-//! Both ceilings are checked and taken in one step under one lock, so requests side by side cannot
-//! pass together what only one of them may. A request that is admitted holds an [`Admission`]; what
-//! becomes of it is said once: what it used, nothing, or that it never happened.
+//! Both ceilings are checked and taken in one step, so requests side by side cannot pass together
+//! what only one of them may. A request that is admitted holds an [`Admission`]; what becomes of it
+//! is said once: what it used, nothing, or that it never happened.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher as _, RandomState},
-    io,
-    path::Path,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::HashMap, io, path::Path, sync::Arc, time::Duration};
 
-mod clock;
 mod estimate;
-mod journal;
-#[cfg(test)]
-mod machine;
-mod window;
+mod memory;
+mod redis;
 
 pub use estimate::{TOKENS_PER_MESSAGE, estimate_tokens};
-pub use window::{Ceilings, Limit, Refusal, WINDOW_MS};
+pub use redis::Address;
 
-use self::{
-    clock::Clock,
-    journal::{Admitted, Journal},
-    window::{Kind, Window},
-};
+use self::memory::Memory;
+use crate::ledger::Ledger;
 
-/// Enough that two requests seldom meet at one lock.
-const SHARDS: usize = 64;
+/// An entry is in the window while fewer than this many milliseconds have passed.
+pub const WINDOW_MS: u64 = 60_000;
 
-pub struct Limiter {
-    shards: Vec<Mutex<Shard>>,
-    hasher: RandomState,
-    numbers: AtomicU64,
-    clock: Clock,
-    journal: Option<Journal>,
+/// How much a minute allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ceilings {
+    pub requests: u32,
+    pub tokens: u32,
 }
 
-#[derive(Default)]
-struct Shard {
-    windows: HashMap<Box<str>, Window>,
-    /// Windows nobody uses any more are dropped when there are this many.
-    sweep_at: usize,
+/// Which ceiling a request ran into. Requests are looked at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    Requests,
+    Tokens,
 }
 
-/// A place in the window.
+/// Why a request was not admitted, and when it would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub limit: Limit,
+    pub ceilings: Ceilings,
+    pub requests_left: u32,
+    pub tokens_left: u32,
+    /// The least time after which this request fits if nothing else comes in between; `None` if
+    /// it is larger than the ceiling and never will.
+    pub wait_ms: Option<u64>,
+}
+
+/// Why a request may not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    Refused(Refusal),
+    /// Requests cannot be counted just now.
+    Unavailable,
+}
+
+/// Why a request may not go on to its next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotRenewed {
+    Refused(Refusal),
+    /// Nobody can say what was admitted before.
+    Lost,
+}
+
+/// A place in the minute, as a ledger keeps it for the day on which the minute is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+    /// What was reserved, or used once that is known.
+    pub tokens: u64,
+    /// Zero is the request itself; its further steps follow.
+    pub step: u32,
+}
+
+/// What a ledger knows of a place in the minute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub account: String,
+    pub model: String,
+    pub call: u64,
+    pub step: u32,
+    pub at_ms: u64,
+    pub tokens: u64,
+}
+
+/// How long a step with a server may take, unless it is said otherwise.
+pub const DEADLINE: Duration = Duration::from_millis(50);
+/// How long a start waits for a server.
+const START_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a stop waits for what is still to be told.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where the minute is kept.
+pub enum Limiter {
+    Memory(Arc<Memory>),
+    Shared(Arc<redis::Shared>),
+}
+
+/// A request that was admitted, with its steps so far.
 ///
-/// Dropped without a word, it keeps the request counted and gives its tokens back: what was never
-/// reported was never used.
-pub struct Admission {
-    limiter: Arc<Limiter>,
-    key: Box<str>,
-    /// Taken when it is said what became of the request.
-    number: Option<u64>,
-    at_ms: u64,
-    tokens: u64,
-    kind: Kind,
+/// Dropped without a word, it keeps the request counted and gives the tokens of its latest step
+/// back: what was never reported was never used.
+pub enum Admission {
+    Memory(memory::Admission),
+    Shared(redis::Admission),
 }
 
 impl Default for Limiter {
+    /// Of this process alone, and forgotten with it.
     fn default() -> Self {
-        Self::with_clock(Clock::system())
+        Self::Memory(Arc::default())
     }
-}
-
-/// The key of a window: neither an account's ID nor a model's has a space.
-fn key(account: &str, model: &str) -> Box<str> {
-    let mut key = String::with_capacity(account.len() + 1 + model.len());
-    key.push_str(account);
-    key.push(' ');
-    key.push_str(model);
-    key.into()
 }
 
 impl Limiter {
-    fn with_clock(clock: Clock) -> Self {
-        Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
-            numbers: AtomicU64::new(0),
-            clock,
-            journal: None,
-        }
-    }
-
     /// Goes on with the minute that an earlier process kept beside `database`. `used` has what a
     /// call used in the end, where that is known; what is not known counts as it was reserved.
     pub fn resume(database: &Path, used: &HashMap<u64, u64>) -> io::Result<Self> {
-        Self::resume_at(Clock::system(), database, used)
+        let memory = Memory::resume(database, used)?;
+        Ok(Self::Memory(Arc::new(memory)))
     }
 
-    fn resume_at(clock: Clock, database: &Path, used: &HashMap<u64, u64>) -> io::Result<Self> {
-        let now_ms = clock.now_ms();
-        let (journal, kept) = Journal::open(database, now_ms)?;
-        let limiter = Self {
-            journal: Some(journal),
-            ..Self::with_clock(clock)
+    /// With a server that gateways share. Should it forget the minute, `ledger` knows it: of every call that
+    /// goes ahead, `known_within` this time of its admission.
+    ///
+    /// Waits for the server a moment, and does without it for now where that takes too long.
+    pub async fn share(
+        address: &Address,
+        deadline: Duration,
+        known_within: Duration,
+        ledger: Arc<Ledger>,
+    ) -> Self {
+        let rebuild = move || -> redis::Rebuilding {
+            let ledger = ledger.clone();
+            Box::pin(async move {
+                let known = ledger.places_in_window().await;
+                known.map_err(|error| error.to_string())
+            })
         };
-        // What a call of several steps used is known as a whole: it counts at its last step.
-        let last_steps: HashMap<u64, usize> =
-            kept.iter().map(|entry| entry.call).zip(0..).collect();
-        for (at, entry) in kept.into_iter().enumerate() {
-            let number = limiter.numbers.fetch_add(1, Ordering::Relaxed);
-            let is_last = last_steps.get(&entry.call) == Some(&at);
-            let tokens = match used.get(&entry.call) {
-                Some(tokens) if is_last => *tokens,
-                Some(_) => 0,
-                None => entry.tokens,
-            };
-            let kind = if entry.is_step {
-                Kind::Step
-            } else {
-                Kind::Request
-            };
-            // A clock that was set back in between can delay a request, and admit none more.
-            let at_ms = entry.at_ms.min(now_ms);
-            let key = key(&entry.account, &entry.model);
-            let mut shard = limiter.shard(&key);
-            let window = shard.window(&key, at_ms);
-            window.restore(kind, at_ms, number, tokens);
-        }
-        Ok(limiter)
+        let shared = redis::Shared::connect(address, deadline, known_within, Box::new(rebuild));
+        shared.until_ready(known_within + START_PATIENCE).await;
+        Self::Shared(shared)
     }
 
-    /// Counts a request that may use `need` tokens, or says why and for how long not.
-    pub fn admit(
-        self: &Arc<Self>,
+    /// Counts a request that may use `need` tokens, or says why and for how long not. `call` is its
+    /// number in the ledger.
+    pub async fn admit(
+        &self,
+        call: u64,
         account: &str,
         model: &str,
         need: u64,
         ceilings: Ceilings,
-    ) -> Result<Admission, Refusal> {
-        let key = key(account, model);
-        let mut shard = self.shard(&key);
-        // Numbered and timed under the lock: a window's entries are in order.
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let now_ms = self.clock.now_ms();
-        shard
-            .window(&key, now_ms)
-            .admit(Kind::Request, now_ms, number, need, ceilings)?;
-        drop(shard);
-        Ok(Admission {
-            limiter: self.clone(),
-            key,
-            number: Some(number),
-            at_ms: now_ms,
-            tokens: need,
-            kind: Kind::Request,
-        })
-    }
-
-    fn shard(&self, key: &str) -> MutexGuard<'_, Shard> {
-        let hash = self.hasher.hash_one(key);
-        let at = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
-        self.shards[at]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Shard {
-    fn window(&mut self, key: &str, now_ms: u64) -> &mut Window {
-        if !self.windows.contains_key(key) {
-            if self.windows.len() >= self.sweep_at {
-                self.windows.retain(|_, window| !window.is_empty(now_ms));
-                self.sweep_at = (2 * self.windows.len()).max(64);
-            }
-            self.windows.insert(key.into(), Window::default());
+    ) -> Result<Admission, NotAdmitted> {
+        match self {
+            Self::Memory(memory) => memory
+                .admit(call, account, model, need, ceilings)
+                .map(Admission::Memory)
+                .map_err(NotAdmitted::Refused),
+            Self::Shared(shared) => shared
+                .admit(call, account, model, need, ceilings)
+                .await
+                .map(Admission::Shared),
         }
-        self.windows
-            .get_mut(key)
-            .expect("it is there or was put there")
+    }
+
+    /// Whether requests can be counted just now.
+    pub fn is_ready(&self) -> bool {
+        match self {
+            Self::Memory(_) => true,
+            Self::Shared(shared) => shared.is_ready(),
+        }
+    }
+
+    /// Returns once everything that was said of admissions is where the minute is kept, or it has
+    /// taken too long.
+    pub async fn drain(&self) {
+        match self {
+            Self::Memory(_) => {}
+            Self::Shared(shared) => shared.drain(DRAIN_PATIENCE).await,
+        }
     }
 }
 
 impl Admission {
-    /// Keeps the admission beyond the end of this process, as that of the ledger's call of this
-    /// number. What cannot be kept must not be acted on.
-    pub fn keep(&self, call: u64) -> io::Result<()> {
-        let Some(journal) = &self.limiter.journal else {
-            return Ok(());
-        };
-        let (account, model) = self.key.split_once(' ').unwrap_or_default();
-        journal.write(&Admitted {
-            call,
-            at_ms: self.at_ms,
-            tokens: self.tokens,
-            account: account.to_owned(),
-            model: model.to_owned(),
-            is_step: self.kind == Kind::Step,
-        })
+    /// Keeps the latest step beyond the end of this process. What cannot be kept must not be acted
+    /// on.
+    pub fn keep(&self) -> io::Result<()> {
+        match self {
+            Self::Memory(place) => place.keep(),
+            // The hold has its place with it.
+            Self::Shared(_) => Ok(()),
+        }
     }
 
     /// The step that is over used this many tokens, and the next one may use `need`: admits it, or
     /// says why and for how long not. The request is not counted again.
-    pub fn renew(&mut self, used: u64, need: u64, ceilings: Ceilings) -> Result<(), Refusal> {
-        self.settle(used);
-        let mut shard = self.limiter.shard(&self.key);
-        let number = self.limiter.numbers.fetch_add(1, Ordering::Relaxed);
-        let now_ms = self.limiter.clock.now_ms();
-        shard
-            .window(&self.key, now_ms)
-            .admit(Kind::Step, now_ms, number, need, ceilings)?;
-        drop(shard);
-        (self.number, self.at_ms) = (Some(number), now_ms);
-        (self.tokens, self.kind) = (need, Kind::Step);
-        Ok(())
+    pub async fn renew(
+        &mut self,
+        used: u64,
+        need: u64,
+        ceilings: Ceilings,
+    ) -> Result<(), NotRenewed> {
+        match self {
+            Self::Memory(place) => place
+                .renew(used, need, ceilings)
+                .map_err(NotRenewed::Refused),
+            Self::Shared(place) => place.renew(used, need, ceilings).await,
+        }
     }
 
     /// The request, or its latest step, used this many tokens, whatever it had reserved.
     pub fn settle(&mut self, tokens: u64) {
-        self.finish(|window, number| window.settle(number, tokens));
+        match self {
+            Self::Memory(place) => place.settle(tokens),
+            Self::Shared(place) => place.settle(tokens),
+        }
     }
 
     /// The request was refused after all, before anyone was asked: it does not count.
-    pub fn cancel(mut self) {
-        self.finish(Window::cancel);
-    }
-
-    /// Changes the entry, once: what is said first counts.
-    fn finish(&mut self, change: impl FnOnce(&mut Window, u64)) {
-        let Some(number) = self.number.take() else {
-            return;
-        };
-        let mut shard = self.limiter.shard(&self.key);
-        if let Some(window) = shard.windows.get_mut(&self.key) {
-            change(window, number);
-        }
-    }
-}
-
-impl Drop for Admission {
-    fn drop(&mut self) {
-        self.finish(|window, number| window.settle(number, 0));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CEILINGS: Ceilings = Ceilings {
-        requests: 60,
-        tokens: 1_000,
-    };
-
-    #[test]
-    fn side_by_side_exactly_as_many_are_admitted_as_may() {
-        let limiter = Arc::new(Limiter::default());
-        let admitted: usize = std::thread::scope(|scope| {
-            let tries = || {
-                let admit = |_| limiter.admit("a", "m", 1, CEILINGS);
-                let admitted: Vec<_> = (0..200).filter_map(|n| admit(n).ok()).collect();
-                admitted.len()
-            };
-            let threads: Vec<_> = (0..16).map(|_| scope.spawn(tries)).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .sum()
-        });
-        assert_eq!(admitted, 60);
-    }
-
-    #[test]
-    fn accounts_and_models_do_not_share_a_window() {
-        let limiter = Arc::new(Limiter::default());
-        let one = Ceilings {
-            requests: 1,
-            ..CEILINGS
-        };
-        for (account, model) in [("a", "m"), ("a", "n"), ("b", "m")] {
-            assert!(limiter.admit(account, model, 1, one).is_ok());
-            assert!(limiter.admit(account, model, 1, one).is_err());
+    pub fn cancel(self) {
+        match self {
+            Self::Memory(place) => place.cancel(),
+            Self::Shared(place) => place.cancel(),
         }
     }
 
-    #[test]
-    fn what_becomes_of_a_request_is_said_once() {
-        let limiter = Arc::new(Limiter::default());
-        let left = || {
-            let refusal = limiter.admit("a", "m", 5_000, CEILINGS).err().unwrap();
-            (refusal.requests_left, refusal.tokens_left)
-        };
-        let admit = || limiter.admit("a", "m", 100, CEILINGS).unwrap();
-        admit().cancel();
-        assert_eq!(left(), (60, 1_000), "as if it had never been");
-        admit().settle(30);
-        assert_eq!(left(), (59, 970), "what it used");
-        drop(admit());
-        assert_eq!(left(), (58, 970), "counted, and nothing used");
-    }
-
-    #[test]
-    fn a_request_of_many_steps_is_one_request() {
-        let limiter = Arc::new(Limiter::default());
-        let left = || {
-            let refusal = limiter.admit("a", "m", 5_000, CEILINGS).err().unwrap();
-            (refusal.requests_left, refusal.tokens_left)
-        };
-        let mut admission = limiter.admit("a", "m", 400, CEILINGS).unwrap();
-        admission.renew(100, 500, CEILINGS).unwrap();
-        assert_eq!(left(), (59, 400), "100 used and 500 reserved");
-        admission.renew(300, 600, CEILINGS).unwrap();
-        assert_eq!(left(), (59, 0));
-        let refused = admission.renew(550, 51, CEILINGS).err().unwrap();
-        assert_eq!(refused.limit, Limit::Tokens);
-        drop(admission);
-        assert_eq!(left(), (59, 50), "what its steps used stays used");
-    }
-
-    #[test]
-    fn windows_nobody_uses_do_not_pile_up() {
-        let limiter = Arc::new(Limiter::default());
-        for n in 0..100_000 {
-            limiter
-                .admit(&n.to_string(), "m", 1, CEILINGS)
-                .unwrap()
-                .cancel();
+    /// Every step so far, for the ledger to keep. Memory has a journal of its own.
+    pub fn places(&self) -> &[Place] {
+        match self {
+            Self::Memory(_) => &[],
+            Self::Shared(place) => place.places(),
         }
-        let kept: usize = limiter
-            .shards
-            .iter()
-            .map(|s| s.lock().unwrap().windows.len())
-            .sum();
-        assert!(kept <= SHARDS * 64, "{kept}");
     }
 }

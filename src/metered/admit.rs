@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{CHARGE_PATIENCE, tool_loop::milliseconds};
+use super::{CHARGE_PATIENCE, NotStarted, tool_loop::milliseconds};
 use crate::{
     catalog::{Model, Prices},
     chat::{ChatCall, Route},
@@ -13,7 +13,7 @@ use crate::{
     failpoint,
     gateway::Gateway,
     ledger::{Attempt, Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage, Step},
-    limits::Admission,
+    limits::{Admission, NotAdmitted, NotRenewed},
     money::NanoUsd,
     time_text,
     wire::chat::{Answer, Usage},
@@ -78,24 +78,32 @@ impl Need {
 }
 
 /// Limits first, credit second: both or neither.
-pub fn admit<'a>(
+pub async fn admit<'a>(
     gateway: &'a Gateway,
     caller: &Caller,
     request_id: &str,
     call: &ChatCall,
-) -> Result<Admitted<'a>, GatewayError> {
+) -> Result<Admitted<'a>, NotStarted> {
     let Route {
         requested, target, ..
     } = &call.route;
     let (account_id, model) = (caller.account_id.as_str(), requested.id.as_str());
     let ceilings = gateway.ledger.ceilings(account_id, model, gateway.ceilings);
     let need = Need::of(call);
+    let id = gateway.ledger.next_call();
     let place = gateway
         .limiter
-        .admit(account_id, model, need.tokens, ceilings)
-        .map_err(GatewayError::RateLimited)?;
+        .admit(id.0, account_id, model, need.tokens, ceilings)
+        .await
+        .map_err(|refused| match refused {
+            NotAdmitted::Refused(refusal) => GatewayError::RateLimited(refusal),
+            NotAdmitted::Unavailable => GatewayError::RateLimitUnavailable,
+        })?;
     failpoint::reached("counted");
     let held = gateway.ledger.hold(HoldRequest {
+        id,
+        seen: caller.seen,
+        places: place.places(),
         request_id,
         account_id,
         key_id: &caller.key_id,
@@ -109,19 +117,22 @@ pub fn admit<'a>(
         decision: call.route.told(),
         overdraft: gateway.max_overdraft,
     });
-    let credit = match held {
+    let credit = match held.await {
         Ok(credit) => credit,
         Err(refused) => {
             place.cancel();
-            return Err(unpaid(refused, gateway.links.billing.clone()));
+            return Err(match refused {
+                HoldRefused::Stale => NotStarted::Stale,
+                refused => unpaid(refused, gateway.links.billing.clone()).into(),
+            });
         }
     };
     failpoint::reached("held");
-    if let Err(error) = place.keep(credit.id().0) {
+    if let Err(error) = place.keep() {
         tracing::error!(%error, "an admission could not be kept: nothing is begun");
         place.cancel();
         credit.cancel();
-        return Err(GatewayError::RateLimitUnavailable);
+        return Err(GatewayError::RateLimitUnavailable.into());
     }
     failpoint::reached("kept");
     Ok(Admitted {
@@ -156,7 +167,7 @@ impl Admitted<'_> {
     /// one, which takes the place of what was reserved for that.
     ///
     /// Refused, the request is over; what it used is not charged, because it gets no answer.
-    pub fn renew(
+    pub async fn renew(
         &mut self,
         call: &ChatCall,
         used: Usage,
@@ -168,8 +179,13 @@ impl Admitted<'_> {
         let need = Need::of(call);
         self.place
             .renew(latest.total(), need.tokens, ceilings)
-            .map_err(GatewayError::RateLimited)?;
+            .await
+            .map_err(|refused| match refused {
+                NotRenewed::Refused(refusal) => GatewayError::RateLimited(refusal),
+                NotRenewed::Lost => GatewayError::AdmissionLost,
+            })?;
         self.counted += latest.total();
+        self.credit.is_placed(self.place.places());
         let so_far = used.cost(&self.prices);
         let total = |next| so_far.checked_add(next).unwrap_or(NanoUsd::new(i64::MAX));
         self.credit
@@ -179,11 +195,12 @@ impl Admitted<'_> {
                 total(need.worst),
                 gateway.max_overdraft,
             )
+            .await
             .map_err(|refused| match refused {
-                HoldRefused::Unavailable => GatewayError::AdmissionLost,
+                HoldRefused::Unavailable | HoldRefused::Stale => GatewayError::AdmissionLost,
                 refused => unpaid(refused, gateway.links.billing.clone()),
             })?;
-        if let Err(error) = self.place.keep(self.credit.id().0) {
+        if let Err(error) = self.place.keep() {
             tracing::error!(%error, "a further step could not be kept: it is not taken");
             return Err(GatewayError::AdmissionLost);
         }
@@ -264,7 +281,9 @@ impl Admitted<'_> {
     }
 
     /// The call came to nothing: it counts as a request, and costs nothing.
-    pub fn free(self, outcome: Outcome, failure: Option<String>) {
+    pub fn free(mut self, outcome: Outcome, failure: Option<String>) {
+        self.place.settle(0);
+        self.credit.is_placed(self.place.places());
         if let Some(call) = self.credit.free(outcome, failure) {
             self.gateway.metrics.ended(&call);
         }
@@ -274,7 +293,7 @@ impl Admitted<'_> {
 fn unpaid(refused: HoldRefused, billing_url: String) -> GatewayError {
     match refused {
         HoldRefused::KeyInactive => GatewayError::InvalidKey,
-        HoldRefused::Unavailable => GatewayError::CreditUnavailable,
+        HoldRefused::Unavailable | HoldRefused::Stale => GatewayError::CreditUnavailable,
         HoldRefused::NoAccount { balance } => GatewayError::NoAccount {
             balance,
             billing_url,

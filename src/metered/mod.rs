@@ -66,6 +66,34 @@ pub struct Started {
     pub credits_expire_at: Option<i64>,
 }
 
+/// Why there is no answer.
+pub enum NotStarted {
+    /// Refused before anyone was asked, by what is known of the caller and of the settings.
+    Refused(GatewayError),
+    /// What is known of them is no longer so.
+    Stale,
+    /// It was admitted, and failed after that.
+    Failed(GatewayError),
+}
+
+impl NotStarted {
+    /// The same in other words.
+    #[must_use]
+    pub fn map(self, words: impl FnOnce(GatewayError) -> GatewayError) -> Self {
+        match self {
+            Self::Refused(error) => Self::Refused(words(error)),
+            Self::Stale => Self::Stale,
+            Self::Failed(error) => Self::Failed(words(error)),
+        }
+    }
+}
+
+impl From<GatewayError> for NotStarted {
+    fn from(error: GatewayError) -> Self {
+        Self::Refused(error)
+    }
+}
+
 /// Runs the call; returns when its first byte, or its failure, is known.
 ///
 /// `request_id` is what the client was told to quote.
@@ -75,17 +103,18 @@ pub async fn start(
     request_id: String,
     call: ChatCall,
     form: Form,
-) -> Result<Started, GatewayError> {
+) -> Result<Started, NotStarted> {
     let (begun, answer) = oneshot::channel();
     let task_gateway = gateway.clone();
     gateway
         .tasks
         .spawn(async move { run(&task_gateway, &caller, &request_id, call, form, begun).await });
     // A task that panicked dropped its end of the channel.
-    answer.await.unwrap_or(Err(GatewayError::Internal))
+    let lost = Err(NotStarted::Failed(GatewayError::Internal));
+    answer.await.unwrap_or(lost)
 }
 
-type Begun = oneshot::Sender<Result<Started, GatewayError>>;
+type Begun = oneshot::Sender<Result<Started, NotStarted>>;
 
 async fn run(
     gateway: &Gateway,
@@ -99,10 +128,10 @@ async fn run(
     let served = |model: &Model| routes.deployments.count(&model.id) > 0;
     if !call.route.possible().any(|model| served(model)) {
         let reason = "no provider is configured for this model";
-        let _ = begun.send(Err(GatewayError::Gateway { reason }));
+        let _ = begun.send(Err(GatewayError::Gateway { reason }.into()));
         return;
     }
-    let admitted = match admit(gateway, caller, request_id, &call) {
+    let admitted = match admit(gateway, caller, request_id, &call).await {
         Ok(admitted) => admitted,
         Err(refused) => {
             let _ = begun.send(Err(refused));

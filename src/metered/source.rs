@@ -141,7 +141,7 @@ impl Source {
                 admitted,
             } = &mut *means;
             let steps = self.steps.get_or_insert_default();
-            steps.begin(call, admitted)?;
+            steps.begin(call, admitted).await?;
             let attempts = Attempts::new(gateway, call, begun);
             let opened = ask::for_parts(attempts, call, admitted, Attentive::new).await?;
             let Opened {

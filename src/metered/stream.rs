@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::{
-    Admitted, Begun, CHARGE_PATIENCE, Ending, FRAMES_IN_FLIGHT, Form, Frame, Reply, Shape, Started,
+    Admitted, Begun, CHARGE_PATIENCE, Ending, FRAMES_IN_FLIGHT, Form, Frame, NotStarted, Reply,
+    Shape, Started,
     failure::Failure,
     form::Keeping,
     source::{Means, Source},
@@ -50,7 +51,7 @@ pub async fn stream(
         Err(Failure::Left(usage)) => return admitted.charge_who_left(usage).await,
         Err(failure) => {
             admitted.free(failure.outcome(), Some(failure.cause()));
-            let _ = begun.send(Err(failure.into_error()));
+            let _ = begun.send(Err(NotStarted::Failed(failure.into_error())));
             return;
         }
     };

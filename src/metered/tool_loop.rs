@@ -44,7 +44,7 @@ pub struct Steps {
 impl Steps {
     /// Before the provider is asked. The first time everything is as it was admitted; each time
     /// after that more is reserved, or the request ends here.
-    pub fn begin(
+    pub async fn begin(
         &mut self,
         call: &mut ChatCall,
         admitted: &mut Admitted<'_>,
@@ -60,6 +60,7 @@ impl Steps {
             call.route.settle();
             admitted
                 .renew(call, self.used, self.latest)
+                .await
                 .map_err(Failure::Refused)?;
         }
         self.asked += 1;

@@ -1,7 +1,7 @@
 //! An answer in one piece.
 
 use super::{
-    Admitted, Begun, CHARGE_PATIENCE, Form, Reply, Started, ask,
+    Admitted, Begun, CHARGE_PATIENCE, Form, NotStarted, Reply, Started, ask,
     attempts::Attempts,
     failure::Failure,
     tool_loop::{Next, Steps},
@@ -32,7 +32,7 @@ pub async fn whole(
         Err(Failure::Left(usage)) => return admitted.charge_who_left(usage).await,
         Err(failure) => {
             admitted.free(failure.outcome(), Some(failure.cause()));
-            let _ = begun.send(Err(failure.into_error()));
+            let _ = begun.send(Err(NotStarted::Failed(failure.into_error())));
             return;
         }
     };
@@ -57,7 +57,7 @@ pub async fn whole(
         // Without a charge there is no answer: what was not paid for is not handed out.
         Err(error) => {
             admitted.free(Outcome::NotCharged, Some(error.to_string()));
-            Err(error)
+            Err(NotStarted::Failed(error))
         }
     };
     failpoint::reached("handed_over");
@@ -77,7 +77,7 @@ async fn answer(
     }
     let mut steps = Steps::default();
     loop {
-        steps.begin(call, admitted)?;
+        steps.begin(call, admitted).await?;
         let attempts = Attempts::new(gateway, call, Some(begun));
         let (mut answer, usage) = ask::for_answer(attempts, call, admitted).await?;
         let left = begun.is_closed();

@@ -13,7 +13,7 @@ use crate::{
     catalog::{Tier, Track},
     gateway::Gateway,
     http::Json,
-    ledger::{Account, AccountChange, Grant, NewAccount, NewGrant},
+    ledger::{Account, AccountChange, Grant, LedgerError, NewAccount, NewGrant},
     money::NanoUsd,
     time_text,
 };
@@ -38,9 +38,9 @@ struct AccountObject<'a> {
 }
 
 impl<'a> AccountObject<'a> {
-    fn new(gateway: &Gateway, account: &'a Account) -> Self {
-        let balances = gateway.ledger.balances(&account.id);
-        Self {
+    async fn new(gateway: &Gateway, account: &'a Account) -> Result<Self, LedgerError> {
+        let balances = gateway.ledger.balances(&account.id).await?;
+        Ok(Self {
             id: &account.id,
             object: "account",
             email: &account.email,
@@ -48,13 +48,13 @@ impl<'a> AccountObject<'a> {
             track: account.plan.track(),
             tier: account.plan.tier(),
             closed: account.closed,
-            frozen: gateway.ledger.is_frozen(&account.id),
+            frozen: gateway.ledger.is_frozen(&account.id).await?,
             balance: balances.balance,
             held: balances.held,
             available: balances.available,
             credits_expire_at: balances.expires_at.map(time_text::shown),
             created_at: time_text::shown(account.created_at),
-        }
+        })
     }
 }
 
@@ -137,25 +137,24 @@ pub async fn create(
             tier,
         })
         .await?;
-    Ok(Json(AccountObject::new(&gateway, &account)).into_response())
+    Ok(Json(AccountObject::new(&gateway, &account).await?).into_response())
 }
 
-pub async fn list(State(gateway): State<Arc<Gateway>>) -> Response {
-    let accounts = gateway.ledger.accounts();
-    Json(List::new(
-        accounts
-            .iter()
-            .map(|account| AccountObject::new(&gateway, account))
-            .collect(),
-    ))
-    .into_response()
+pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
+    let accounts = gateway.ledger.accounts().await?;
+    let mut shown = Vec::with_capacity(accounts.len());
+    for account in &accounts {
+        shown.push(AccountObject::new(&gateway, account).await?);
+    }
+    Ok(Json(List::new(shown)).into_response())
 }
 
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {
-    Ok(Json(AccountObject::new(&gateway, &gateway.ledger.account(&id)?)).into_response())
+    let account = gateway.ledger.account(&id).await?;
+    Ok(Json(AccountObject::new(&gateway, &account).await?).into_response())
 }
 
 #[derive(Deserialize)]
@@ -181,7 +180,7 @@ pub async fn change(
         closed,
     };
     let account = gateway.ledger.change_account(&id, change).await?;
-    Ok(Json(AccountObject::new(&gateway, &account)).into_response())
+    Ok(Json(AccountObject::new(&gateway, &account).await?).into_response())
 }
 
 #[derive(Deserialize)]
@@ -234,7 +233,7 @@ pub async fn grants(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {
-    let grants = gateway.ledger.grants(&id)?;
+    let grants = gateway.ledger.grants(&id).await?;
     let grants = grants.iter().map(|grant| GrantObject::new(&id, grant));
     Ok(Json(List::new(grants.collect())).into_response())
 }

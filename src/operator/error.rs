@@ -66,9 +66,11 @@ impl OperatorError {
                     (Status::BAD_REQUEST, "invalid_request_error", None)
                 }
                 LedgerError::Database(_)
+                | LedgerError::Postgres(_)
                 | LedgerError::NotCommitted
                 | LedgerError::NoHold
-                | LedgerError::Stopped => (
+                | LedgerError::Stopped
+                | LedgerError::Unavailable => (
                     Status::SERVICE_UNAVAILABLE,
                     "server_error",
                     Some("store_unavailable"),
@@ -101,7 +103,8 @@ impl IntoResponse for OperatorError {
             Self::Ledger(
                 error @ (LedgerError::Database(_)
                 | LedgerError::NotCommitted
-                | LedgerError::Stopped),
+                | LedgerError::Stopped
+                | LedgerError::Unavailable),
             ) => error.to_string(),
             _ => "the call was refused".into(),
         };

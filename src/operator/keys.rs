@@ -75,7 +75,7 @@ pub async fn list(
     State(gateway): State<Arc<Gateway>>,
     Path(account_id): Path<String>,
 ) -> Result<Response, OperatorError> {
-    let keys = gateway.ledger.keys(&account_id)?;
+    let keys = gateway.ledger.keys(&account_id).await?;
     Ok(Json(List::new(keys.iter().map(KeyObject::new).collect())).into_response())
 }
 

@@ -64,7 +64,7 @@ pub async fn change(
         }
     }
     if let Some(account) = &change.account {
-        gateway.ledger.account(account)?;
+        gateway.ledger.account(account).await?;
     }
     if let Some(model) = change
         .model
@@ -80,7 +80,8 @@ pub async fn change(
     Ok(Json(LimitObject::from(rule)).into_response())
 }
 
-pub async fn list(State(gateway): State<Arc<Gateway>>) -> Response {
+pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
+    gateway.ledger.refresh().await?;
     let rules = gateway.ledger.limits().into_iter();
-    Json(List::new(rules.map(LimitObject::from).collect())).into_response()
+    Ok(Json(List::new(rules.map(LimitObject::from).collect())).into_response())
 }

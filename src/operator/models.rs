@@ -39,19 +39,21 @@ impl<'a> ModelObject<'a> {
     }
 }
 
-pub async fn list(State(gateway): State<Arc<Gateway>>) -> Response {
+pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
+    gateway.ledger.refresh().await?;
     let routes = gateway.routes();
     let models = routes.catalog.models();
     let models = models
         .map(|model| ModelObject::new(&gateway, model))
         .collect();
-    Json(List::new(models)).into_response()
+    Ok(Json(List::new(models)).into_response())
 }
 
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {
+    gateway.ledger.refresh().await?;
     let routes = gateway.routes();
     let model = routes
         .catalog

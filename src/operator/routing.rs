@@ -178,7 +178,11 @@ pub async fn explain(
 ) -> Result<Response, OperatorError> {
     let body = read_body(body, gateway.max_body_bytes).await;
     let body = body.map_err(OperatorError::Body)?;
-    let account = account.map(|id| gateway.ledger.account(&id)).transpose()?;
+    gateway.ledger.refresh().await?;
+    let account = match account {
+        Some(id) => Some(gateway.ledger.account(&id).await?),
+        None => None,
+    };
     let account = account
         .as_ref()
         .map_or(("", Plan::ALL), |account| (&account.id, account.plan));

@@ -1,11 +1,6 @@
 //! A running gateway: its two listeners, from the first bind to the last byte.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, task::JoinHandle};
 
@@ -18,14 +13,14 @@ mod reconciler;
 mod reload;
 mod socket;
 mod stall;
+mod stores;
 mod tls;
 
 use crate::{
     config::{Config, TlsFiles},
-    gateway::Gateway,
+    gateway::{Gateway, Stores},
     http,
-    ledger::{Ledger, OpenError},
-    limits::Limiter,
+    ledger::OpenError,
     operator,
 };
 
@@ -67,13 +62,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .transpose()?;
     let public = bind(config.server.listen).await?;
     let operator = bind(config.operator.listen).await?;
-    let ledger = Ledger::open(&config.store.path, config.store.durability)?;
-    let limiter = resume_limits(&config.store.path, &ledger).await?;
+    let stores = Stores::open(&config).await?;
     let (public_address, operator_address) = (local(&public), local(&operator));
     let scheme = if tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{}", reachable(public_address));
     let (grace, patience) = (config.server.shutdown_grace, config.server.patience);
-    let gateway = Gateway::new(config, ledger, limiter, &origin).map_err(StartError::Provider)?;
+    let gateway = Gateway::new(config, stores, &origin).map_err(StartError::Provider)?;
     let gateway = Arc::new(gateway);
     if let Some(certificate) = &tls {
         gateway.background.spawn(
@@ -127,6 +121,7 @@ impl Running {
             }
             self.gateway.tasks.wait().await;
             self.gateway.background.wait().await;
+            self.gateway.limiter.drain().await;
         };
         tokio::pin!(finished);
         if tokio::time::timeout(self.grace, &mut finished)
@@ -141,18 +136,8 @@ impl Running {
             // Long enough for the last event of a stream to leave; a dead client gets no more.
             let _ = tokio::time::timeout(Duration::from_secs(2), &mut finished).await;
         }
+        self.gateway.ledger.close().await;
     }
-}
-
-/// Goes on with the minute that an earlier process left: a restart hands out no fresh one.
-async fn resume_limits(database: &Path, ledger: &Ledger) -> Result<Limiter, StartError> {
-    let failed = |reason: String| StartError::Limits {
-        database: database.to_owned(),
-        reason,
-    };
-    let used = ledger.tokens_in_window().await;
-    let used = used.map_err(|error| failed(error.to_string()))?;
-    Limiter::resume(database, &used).map_err(|error| failed(error.to_string()))
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {

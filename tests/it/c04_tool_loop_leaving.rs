@@ -155,6 +155,7 @@ async fn the_minute_of_a_request_with_steps_goes_on_after_a_restart() {
         let left = ["x-ratelimit-remaining", "x-ratelimit-remaining-tokens"];
         left.map(|name| refused.headers[name].to_str().unwrap().to_owned())
     };
+    gateway.idle().await;
     assert_eq!(left(gateway.chat(&too_much).await), ["3", "6000"]);
     let data = gateway.stop().await;
     let gateway = TestGateway::start_in(data, "").await;

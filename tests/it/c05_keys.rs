@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::support::{
     Plan, TestGateway,
     gateway::{answer, hello},
+    stores,
 };
 
 const MODEL: &str = "svc-native-fast";
@@ -20,14 +21,6 @@ fn holds(haystack: &[u8], needle: &[u8]) -> bool {
     haystack
         .windows(needle.len())
         .any(|window| window == needle)
-}
-
-/// Every file of the store, its write-ahead log included, in one piece.
-fn stored_bytes(data: &Path) -> Vec<u8> {
-    let files = std::fs::read_dir(data).unwrap();
-    files
-        .flat_map(|file| std::fs::read(file.unwrap().path()).unwrap())
-        .collect()
 }
 
 async fn set_state(gateway: &TestGateway, key_id: &str, action: &str) {
@@ -86,8 +79,8 @@ async fn the_store_holds_a_digest_and_not_the_key() {
     let gateway = TestGateway::start().await;
     let (key_id, key) = gateway.new_key(&gateway.account_id).await;
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
-    let look = |data: &Path, when: &str| {
-        let bytes = stored_bytes(data);
+    let look = async |data: &Path, when: &str| {
+        let bytes = stores::bytes(data).await;
         assert!(
             holds(&bytes, key_id.as_bytes()),
             "{when}: the key's record is there"
@@ -104,9 +97,9 @@ async fn the_store_holds_a_digest_and_not_the_key() {
             );
         }
     };
-    look(gateway.data.path(), "while running");
+    look(gateway.data.path(), "while running").await;
     let data = gateway.stop().await;
-    look(data.path(), "after a stop");
+    look(data.path(), "after a stop").await;
 }
 
 #[tokio::test]

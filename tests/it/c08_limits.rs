@@ -45,6 +45,7 @@ fn assert_refused(answer: &Answer, code: &str) {
 }
 
 async fn tokens_left(gateway: &TestGateway) -> u64 {
+    gateway.idle().await;
     let probe = hello_with(MODEL, json!({ "max_tokens": 66_000 }));
     let refused = gateway.chat(&probe).await;
     assert_refused(&refused, "tpm_exceeded");
@@ -159,6 +160,7 @@ async fn a_failed_call_counts_as_a_request_and_gives_its_tokens_back() {
         .stream(&hello(MODEL))
         .await
         .assert_interrupted(MODEL);
+    gateway.idle().await;
     let refused = gateway.chat(&hello(MODEL)).await;
     assert_refused(&refused, "rpm_exceeded");
     assert_eq!(number(&refused, "x-ratelimit-remaining-tokens"), 10_000);

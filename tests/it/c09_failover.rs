@@ -52,6 +52,7 @@ impl Two {
     }
 
     async fn spent(&self) -> String {
+        self.gateway.idle().await;
         let path = format!("/operator/accounts/{}", self.gateway.account_id);
         let account = self.look(&path).await;
         assert_eq!(account["held"], "0.000000");

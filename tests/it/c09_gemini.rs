@@ -9,6 +9,7 @@ use crate::support::{
     gateway::{PROVIDER_KEY, hello},
     gemini::{assert_anonymous, events, generated, said, start},
     process::{run, text as text_of},
+    stores,
     upstream::stream_head,
 };
 
@@ -106,11 +107,11 @@ async fn a_check_asks_for_the_models() {
     let config = folder.path().join("tollgate.toml");
     let upstream = FakeUpstream::start().await;
     let text = format!(
-        "store.url = \"sqlite:{}\"\n\
+        "{}\
          deployments = [{{ model = \"*\", provider = \"far\" }}]\n\
          [providers.far]\nkind = \"gemini\"\nbase_url = \"http://{}/v1beta\"\n\
          api_key_env = \"PROVIDER_KEY\"\n",
-        folder.path().join("tollgate.db").display(),
+        stores::lines(folder.path()),
         upstream.address
     );
     std::fs::write(&config, text).unwrap();

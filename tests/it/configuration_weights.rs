@@ -13,6 +13,7 @@ use tollgate::{config::Config, routing::hybrid::Scorer};
 use crate::support::{
     Process,
     process::{run, text},
+    stores,
 };
 
 const TOKEN: &str = "0123456789abcdef";
@@ -37,10 +38,13 @@ impl Folder {
 
     fn config(&self) -> PathBuf {
         let file = self.0.path().join("tollgate.toml");
-        let store = self.0.path().join("tollgate.db");
         let listen = "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n";
-        let store = format!("store.url = \"sqlite:{}\"\n", store.display());
-        std::fs::write(&file, [listen, &store, &settings(&self.weights())].concat()).unwrap();
+        let stores = stores::lines(self.0.path());
+        std::fs::write(
+            &file,
+            [listen, &stores, &settings(&self.weights())].concat(),
+        )
+        .unwrap();
         file
     }
 

@@ -68,12 +68,15 @@ async fn a_disabled_key_is_refused_on_the_very_next_request_ten_thousand_times()
     );
     let gateway = TestGateway::start_with(&simulator).await;
     let (router, inside) = (tollgate::http::router(gateway.inside()), gateway.inside());
-    let balance = || inside.ledger.balances(&gateway.account_id).balance.nanos();
+    let balance = async || {
+        let balances = inside.ledger.balances(&gateway.account_id).await;
+        balances.unwrap().balance.nanos()
+    };
 
     // One call, for the price of all.
-    let granted = balance();
+    let granted = balance().await;
     assert_eq!(ask(&router, &gateway.key).await, StatusCode::OK);
-    let price = granted - balance();
+    let price = granted - balance().await;
     assert!(price > 0);
 
     let keys = (0..KEYS).map(|_| gateway.new_key(&gateway.account_id));
@@ -97,5 +100,5 @@ async fn a_disabled_key_is_refused_on_the_very_next_request_ten_thousand_times()
     }
     gateway.idle().await;
     let spent = i64::try_from(answered).unwrap() * price;
-    assert_eq!(granted - balance(), spent, "{answered} answers");
+    assert_eq!(granted - balance().await, spent, "{answered} answers");
 }

@@ -66,6 +66,8 @@ mod faults_leaving;
 mod faults_provider;
 mod faults_requests;
 mod faults_usage;
+mod harness_proxy;
+mod harness_servers;
 mod operator_api;
 mod operator_credit;
 mod operator_history;

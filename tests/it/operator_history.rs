@@ -305,6 +305,7 @@ async fn metrics_count_what_happened_and_name_nobody() {
         "tollgate_holds 0",
         "tollgate_held_nano_usd 0",
         "tollgate_ledger_ready 1",
+        "tollgate_limits_ready 1",
         "tollgate_audit_violations 0",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");

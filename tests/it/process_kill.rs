@@ -19,6 +19,7 @@ use tollgate::failpoint;
 use crate::support::{
     Process,
     process::{run, text},
+    stores::{self, files_only},
 };
 
 const TOKEN: &str = "0123456789abcdef";
@@ -56,14 +57,13 @@ struct Alive {
 impl Mortal {
     async fn create() -> Self {
         let folder = TempDir::new().unwrap();
-        let database = folder.path().join("tollgate.db");
         let config = format!(
             "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
-             store.url = \"sqlite:{}\"\nstore.durability = \"process\"\n\
+             {}\
              limits.rpm = {RPM}\nlimits.tpm = 1000000000\n\
              deployments = [{{ model = \"*\", provider = \"play\" }}]\n\
              [providers.play]\nkind = \"simulator\"\n",
-            database.display()
+            stores::quick_lines(folder.path())
         );
         std::fs::write(folder.path().join("tollgate.toml"), config).unwrap();
         let mut mortal = Self {
@@ -262,6 +262,11 @@ fn path_text(path: &Path) -> &str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dying_anywhere_loses_nothing() {
+    if files_only(
+        "a next gateway frees what a dead one held only when its lease is over: see tests/fleet",
+    ) {
+        return;
+    }
     for round in 0..rounds() {
         let mortal = Mortal::create().await;
         for (at, point) in (0_u32..).zip(failpoint::POINTS) {
@@ -283,6 +288,11 @@ async fn dying_anywhere_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn being_killed_at_any_moment_loses_nothing() {
+    if files_only(
+        "a next gateway frees what a dead one held only when its lease is over: see tests/fleet",
+    ) {
+        return;
+    }
     for round in 0..rounds() {
         let mortal = Mortal::create().await;
         let alive = mortal.start(None).await;
@@ -304,6 +314,9 @@ async fn being_killed_at_any_moment_loses_nothing() {
 /// A page that was damaged is found at the start: nothing is served from books that lie.
 #[tokio::test]
 async fn a_damaged_database_is_not_served() {
+    if files_only("it damages the database's file") {
+        return;
+    }
     let mortal = Mortal::create().await;
     let alive = mortal.start(None).await;
     for number in 0..50 {
@@ -340,6 +353,9 @@ async fn a_damaged_database_is_not_served() {
 
 #[tokio::test]
 async fn an_audit_of_a_file_says_what_is_wrong_with_it() {
+    if files_only("it writes into the database's file") {
+        return;
+    }
     let mortal = Mortal::create().await;
     let arguments = ["audit", "--database", path_text(&mortal.database())].map(str::to_owned);
     let audit = |more: &[&str]| {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{
-    FakeUpstream, Process, Step,
+    FakeUpstream, Process, Step, stores,
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
@@ -131,10 +131,10 @@ async fn a_session_leaves_a_line_a_request_and_no_secret_and_no_body() {
     let config = folder.path().join("tollgate.toml");
     let text = format!(
         "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
-         store.url = \"sqlite:{}\"\nlog = {{ format = \"json\", level = \"debug\" }}\n\
+         {}log = {{ format = \"json\", level = \"debug\" }}\n\
          deployments = [{{ model = \"*\", provider = \"fake\" }}]\n\
          [providers.fake]\nkind = \"openai\"\nbase_url = \"http://{}/v1\"\napi_key_env = \"KEY\"\n",
-        folder.path().join("tollgate.db").display(),
+        stores::lines(folder.path()),
         upstream.address,
     );
     std::fs::write(&config, text).unwrap();

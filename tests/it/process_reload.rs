@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{
-    FakeUpstream, Process, Step,
+    FakeUpstream, Process, Step, stores,
     upstream::{Gate, chunk, completion, events, stream_head, usage_chunk},
 };
 
@@ -99,9 +99,9 @@ fn write(path: &Path, text: &str) {
 fn text(folder: &Path, upstream: &FakeUpstream, more: &str) -> String {
     format!(
         "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
-         store.url = \"sqlite:{}\"\n{more}\n[providers.play]\nkind = \"openai\"\n\
+         {}{more}\n[providers.play]\nkind = \"openai\"\n\
          base_url = \"http://{}/v1\"\n[[deployments]]\nmodel = \"*\"\nprovider = \"play\"\n",
-        folder.join("tollgate.db").display(),
+        stores::lines(folder),
         upstream.address
     )
 }

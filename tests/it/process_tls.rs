@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use crate::support::{
     Process,
     process::{run, text},
+    stores,
     tls::{Certificate, Met, get},
 };
 
@@ -25,12 +26,12 @@ impl Files {
         let files = Self { folder };
         let config = format!(
             "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
-             server.tls = {{ cert = \"{}\", key = \"{}\" }}\nstore.url = \"sqlite:{}\"\n\
+             server.tls = {{ cert = \"{}\", key = \"{}\" }}\n{}\
              providers.play.kind = \"simulator\"\n\
              deployments = [{{ model = \"*\", provider = \"play\" }}]\n",
             files.at("cert.pem").display(),
             files.at("key.pem").display(),
-            files.at("tollgate.db").display(),
+            stores::lines(files.folder.path()),
         );
         std::fs::write(files.at("tollgate.toml"), config).unwrap();
         files

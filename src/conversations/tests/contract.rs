@@ -1,11 +1,16 @@
 //! What every storage of responses promises, whatever it is made of.
 
+use std::time::Duration;
+
 use super::*;
 
 macro_rules! contract {
     ($($case:ident),+ $(,)?) => {
         mod sqlite {
             $(#[tokio::test] async fn $case() { super::$case(super::Given::sqlite()).await })+
+        }
+        mod postgres {
+            $(#[tokio::test] async fn $case() { super::$case(super::Given::postgres()).await })+
         }
     };
 }
@@ -20,6 +25,9 @@ contract!(
     a_response_expires_after_thirty_days_to_the_millisecond,
     an_expired_response_makes_room_and_frees_its_id,
     a_record_of_exactly_the_most_is_kept_and_one_byte_more_is_not,
+    no_id_is_too_strange_to_be_asked_for,
+    responses_outlive_a_restart,
+    what_has_expired_is_deleted_at_the_start_and_from_time_to_time,
 );
 
 async fn what_was_stored_is_found_to_the_byte(given: Given) {
@@ -171,4 +179,52 @@ async fn a_record_of_exactly_the_most_is_kept_and_one_byte_more_is_not(given: Gi
     assert!(!given.has("a", "resp_2").await);
     let found = given.conversations.find("a", "resp_1").await.unwrap();
     assert_eq!(found, Some(largest));
+}
+
+async fn no_id_is_too_strange_to_be_asked_for(given: Given) {
+    given.store("a", "resp_1").await;
+    let long = "x".repeat(1 << 20);
+    for strange in ["", "\0", "resp_1\0", "\u{10ffff}", "'", "$1", "%", &long] {
+        assert!(!given.has("a", strange).await);
+        assert!(!given.has(strange, "resp_1").await);
+        assert!(!given.conversations.delete("a", strange).await.unwrap());
+        let deleted = given.conversations.delete(strange, "resp_1").await;
+        assert!(!deleted.unwrap());
+    }
+    assert!(given.has("a", "resp_1").await);
+}
+
+async fn responses_outlive_a_restart(given: Given) {
+    given.store("a", "resp_1").await;
+    given.store("b", "resp_2").await;
+    let given = given.restart();
+    assert!(given.has("a", "resp_1").await && given.has("b", "resp_2").await);
+}
+
+/// Nothing has to be stored or found for it.
+async fn what_has_expired_is_deleted_at_the_start_and_from_time_to_time(given: Given) {
+    given.store("a", "resp_1").await;
+    given.advance(SETTINGS.retention_ms);
+    let given = given.restart();
+    until_empty(&given).await;
+
+    let settings = Settings {
+        sweep_every: Duration::from_millis(50),
+        ..SETTINGS
+    };
+    let given = Given::at(given.place, settings);
+    given.store("a", "resp_1").await;
+    given.advance(SETTINGS.retention_ms);
+    until_empty(&given).await;
+}
+
+async fn until_empty(given: &Given) {
+    let reader = given.reader().await;
+    for _ in 0..250 {
+        if reader.rows().await.is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{:?} are left", reader.rows().await);
 }

@@ -10,16 +10,25 @@ const STORES: usize = 40;
 
 /// Everyone stores more than they may keep, and whoever looks meanwhile never sees too many.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_crowd_gets_past_the_limits() {
+async fn no_crowd_gets_past_the_limits_in_a_file() {
     let given = Given::sqlite();
+    no_crowd_gets_past_the_limits(&given, std::slice::from_ref(&given.conversations)).await;
+}
+
+/// The same with several gateways on one database.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_crowd_gets_past_the_limits_in_a_database() {
+    let given = Given::postgres();
+    let open = || given.place.open(given.settings, &given.now_ms);
+    no_crowd_gets_past_the_limits(&given, &[open(), open(), open()]).await;
+}
+
+async fn no_crowd_gets_past_the_limits(given: &Given, gateways: &[Arc<Conversations>]) {
     given.store("0", "first").await;
     let over = Arc::new(AtomicBool::new(false));
-    let watch = {
-        let (reader, over) = (given.reader(), over.clone());
-        std::thread::spawn(move || watch(&reader, &over))
-    };
+    let watch = tokio::spawn(watch(given.reader().await, over.clone()));
     let tasks = (0..TASKS).map(|task| {
-        let conversations = given.conversations.clone();
+        let conversations = gateways[task % gateways.len()].clone();
         tokio::spawn(async move {
             // One of them has as many tasks as all others together.
             let account = if task % 2 == 0 { 0 } else { task % ACCOUNTS }.to_string();
@@ -33,10 +42,10 @@ async fn no_crowd_gets_past_the_limits() {
         task.await.unwrap();
     }
     over.store(true, Relaxed);
-    let (looks, most_of_one, most_in_all) = watch.join().unwrap();
+    let (looks, most_of_one, most_in_all) = watch.await.unwrap();
     assert!(looks > 20, "looked only {looks} times");
     assert_eq!((most_of_one, most_in_all), (100, 1_000));
-    let (_, in_all) = counts(&given.reader());
+    let (_, in_all) = given.reader().await.counts().await;
     assert_eq!(in_all, 1_000);
 }
 
@@ -53,22 +62,14 @@ async fn until_stored(conversations: &Conversations, record: Record) {
 }
 
 /// How often it looked, and the most it ever saw of one account and in all.
-fn watch(reader: &Connection, over: &AtomicBool) -> (u32, u32, u32) {
+async fn watch(reader: Reader, over: Arc<AtomicBool>) -> (u32, i64, i64) {
     let (mut looks, mut most_of_one, mut most_in_all) = (0, 0, 0);
     while !over.load(Relaxed) {
-        let (of_one, in_all) = counts(reader);
+        let (of_one, in_all) = reader.counts().await;
         most_of_one = most_of_one.max(of_one);
         most_in_all = most_in_all.max(in_all);
         looks += 1;
+        tokio::task::yield_now().await;
     }
     (looks, most_of_one, most_in_all)
-}
-
-/// The most of one account, and all.
-fn counts(reader: &Connection) -> (u32, u32) {
-    let counts = "SELECT coalesce(max(n), 0), coalesce(sum(n), 0)
-                  FROM (SELECT count(*) AS n FROM responses GROUP BY account_id)";
-    reader
-        .query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)))
-        .unwrap()
 }

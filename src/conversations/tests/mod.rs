@@ -1,4 +1,4 @@
-//! Stored responses as a whole: real files, real threads, faults.
+//! Stored responses as a whole: real files and servers, faults.
 
 use std::{
     path::PathBuf,
@@ -11,33 +11,61 @@ use std::{
 use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 
-use super::{Cause, Clock, Conversations, Kept, Record, SETTINGS, Settings, StorageError};
+use self::reader::Reader;
+use super::{
+    Cause, Clock, Conversations, InDatabase, InFile, Kept, Record, SETTINGS, Settings, StorageError,
+};
+use crate::{postgres::Address, testing::postgres_server::PostgresServer};
 
 mod contract;
 mod crowd;
-mod faults;
-mod files;
 mod model;
+mod postgres;
+mod reader;
+mod sqlite;
 
-/// Storage in a folder of its own, and a clock that moves when it is told to.
+/// Storage in a place of its own, and a clock that moves when it is told to.
 struct Given {
-    folder: TempDir,
+    place: Place,
     now_ms: Arc<AtomicI64>,
     settings: Settings,
     conversations: Arc<Conversations>,
 }
 
+enum Place {
+    Folder(TempDir),
+    Database(Address),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Sqlite,
+    Postgres,
+}
+
 impl Given {
     fn sqlite() -> Self {
-        Self::with(SETTINGS)
+        Self::with(Kind::Sqlite, SETTINGS)
     }
 
-    fn with(settings: Settings) -> Self {
-        let folder = TempDir::new().unwrap();
+    /// Needs a runtime.
+    fn postgres() -> Self {
+        Self::with(Kind::Postgres, SETTINGS)
+    }
+
+    fn with(kind: Kind, settings: Settings) -> Self {
+        let place = match kind {
+            Kind::Sqlite => Place::Folder(TempDir::new().unwrap()),
+            Kind::Postgres => Place::Database(postgres::new_database(PostgresServer::shared())),
+        };
+        Self::at(place, settings)
+    }
+
+    fn at(place: Place, settings: Settings) -> Self {
         let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
-        let conversations = open(&folder, settings, &now_ms);
+        let conversations = place.open(settings, &now_ms);
         Self {
-            folder,
+            place,
             now_ms,
             settings,
             conversations,
@@ -46,7 +74,7 @@ impl Given {
 
     fn restart(self) -> Self {
         drop(self.conversations);
-        let conversations = open(&self.folder, self.settings, &self.now_ms);
+        let conversations = self.place.open(self.settings, &self.now_ms);
         Self {
             conversations,
             ..self
@@ -57,13 +85,12 @@ impl Given {
         self.now_ms.fetch_add(ms, Relaxed);
     }
 
-    fn file(&self) -> PathBuf {
-        self.folder.path().join("store/t.responses.db")
-    }
-
-    /// A connection beside the one under test.
-    fn reader(&self) -> Connection {
-        Connection::open_with_flags(self.file(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
+    /// A look at the records beside the one under test.
+    async fn reader(&self) -> Reader {
+        match &self.place {
+            Place::Folder(folder) => Reader::file(&file_in(folder)),
+            Place::Database(address) => Reader::database(address).await,
+        }
     }
 
     async fn store(&self, account_id: &str, id: &str) {
@@ -80,13 +107,22 @@ impl Given {
     }
 }
 
-fn open(folder: &TempDir, settings: Settings, now_ms: &Arc<AtomicI64>) -> Arc<Conversations> {
-    let path = folder.path().join("store/t.responses.db");
-    Arc::new(Conversations::open(
-        &path,
-        settings,
-        Clock::Manual(now_ms.clone()),
-    ))
+impl Place {
+    fn open(&self, settings: Settings, now_ms: &Arc<AtomicI64>) -> Arc<Conversations> {
+        let clock = Clock::Manual(now_ms.clone());
+        Arc::new(match self {
+            Self::Folder(folder) => {
+                Conversations::File(InFile::open(&file_in(folder), settings, clock))
+            }
+            Self::Database(address) => {
+                Conversations::Shared(InDatabase::open(address.clone(), settings, clock))
+            }
+        })
+    }
+}
+
+fn file_in(folder: &TempDir) -> PathBuf {
+    folder.path().join("store/t.responses.db")
 }
 
 fn record(account_id: &str, id: &str) -> Record {

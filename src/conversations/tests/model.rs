@@ -1,4 +1,4 @@
-//! Any order of operations leaves the file with the same records as a plain list.
+//! Any order of operations leaves the storage with the same records as a plain list.
 
 use proptest::prelude::*;
 
@@ -91,22 +91,16 @@ fn expired(entry: &Entry, now_ms: i64) -> bool {
     now_ms - entry.stored_ms >= 10
 }
 
-/// What the file holds and can still be found, oldest first.
-fn rows(given: &Given) -> Vec<Entry> {
+/// What is held and can still be found, oldest first.
+async fn rows(given: &Given, reader: &Reader) -> Vec<Entry> {
     let now_ms = given.now_ms.load(Relaxed);
-    let reader = given.reader();
-    let mut select = reader
-        .prepare("SELECT account_id, id, stored_ms FROM responses ORDER BY sequence")
-        .unwrap();
-    let rows = select.query_map([], |row| {
-        Ok(Entry {
-            account: row.get::<_, String>(0)?.parse().unwrap(),
-            id: row.get::<_, String>(1)?.parse().unwrap(),
-            stored_ms: row.get(2)?,
-        })
+    let rows = reader.rows().await.into_iter();
+    let entries = rows.map(|(account_id, id, stored_ms)| Entry {
+        account: account_id.parse().unwrap(),
+        id: id.parse().unwrap(),
+        stored_ms,
     });
-    let rows = rows.unwrap().map(Result::unwrap);
-    rows.filter(|entry| !expired(entry, now_ms)).collect()
+    entries.filter(|entry| !expired(entry, now_ms)).collect()
 }
 
 /// So that there is a table to look at.
@@ -114,10 +108,11 @@ async fn until_opened(given: &Given) {
     given.has("0", "0").await;
 }
 
-async fn check(operations: Vec<Operation>) -> Result<(), TestCaseError> {
-    let mut given = Given::with(SMALL);
+async fn check(kind: Kind, operations: Vec<Operation>) -> Result<(), TestCaseError> {
+    let mut given = Given::with(kind, SMALL);
     let mut model = Model::default();
     until_opened(&given).await;
+    let reader = given.reader().await;
     for operation in operations {
         let now_ms = given.now_ms.load(Relaxed);
         match operation {
@@ -145,18 +140,34 @@ async fn check(operations: Vec<Operation>) -> Result<(), TestCaseError> {
                 until_opened(&given).await;
             }
         }
-        prop_assert_eq!(rows(&given), model.0.clone());
+        prop_assert_eq!(rows(&given, &reader).await, model.0.clone());
     }
     Ok(())
+}
+
+fn run(kind: Kind, operations: Vec<Operation>) -> Result<(), TestCaseError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(check(kind, operations))
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn the_file_holds_what_a_plain_list_would(
+    fn a_file_holds_what_a_plain_list_would(
         operations in proptest::collection::vec(operation(), 1..60),
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        runtime.unwrap().block_on(check(operations))?;
+        run(Kind::Sqlite, operations)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn a_database_holds_what_a_plain_list_would(
+        operations in proptest::collection::vec(operation(), 1..60),
+    ) {
+        run(Kind::Postgres, operations)?;
     }
 }

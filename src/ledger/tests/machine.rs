@@ -1,15 +1,17 @@
-//! The real ledger beside the model, through any order of events: files, threads and restarts
-//! included.
+//! The real ledger of each kind beside the model, through any order of events: files or a server, threads
+//! and restarts included.
+
+use std::marker::PhantomData;
 
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 use tokio::runtime::Runtime;
 
 use super::{
-    super::{Held, Shortage},
     model::{Model, Verdict},
     *,
 };
+use crate::ledger::{KeyState, Shortage};
 
 const OVERDRAFT: i64 = 300;
 const START: i64 = 1_800_000_000;
@@ -41,7 +43,7 @@ pub enum Event {
         seconds: i64,
     },
     SwitchKey,
-    /// A charge that the disk refuses, and that is made when it no longer does.
+    /// A charge that the disk refuses, and that is made when it no longer does; on a server a plain one.
     ChargeAfterAll {
         which: usize,
         cost: i64,
@@ -138,15 +140,34 @@ struct Real {
     key_active: bool,
 }
 
-struct LedgerMachine;
+struct LedgerMachine<K>(PhantomData<K>);
 
-impl StateMachineTest for LedgerMachine {
+trait Kind {
+    fn place() -> Place;
+}
+
+struct InFile;
+struct OnServer;
+
+impl Kind for InFile {
+    fn place() -> Place {
+        Place::folder()
+    }
+}
+
+impl Kind for OnServer {
+    fn place() -> Place {
+        Place::database()
+    }
+}
+
+impl<K: Kind> StateMachineTest for LedgerMachine<K> {
     type SystemUnderTest = Real;
     type Reference = Model;
 
     fn init_test(_: &Model) -> Real {
         let runtime = Runtime::new().unwrap();
-        let paying = runtime.block_on(Paying::start());
+        let paying = runtime.block_on(Paying::on(K::place()));
         Real {
             runtime,
             paying: Some(paying),
@@ -160,7 +181,7 @@ impl StateMachineTest for LedgerMachine {
         let paying = match event {
             Event::Restart => {
                 real.holds.clear();
-                paying.restart()
+                real.runtime.block_on(paying.restart())
             }
             _ => paying,
         };
@@ -170,13 +191,14 @@ impl StateMachineTest for LedgerMachine {
                 real.runtime.block_on(paying.give(amount, expires_at));
             }
             Event::Hold { amount, risk } => {
-                let held = paying.hold(amount, amount + risk, OVERDRAFT);
+                let held = real
+                    .runtime
+                    .block_on(paying.hold(amount, amount + risk, OVERDRAFT));
                 // The model has the hold already, if there is one.
                 let before = real.holds.len();
                 assert_eq!(held.is_ok(), model.holds.len() > before, "{:?}", held.err());
                 match held {
                     Ok(held) => {
-                        assert!(paying.ledger.balances(&paying.account_id).available.nanos() >= 0);
                         real.holds.push(held);
                     }
                     Err(refused) => {
@@ -194,8 +216,7 @@ impl StateMachineTest for LedgerMachine {
             }
             Event::Charge { which, cost } => {
                 let mut held = real.holds.remove(which);
-                let charged = held.charge(tokens(cost), Outcome::Answered);
-                let call = real.runtime.block_on(charged).unwrap();
+                let call = real.runtime.block_on(charge(&mut held, cost)).unwrap();
                 let charged = call.charged.unwrap();
                 assert_eq!(charged.cost.nanos(), cost);
                 let moved = charged.balance_before.nanos() - charged.balance_after.nanos();
@@ -208,28 +229,26 @@ impl StateMachineTest for LedgerMachine {
             }
             Event::ChargeAfterAll { which, cost } => {
                 let mut held = real.holds.remove(which);
-                let stranger = rusqlite::Connection::open(paying.folder.path().join("ledger.db"));
-                let stranger = stranger.unwrap();
-                stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
-                let refused = held.charge(tokens(cost), Outcome::Answered);
-                assert!(real.runtime.block_on(refused).is_err());
-                drop(stranger);
-                real.runtime.block_on(paying.until_charges_are_taken());
-                let charged = held.charge(tokens(cost), Outcome::Answered);
-                real.runtime.block_on(charged).unwrap();
+                if let Place::Folder(folder) = &*paying.place {
+                    let stranger = rusqlite::Connection::open(folder.path().join("ledger.db"));
+                    let stranger = stranger.unwrap();
+                    stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+                    let refused = held.charge(tokens(cost), Outcome::Answered);
+                    assert!(real.runtime.block_on(refused).is_err());
+                    drop(stranger);
+                    real.runtime.block_on(paying.until_charges_are_taken());
+                }
+                real.runtime.block_on(charge(&mut held, cost)).unwrap();
             }
             Event::Extend { which, more, risk } => {
-                let before = paying.held();
+                let before = real.runtime.block_on(paying.held());
                 let amount = real.holds[which].amount() + more;
                 let nanos = NanoUsd::new;
-                let extended = real.holds[which].extend(
-                    0,
-                    nanos(amount),
-                    nanos(amount + risk),
-                    nanos(OVERDRAFT),
-                );
+                let (amount, worst) = (nanos(amount), nanos(amount + risk));
+                let extended = real.holds[which].extend(0, amount, worst, nanos(OVERDRAFT));
+                let extended = real.runtime.block_on(extended);
                 // The model has extended it already, if it may be: what is held must agree.
-                let grew = paying.held() - before;
+                let grew = real.runtime.block_on(paying.held()) - before;
                 assert_eq!(grew, if extended.is_ok() { more } else { 0 });
             }
             Event::Release { which } => drop(real.holds.remove(which)),
@@ -253,7 +272,8 @@ impl StateMachineTest for LedgerMachine {
 
     fn check_invariants(real: &Real, model: &Model) {
         let paying = real.paying.as_ref().unwrap();
-        let balances = paying.ledger.balances(&paying.account_id);
+        let asked = paying.ledger.balances(&paying.account_id);
+        let balances = real.runtime.block_on(asked).unwrap();
         let found = (
             balances.balance.nanos(),
             balances.held.nanos(),
@@ -274,14 +294,22 @@ impl StateMachineTest for LedgerMachine {
         real.holds.clear();
         let paying = real.paying.take().unwrap();
         real.runtime.block_on(paying.assert_sound());
-        assert_eq!(paying.held(), 0);
-        let before = paying.balance();
-        assert_eq!(paying.restart().balance(), before);
+        assert_eq!(real.runtime.block_on(paying.held()), 0);
+        let before = real.runtime.block_on(paying.balance());
+        let paying = real.runtime.block_on(paying.restart());
+        assert_eq!(real.runtime.block_on(paying.balance()), before);
+        real.runtime.block_on(paying.ledger.close());
     }
 }
 
 prop_state_machine! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
-    fn the_ledger_does_what_the_model_does(sequential 1..40 => LedgerMachine);
+    fn the_ledger_in_a_file_does_what_the_model_does(sequential 1..40 => LedgerMachine<InFile>);
+}
+
+prop_state_machine! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn the_ledger_on_a_server_does_what_the_model_does(sequential 1..30 => LedgerMachine<OnServer>);
 }

@@ -1,83 +1,196 @@
-//! The ledger as a whole: real files, real threads, faults.
+//! The ledger as a whole, of both kinds: real files, a real server, threads.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
 
 use super::{
-    Call, HoldRefused, HoldRequest, KeyState, Ledger, LedgerError, NewAccount, NewGrant, Outcome,
-    clock::Clock, sqlite::open_to_read,
+    Call, Held, HoldRefused, HoldRequest, Ledger, LedgerError, NewAccount, NewGrant, Outcome, Seen,
+    clock::Clock, embedded::Embedded, postgres::Shared,
 };
 use crate::{
+    auth::KeyDigest,
     catalog::{Prices, Tier, Track},
     config::Durability,
     money::{NanoUsd, TokenPrice},
+    postgres::Address,
+    testing::postgres_server::PostgresServer,
     wire::chat::Usage,
 };
 
-mod audit;
-mod credit;
-mod faults;
+mod contract;
 mod machine;
 mod model;
 
-const COST: i64 = 49_000;
+pub const COST: i64 = 49_000;
+pub const DOLLAR: i64 = 1_000_000_000;
+/// A machine that builds at the same time does everything slowly.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Where a ledger is kept.
+pub enum Place {
+    Folder(TempDir),
+    Database {
+        server: &'static PostgresServer,
+        name: String,
+    },
+}
+
+impl Place {
+    pub fn folder() -> Self {
+        Self::Folder(TempDir::new().unwrap())
+    }
+
+    /// An empty database of the server that all tests share.
+    pub fn database() -> Self {
+        Self::database_of(PostgresServer::shared())
+    }
+
+    pub fn database_of(server: &'static PostgresServer) -> Self {
+        let url = server.database();
+        let name = url.rsplit('/').next().unwrap().to_owned();
+        Self::Database { server, name }
+    }
+
+    pub fn address(&self) -> Address {
+        match self {
+            Self::Folder(_) => unreachable!("a file has no address"),
+            Self::Database { server, name } => Address::parse(&server.url(name)).unwrap(),
+        }
+    }
+
+    pub async fn open(&self, now_ms: &Arc<AtomicI64>) -> Arc<Ledger> {
+        let clock = Clock::Manual(now_ms.clone());
+        Arc::new(match self {
+            Self::Folder(folder) => {
+                let path = folder.path().join("ledger.db");
+                let opened = Embedded::open_at(&path, Durability::Process, clock);
+                Ledger::Embedded(opened.unwrap())
+            }
+            Self::Database { .. } => {
+                let deadline = Duration::from_secs(10);
+                let opened = Shared::open(self.address(), Durability::Power, deadline, clock);
+                Ledger::Shared(opened.await.unwrap())
+            }
+        })
+    }
+
+    /// Changes or reads the database behind the ledger's back; answers the first value.
+    pub fn sql(&self, script: &str) -> String {
+        match self {
+            Self::Folder(folder) => {
+                let file = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
+                if !script.starts_with("SELECT") {
+                    file.execute_batch(script).unwrap();
+                    return String::new();
+                }
+                let text = format!("SELECT CAST(({script}) AS TEXT)");
+                file.query_row(&text, [], |row| row.get(0)).unwrap()
+            }
+            Self::Database { server, name } => server.psql(name, script),
+        }
+    }
+}
 
 /// An account with a key, and a clock that moves when it is told to.
-struct Paying {
-    folder: TempDir,
-    now_ms: Arc<AtomicI64>,
-    ledger: Arc<Ledger>,
-    account_id: String,
-    key_id: String,
+pub struct Paying {
+    pub place: Arc<Place>,
+    pub now_ms: Arc<AtomicI64>,
+    pub ledger: Arc<Ledger>,
+    pub account_id: String,
+    pub key_id: String,
+    pub digest: KeyDigest,
+    seen: Mutex<Seen>,
 }
 
 impl Paying {
-    async fn start() -> Self {
-        let folder = TempDir::new().unwrap();
+    pub async fn on(place: Place) -> Self {
         let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
-        let ledger = open(&folder, &now_ms);
-        let new = NewAccount {
-            email: "a@example.com".into(),
-            name: None,
-            track: Track::Business,
-            tier: Tier::Flex,
-        };
-        let account_id = ledger.create_account(new).await.unwrap().id;
+        let ledger = place.open(&now_ms).await;
+        let account_id = ledger.create_account(new_account()).await.unwrap().id;
         let (key, _) = ledger.create_key(&account_id, "test".into()).await.unwrap();
-        Self {
-            folder,
+        let paying = Self {
+            place: Arc::new(place),
             now_ms,
             ledger,
             account_id,
             key_id: key.id,
-        }
+            digest: key.digest,
+            seen: Mutex::new(Seen::fresh()),
+        };
+        paying.look().await;
+        paying
     }
 
-    async fn with(nanos: i64) -> Self {
-        let paying = Self::start().await;
+    pub async fn on_with(place: Place, nanos: i64) -> Self {
+        let paying = Self::on(place).await;
         paying.give(nanos, None).await;
         paying
     }
 
-    async fn give(&self, nanos: i64, expires_at: Option<i64>) {
+    /// The same account and key, by another gateway.
+    pub async fn beside(&self) -> Self {
+        self.with(self.place.open(&self.now_ms).await)
+    }
+
+    pub fn with(&self, ledger: Arc<Ledger>) -> Self {
+        Self {
+            place: self.place.clone(),
+            now_ms: self.now_ms.clone(),
+            ledger,
+            account_id: self.account_id.clone(),
+            key_id: self.key_id.clone(),
+            digest: self.digest,
+            seen: Mutex::new(*self.seen.lock().unwrap()),
+        }
+    }
+
+    /// As if the process had ended and begun again.
+    pub async fn restart(self) -> Self {
+        self.ledger.close().await;
+        let (place, now_ms) = (self.place.clone(), self.now_ms.clone());
+        let (account_id, key_id) = (self.account_id, self.key_id);
+        drop(Arc::into_inner(self.ledger).expect("nothing is held any more"));
+        Self {
+            ledger: place.open(&now_ms).await,
+            place,
+            now_ms,
+            account_id,
+            key_id,
+            digest: self.digest,
+            seen: self.seen,
+        }
+    }
+
+    /// A key that is disabled is not seen: what was seen of it before is kept.
+    pub async fn look(&self) {
+        if let Some(caller) = self.ledger.look(self.digest).await.unwrap() {
+            *self.seen.lock().unwrap() = caller.seen;
+        }
+    }
+
+    pub async fn give(&self, nanos: i64, expires_at: Option<i64>) {
         let grant = NewGrant {
             amount: NanoUsd::new(nanos),
             expires_at,
             reason: None,
             reference: None,
         };
-        self.ledger
-            .add_grant(&self.account_id, grant)
-            .await
-            .unwrap();
+        let given = self.ledger.add_grant(&self.account_id, grant).await;
+        given.unwrap();
     }
 
-    fn hold(&self, amount: i64, worst: i64, overdraft: i64) -> Result<super::Held, HoldRefused> {
-        self.ledger.hold(HoldRequest {
+    pub fn request(&self, amount: i64, worst: i64, overdraft: i64) -> HoldRequest<'_> {
+        HoldRequest {
+            id: self.ledger.next_call(),
+            seen: *self.seen.lock().unwrap(),
+            places: &[],
             request_id: "req_test",
             account_id: &self.account_id,
             key_id: &self.key_id,
@@ -94,89 +207,94 @@ impl Paying {
             worst: NanoUsd::new(worst),
             decision: None,
             overdraft: NanoUsd::new(overdraft),
-        })
-    }
-
-    async fn pay(&self) -> Result<Call, LedgerError> {
-        let mut held = self.hold(COST, COST, 0).expect("there is credit");
-        held.charge(tokens(COST), Outcome::Answered).await
-    }
-
-    /// As if the process had ended and begun again.
-    fn restart(self) -> Self {
-        let Self {
-            folder,
-            now_ms,
-            ledger,
-            account_id,
-            key_id,
-        } = self;
-        drop(Arc::into_inner(ledger).expect("nothing is held any more"));
-        let ledger = open(&folder, &now_ms);
-        Self {
-            folder,
-            now_ms,
-            ledger,
-            account_id,
-            key_id,
         }
     }
 
-    fn advance(&self, seconds: i64) {
+    /// As a request does it: with what is remembered, and once more where that was stale.
+    pub async fn hold(&self, amount: i64, worst: i64, overdraft: i64) -> Result<Held, HoldRefused> {
+        let request = self.request(amount, worst, overdraft);
+        match self.ledger.hold(request).await {
+            Err(HoldRefused::Stale) => {
+                self.look().await;
+                let request = self.request(amount, worst, overdraft);
+                self.ledger.hold(request).await
+            }
+            other => other,
+        }
+    }
+
+    pub async fn pay(&self) -> Result<Call, LedgerError> {
+        let mut held = self.hold(COST, COST, 0).await.expect("there is credit");
+        charge(&mut held, COST).await
+    }
+
+    pub fn now(&self) -> i64 {
+        self.ledger.clock().now()
+    }
+
+    pub fn advance(&self, seconds: i64) {
         self.now_ms.fetch_add(seconds * 1_000, Relaxed);
     }
 
-    fn balance(&self) -> i64 {
-        self.ledger.balances(&self.account_id).balance.nanos()
+    pub async fn balance(&self) -> i64 {
+        let balances = self.ledger.balances(&self.account_id).await;
+        balances.unwrap().balance.nanos()
     }
 
-    fn held(&self) -> i64 {
-        self.ledger.balances(&self.account_id).held.nanos()
+    pub async fn held(&self) -> i64 {
+        let balances = self.ledger.balances(&self.account_id).await;
+        balances.unwrap().held.nanos()
     }
 
-    async fn assert_sound(&self) {
+    pub async fn assert_sound(&self) {
         let audit = self.ledger.audit().await.unwrap();
         assert_eq!(audit.violations, []);
     }
 
-    /// Changes the database behind the ledger's back.
-    fn tamper(&self, sql: &str) {
-        let file = self.folder.path().join("ledger.db");
-        rusqlite::Connection::open(file)
-            .unwrap()
-            .execute_batch(sql)
-            .unwrap();
+    pub fn sql(&self, script: &str) -> String {
+        self.place.sql(script)
     }
 
-    fn count(&self, query: &str) -> i64 {
-        let connection = open_to_read(&self.folder.path().join("ledger.db")).unwrap();
-        connection.query_row(query, [], |row| row.get(0)).unwrap()
-    }
-
-    /// Makes the disk look full at so many pages, or not any more.
-    async fn limit_pages(&self, pages: Option<u32>) {
-        let limited = self
-            .ledger
-            .writer
-            .run(move |database, _| Ok(database.limit_pages(pages)?));
-        limited.await.unwrap();
-    }
-
-    async fn until_charges_are_taken(&self) {
+    pub async fn until_charges_are_taken(&self) {
+        let started = Instant::now();
         while !self.ledger.health().takes_charges() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            assert!(started.elapsed() < PATIENCE, "in vain");
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }
 
-fn open(folder: &TempDir, now_ms: &Arc<AtomicI64>) -> Arc<Ledger> {
-    let path = folder.path().join("ledger.db");
-    let clock = Clock::Manual(now_ms.clone());
-    Arc::new(Ledger::open_at(&path, Durability::Process, clock).unwrap())
+/// Charges as a call does: a charge that is on its way is waited for.
+pub async fn charge(held: &mut Held, cost: i64) -> Result<Call, LedgerError> {
+    let started = Instant::now();
+    loop {
+        match held.charge(tokens(cost), Outcome::Answered).await {
+            Err(LedgerError::Unavailable) if started.elapsed() < PATIENCE => {}
+            other => return other,
+        }
+    }
+}
+
+/// Waits for something that comes about by itself.
+pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so().await {
+        assert!(started.elapsed() < PATIENCE, "in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+pub fn new_account() -> NewAccount {
+    NewAccount {
+        email: "a@example.com".into(),
+        name: None,
+        track: Track::Business,
+        tier: Tier::Flex,
+    }
 }
 
 /// A usage that costs this many nano-dollars.
-fn tokens(cost: i64) -> Usage {
+pub fn tokens(cost: i64) -> Usage {
     Usage {
         prompt: u32::try_from(cost).unwrap(),
         cached: 0,

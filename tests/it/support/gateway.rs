@@ -16,7 +16,7 @@ use tollgate::{
     server::{self, Running},
 };
 
-use super::{FakeUpstream, Stream};
+use super::{FakeUpstream, Stream, stores};
 
 pub const OPERATOR_TOKEN: &str = "operator-token-for-tests";
 pub const PROVIDER_KEY: &str = "provider-key-canary-0123456789";
@@ -115,8 +115,7 @@ impl TestGateway {
             r#"
             server.listen = "127.0.0.1:0"
             operator.listen = "127.0.0.1:0"
-            store.url = "sqlite:{database}"
-            store.durability = "process"
+            {stores}
             limits.rpm = 1000000
             limits.tpm = 1000000000
             [providers.fake]
@@ -130,7 +129,7 @@ impl TestGateway {
             upstream_model = "{UPSTREAM_MODEL}"
             {more}
             "#,
-            database = data.path().join("tollgate.db").display(),
+            stores = stores::quick_lines(data.path()),
             address = upstream.address,
         );
         let mut environment = BTreeMap::from([
@@ -166,15 +165,9 @@ impl TestGateway {
         let gateway = running.gateway.clone();
         running.stop().await;
         assert_nothing_held(&gateway);
-        self.assert_sound();
+        stores::assert_sound(self.data.path());
         drop(gateway);
         std::mem::replace(&mut self.data, TempDir::new().unwrap())
-    }
-
-    /// The books on the disk add up, whatever is running.
-    fn assert_sound(&self) {
-        let audit = tollgate::ledger::audit_file(&self.data.path().join("tollgate.db")).unwrap();
-        assert_eq!(audit.violations, []);
     }
 
     /// A new account on this plan, with credit: its ID and a key.
@@ -219,9 +212,15 @@ impl TestGateway {
         &self.running.as_ref().unwrap().gateway
     }
 
-    /// Waits until no call is running any more, its client's presence or not.
+    /// Waits until no call is running any more, its client's presence or not, and the stores have
+    /// heard what became of each: shared ones do a moment after the caller.
     pub async fn idle(&self) {
-        until("no call is running", || self.inside().tasks.is_empty()).await;
+        let inside = self.inside();
+        until("no call is running", || inside.tasks.is_empty()).await;
+        inside.limiter.drain().await;
+        if stores::are_shared() {
+            until("nothing is held", || inside.ledger.all_held().0 == 0).await;
+        }
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -285,7 +284,7 @@ impl Drop for TestGateway {
     fn drop(&mut self) {
         let running = self.running.take().filter(|_| !std::thread::panicking());
         if let Some(running) = running {
-            self.assert_sound();
+            stores::assert_sound(self.data.path());
             if running.gateway.tasks.is_empty() {
                 assert_nothing_held(&running.gateway);
             }
@@ -294,10 +293,8 @@ impl Drop for TestGateway {
 }
 
 fn assert_nothing_held(gateway: &Gateway) {
-    for account in gateway.ledger.accounts() {
-        let held = gateway.ledger.balances(&account.id).held;
-        assert_eq!(held.nanos(), 0, "held for {}", account.id);
-    }
+    let (calls, held) = gateway.ledger.all_held();
+    assert_eq!((calls, held.nanos()), (0, 0), "nothing is held");
 }
 
 /// Waits for what must come about; fails when it does not.

@@ -8,19 +8,27 @@ pub mod gemini;
 pub mod hybrids;
 pub mod market;
 pub mod models;
+#[path = "../../../src/testing/postgres_server.rs"]
+pub mod postgres_server;
 pub mod process;
+pub mod proxy;
 pub mod raw;
+pub mod redis_server;
 pub mod responses;
 pub mod serving;
 pub mod sse;
+pub mod stores;
 pub mod tls;
 pub mod turns;
 pub mod upstream;
 
 pub use books::{Books, Purse, View};
 pub use gateway::{Answer, Plan, TestGateway};
+pub use postgres_server::PostgresServer;
 pub use process::Process;
+pub use proxy::FaultProxy;
 pub use raw::RawConnection;
+pub use redis_server::RedisServer;
 pub use serving::Serving;
 pub use sse::Stream;
 pub use upstream::{FakeUpstream, Gate, Step};

@@ -6,7 +6,7 @@ use reqwest::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{FakeUpstream, Process, process::Ended};
+use super::{FakeUpstream, Process, process::Ended, stores};
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -107,11 +107,11 @@ async fn serve(folder: &Path, environment: &[(&str, &str)]) -> (Process, SocketA
 fn write_config(folder: &Path, grace_seconds: u32, provider: &str) {
     let text = format!(
         "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
-         server.shutdown_grace_seconds = {grace_seconds}\nstore.url = \"sqlite:{}\"\n\
-         limits = {{ rpm = 1000000, tpm = 1000000000 }}\n\
+         server.shutdown_grace_seconds = {grace_seconds}\n{}\
+         limits.rpm = 1000000\nlimits.tpm = 1000000000\n\
          deployments = [{{ model = \"*\", provider = \"play\" }}]\n\
          [providers.play]\n{provider}\n",
-        folder.join("tollgate.db").display()
+        stores::lines(folder)
     );
     std::fs::write(folder.join("tollgate.toml"), text).unwrap();
 }

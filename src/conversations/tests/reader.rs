@@ -1,0 +1,65 @@
+//! A look at the records, beside the storage that is tested.
+
+use std::{path::Path, sync::Mutex};
+
+use super::*;
+use crate::postgres::Connected;
+
+/// Oldest first.
+const ROWS: &str = "SELECT account_id, id, stored_ms FROM responses ORDER BY sequence";
+/// The most of one account, and all.
+const COUNTS: &str =
+    "SELECT CAST(coalesce(max(n), 0) AS bigint), CAST(coalesce(sum(n), 0) AS bigint)
+                      FROM (SELECT count(*) AS n FROM responses GROUP BY account_id) AS counted";
+
+pub enum Reader {
+    /// The mutex lets it be looked through from any thread.
+    File(Mutex<Connection>),
+    Database(Connected),
+}
+
+impl Reader {
+    pub fn file(path: &Path) -> Self {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+        Self::File(Connection::open_with_flags(path, flags).unwrap().into())
+    }
+
+    pub async fn database(address: &Address) -> Self {
+        Self::Database(address.connect().await.unwrap())
+    }
+
+    /// Account, ID and time of each, oldest first.
+    pub async fn rows(&self) -> Vec<(String, String, i64)> {
+        match self {
+            Self::File(connection) => {
+                let connection = connection.lock().unwrap();
+                let mut select = connection.prepare(ROWS).unwrap();
+                let rows = select
+                    .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+                    .unwrap();
+                rows.map(Result::unwrap).collect()
+            }
+            Self::Database(connected) => {
+                let rows = connected.query_typed(ROWS, &[]).await.unwrap();
+                let rows = rows.iter();
+                rows.map(|row| (row.get(0), row.get(1), row.get(2)))
+                    .collect()
+            }
+        }
+    }
+
+    /// The most of one account, and all.
+    pub async fn counts(&self) -> (i64, i64) {
+        match self {
+            Self::File(connection) => connection
+                .lock()
+                .unwrap()
+                .query_row(COUNTS, [], |row| Ok((row.get(0)?, row.get(1)?)))
+                .unwrap(),
+            Self::Database(connected) => {
+                let row = connected.query_typed_one(COUNTS, &[]).await.unwrap();
+                (row.get(0), row.get(1))
+            }
+        }
+    }
+}

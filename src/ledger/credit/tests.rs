@@ -1,0 +1,222 @@
+//! One account's credit, as a pure machine.
+
+use super::{CallId, Charge, Credit, Funds, NanoUsd, Shortage};
+
+fn usd(nanos: i64) -> NanoUsd {
+    NanoUsd::new(nanos)
+}
+
+fn funds(id: &str, amount: i64, expires_at: Option<i64>) -> Funds {
+    Funds::new(id.into(), usd(amount), expires_at)
+}
+
+fn credit(grants: &[(i64, Option<i64>)]) -> Credit {
+    let grants = grants.iter().enumerate();
+    let funds = grants.map(|(at, (amount, expires_at))| {
+        let id = format!("g{at}");
+        funds(&id, *amount, *expires_at)
+    });
+    Credit::restored(funds.collect(), usd(0), None)
+}
+
+impl Credit {
+    /// Holds exactly what the call may cost, at a time.
+    fn hold_at(&mut self, now: i64, id: u64, amount: i64) -> Result<(), Shortage> {
+        self.hold(CallId(id), usd(amount), usd(amount), usd(0), now)
+    }
+
+    fn charge_at(&mut self, now: i64, id: u64, cost: i64) -> Charge {
+        let charge = self.charge(CallId(id), usd(cost), now).unwrap();
+        self.release(CallId(id));
+        assert_eq!(self.contradiction(), None);
+        charge
+    }
+}
+
+#[test]
+fn the_grant_that_expires_first_is_used_first() {
+    let mut credit = credit(&[(100, None), (50, Some(20)), (50, Some(10))]);
+    assert_eq!(credit.expires_at(0), Some(10));
+    credit.hold_at(0, 1, 70).unwrap();
+    assert_eq!(credit.expires_at(0), Some(20));
+    let charge = credit.charge_at(0, 1, 60);
+    let left: Vec<_> = charge
+        .left
+        .iter()
+        .map(|left| (&*left.grant_id, left.remaining))
+        .collect();
+    assert_eq!(left, [("g2", usd(0)), ("g1", usd(40))]);
+    assert_eq!((credit.balance(0), credit.held()), (usd(140), usd(0)));
+}
+
+#[test]
+fn of_two_that_expire_together_the_older_is_used_first() {
+    let mut credit = credit(&[(50, Some(10)), (50, Some(10)), (50, None), (50, None)]);
+    for (id, grant) in [(1, "g0"), (2, "g1"), (3, "g2"), (4, "g3")] {
+        credit.hold_at(0, id, 50).unwrap();
+        assert_eq!(&*credit.charge_at(0, id, 50).left[0].grant_id, grant);
+    }
+}
+
+#[test]
+fn what_costs_more_than_it_held_is_not_paid_from_what_has_expired() {
+    let mut credit = credit(&[(100, Some(10)), (20, None)]);
+    credit.hold_at(0, 1, 30).unwrap();
+    let charge = credit.charge_at(10, 1, 60);
+    assert_eq!(charge.debt, Some(usd(10)), "30 held, 20 free, 10 owed");
+}
+
+#[test]
+fn expiry_takes_what_is_free_and_never_what_is_held() {
+    let mut credit = credit(&[(100, Some(10))]);
+    credit.hold_at(9, 1, 60).unwrap();
+    let refused = Shortage::Expired {
+        balance: usd(60),
+        at: 10,
+    };
+    assert_eq!(
+        credit.hold_at(10, 2, 1),
+        Err(refused),
+        "before it is entered"
+    );
+    let forfeits = credit.bring_up_to_date(10).forfeits;
+    assert_eq!(forfeits.len(), 1);
+    assert_eq!((forfeits[0].amount, forfeits[0].after), (usd(40), usd(60)));
+    assert_eq!(
+        (credit.balance(10), credit.available(10)),
+        (usd(60), usd(0))
+    );
+    assert_eq!(credit.hold_at(10, 2, 1), Err(refused), "and after");
+    let charge = credit.charge_at(11, 1, 45);
+    assert_eq!(
+        (charge.debt, charge.after),
+        (None, usd(15)),
+        "what was promised pays"
+    );
+    assert_eq!(credit.balance(11), usd(0), "the rest is promised to no one");
+    assert_eq!(credit.bring_up_to_date(11).forfeits[0].amount, usd(15));
+    assert_eq!(credit.bring_up_to_date(11).forfeits, []);
+}
+
+#[test]
+fn a_clock_that_is_set_back_revives_nothing() {
+    let mut credit = credit(&[(100, Some(10))]);
+    assert!(credit.hold_at(10, 1, 1).is_err());
+    assert!(matches!(
+        credit.hold_at(9, 1, 1),
+        Err(Shortage::Expired { .. })
+    ));
+    assert_eq!(credit.balance(9), usd(0));
+}
+
+#[test]
+fn what_emptied_an_account_is_remembered_until_it_is_given_more() {
+    let mut credit = credit(&[(100, Some(10)), (50, None)]);
+    credit.bring_up_to_date(10);
+    credit.hold_at(10, 1, 50).unwrap();
+    credit.charge_at(10, 1, 50);
+    let spent = Err(Shortage::Insufficient { balance: usd(0) });
+    assert_eq!(
+        credit.hold_at(11, 2, 1),
+        spent,
+        "it was a call that took the last of it"
+    );
+    credit.grant(&funds("new", 5, Some(20)));
+    credit.bring_up_to_date(20);
+    let expired = Err(Shortage::Expired {
+        balance: usd(0),
+        at: 20,
+    });
+    assert_eq!(credit.hold_at(21, 2, 1), expired);
+    let mut restored = Credit::restored(Vec::new(), usd(0), credit.lapsed_at);
+    assert_eq!(restored.hold_at(21, 2, 1), expired, "after a restart too");
+    credit.grant(&funds("newer", 5, None));
+    credit.hold_at(22, 3, 5).unwrap();
+    credit.charge_at(22, 3, 5);
+    assert_eq!(credit.hold_at(23, 4, 1), spent);
+}
+
+#[test]
+fn what_costs_more_than_it_held_is_owed_and_the_next_grant_pays_it() {
+    let mut credit = credit(&[(100, None)]);
+    credit
+        .hold(CallId(1), usd(100), usd(180), usd(80), 0)
+        .unwrap();
+    credit.charge_at(0, 1, 130);
+    assert_eq!(credit.balance(0), usd(-30));
+    let owing = Err(Shortage::Insufficient { balance: usd(-30) });
+    assert_eq!(credit.hold(CallId(2), usd(0), usd(0), usd(80), 0), owing);
+    let granted = credit.grant(&funds("new", 50, None));
+    assert_eq!(
+        (granted.remaining, granted.debt, granted.after),
+        (usd(20), usd(0), usd(20))
+    );
+    assert_eq!((credit.balance(0), credit.available(0)), (usd(20), usd(20)));
+}
+
+#[test]
+fn what_is_owed_is_paid_from_what_becomes_free_before_that_expires() {
+    let mut credit = credit(&[(100, Some(10))]);
+    credit.hold_at(0, 1, 60).unwrap();
+    credit
+        .hold(CallId(2), usd(40), usd(70), usd(80), 0)
+        .unwrap();
+    assert_eq!(
+        credit.charge_at(0, 2, 70).debt,
+        Some(usd(30)),
+        "the rest is held"
+    );
+    credit.release(CallId(1));
+    assert_eq!((credit.balance(0), credit.balance(10)), (usd(30), usd(0)));
+    let update = credit.bring_up_to_date(10);
+    assert_eq!(update.debt, Some(usd(0)));
+    assert_eq!(update.forfeits[0].amount, usd(30));
+    assert_eq!((credit.balance(10), credit.total()), (usd(0), usd(0)));
+    assert_eq!(credit.contradiction(), None);
+}
+
+#[test]
+fn expired_credit_that_pays_a_debt_was_spent() {
+    let mut credit = credit(&[(100, Some(10))]);
+    credit.hold_at(0, 1, 20).unwrap();
+    credit
+        .hold(CallId(2), usd(80), usd(110), usd(80), 0)
+        .unwrap();
+    credit.charge_at(0, 2, 110);
+    credit.release(CallId(1));
+    let spent = Err(Shortage::Insufficient { balance: usd(-10) });
+    assert_eq!(
+        credit.hold_at(10, 3, 1),
+        spent,
+        "twenty are free, thirty owed"
+    );
+    assert_eq!(credit.bring_up_to_date(10).forfeits, []);
+    assert_eq!(credit.hold_at(10, 3, 1), spent);
+}
+
+#[test]
+fn what_may_be_owed_is_bounded() {
+    let mut credit = credit(&[(100, None)]);
+    let hold = |credit: &mut Credit, id| credit.hold(CallId(id), usd(10), usd(100), usd(50), 0);
+    hold(&mut credit, 1).unwrap();
+    let refused = Err(Shortage::Insufficient { balance: usd(100) });
+    assert_eq!(hold(&mut credit, 2), refused);
+    credit.release(CallId(1));
+    credit.release(CallId(1));
+    assert_eq!(credit.available(0), usd(100));
+    hold(&mut credit, 2).unwrap();
+}
+
+#[test]
+fn a_charge_that_was_not_written_is_held_again() {
+    let mut before = credit(&[(100, None)]);
+    before.hold_at(0, 1, 40).unwrap();
+    before.hold_at(0, 2, 10).unwrap();
+    before.charge(CallId(1), usd(30), 0).unwrap();
+    assert_eq!(before.charge(CallId(1), usd(30), 0), None, "once");
+    let mut stored = credit(&[(100, None)]);
+    stored.take_over_holds(&before);
+    assert_eq!((stored.held(), stored.available(0)), (usd(50), usd(50)));
+    assert_eq!(stored.charge_at(0, 1, 30).after, usd(70));
+    assert_eq!(stored.held(), usd(10));
+}

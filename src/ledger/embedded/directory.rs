@@ -1,0 +1,219 @@
+//! The copy in memory that requests read.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use crate::{
+    auth::KeyDigest,
+    ledger::{
+        Account, Caller, Grant, Key, KeyState, LedgerError, LimitRule, ModelSettings, Seen,
+        credit::Credit, limits::LimitRules,
+    },
+    money::NanoUsd,
+};
+
+#[derive(Default)]
+pub struct Directory {
+    accounts: HashMap<String, Account>,
+    keys: BTreeMap<String, Key>,
+    by_digest: HashMap<KeyDigest, String>,
+    models: HashMap<String, ModelSettings>,
+    limits: LimitRules,
+    credits: HashMap<String, Mutex<Credit>>,
+    grants: HashMap<String, Vec<Grant>>,
+    /// Accounts whose books do not add up: nothing new is begun for them until someone has looked.
+    frozen: HashSet<String>,
+    /// Stands in for the credit of an account that is not there.
+    nobody: Mutex<Credit>,
+}
+
+/// The directory as all share it. It is locked for a look or a put, never for the disk.
+#[derive(Clone)]
+pub struct Shared(Arc<RwLock<Directory>>);
+
+impl Shared {
+    pub fn new(directory: Directory) -> Self {
+        Self(Arc::new(RwLock::new(directory)))
+    }
+
+    pub fn read(&self) -> RwLockReadGuard<'_, Directory> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the writer's thread alone.
+    pub fn write(&self) -> RwLockWriteGuard<'_, Directory> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Directory {
+    pub fn caller(&self, digest: KeyDigest) -> Option<Caller> {
+        let key = self.keys.get(self.by_digest.get(&digest)?)?;
+        if key.state != KeyState::Active {
+            return None;
+        }
+        let account = self.accounts.get(&key.account_id)?;
+        Some(Caller {
+            account_id: account.id.clone(),
+            key_id: key.id.clone(),
+            plan: account.plan,
+            account_closed: account.closed,
+            digest,
+            seen: Seen::fresh(),
+        })
+    }
+
+    pub fn account(&self, id: &str) -> Result<&Account, LedgerError> {
+        let missing = || LedgerError::NotFound {
+            what: "account",
+            id: id.to_owned(),
+        };
+        self.accounts.get(id).ok_or_else(missing)
+    }
+
+    /// Oldest first.
+    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+        let mut accounts: Vec<_> = self.accounts.values().collect();
+        accounts.sort_by_key(|account| (account.created_at, account.id.as_str()));
+        accounts.into_iter()
+    }
+
+    pub fn key(&self, id: &str) -> Result<&Key, LedgerError> {
+        let missing = || LedgerError::NotFound {
+            what: "key",
+            id: id.to_owned(),
+        };
+        self.keys.get(id).ok_or_else(missing)
+    }
+
+    /// Oldest first.
+    pub fn keys_of(&self, account_id: &str) -> impl Iterator<Item = &Key> {
+        let mut keys: Vec<_> = self
+            .keys
+            .values()
+            .filter(|key| key.account_id == account_id)
+            .collect();
+        keys.sort_by_key(|key| (key.created_at, key.id.as_str()));
+        keys.into_iter()
+    }
+
+    pub fn model_settings(&self, id: &str) -> ModelSettings {
+        self.models.get(id).copied().unwrap_or_default()
+    }
+
+    pub fn is_active(&self, key_id: &str) -> bool {
+        let key = self.keys.get(key_id);
+        key.is_some_and(|key| key.state == KeyState::Active)
+    }
+
+    /// The account's credit, locked for a look or a change, never for the disk.
+    ///
+    /// An account that is unknown has none: callers have looked it up before.
+    pub fn credit(&self, account_id: &str) -> MutexGuard<'_, Credit> {
+        let credit = self.credits.get(account_id).unwrap_or(&self.nobody);
+        credit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn all_held(&self) -> (usize, NanoUsd) {
+        let (mut holds, mut held) = (0, 0);
+        for credit in self.credits.values() {
+            let credit = credit.lock().unwrap_or_else(PoisonError::into_inner);
+            holds += credit.open_holds();
+            held += credit.held().nanos();
+        }
+        (holds, NanoUsd::new(held))
+    }
+
+    pub fn frozen(&self) -> usize {
+        self.frozen.len()
+    }
+
+    /// Freezes these accounts: in place of those that were, or beside them.
+    pub fn freeze(&mut self, accounts: BTreeSet<String>, replace: bool) {
+        if replace {
+            self.frozen.clear();
+        }
+        self.frozen.extend(accounts);
+    }
+
+    pub fn is_frozen(&self, account_id: &str) -> bool {
+        self.frozen.contains(account_id)
+    }
+
+    /// Oldest first.
+    pub fn grants(&self, account_id: &str) -> &[Grant] {
+        self.grants.get(account_id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The grant that this one repeats, if its reference was used before.
+    pub fn same_grant(
+        &self,
+        account_id: &str,
+        grant: &Grant,
+    ) -> Result<Option<Grant>, LedgerError> {
+        let Some(reference) = &grant.reference else {
+            return Ok(None);
+        };
+        let mut grants = self.grants(account_id).iter();
+        let before = grants.find(|before| before.reference.as_ref() == Some(reference));
+        match before {
+            Some(before)
+                if (before.amount, before.expires_at) != (grant.amount, grant.expires_at) =>
+            {
+                let reference = reference.clone();
+                Err(LedgerError::ReferenceTaken { reference })
+            }
+            before => Ok(before.cloned()),
+        }
+    }
+
+    pub fn restore_credit(&mut self, account_id: &str, grants: Vec<Grant>, credit: Credit) {
+        self.credits
+            .insert(account_id.to_owned(), Mutex::new(credit));
+        self.grants.insert(account_id.to_owned(), grants);
+    }
+
+    /// Puts what the database holds in the place of what was thought to be. What running calls
+    /// have set aside stays set aside. Gives back what it was before.
+    pub fn restore(&mut self, mut stored: Directory) -> Directory {
+        for (account_id, credit) in &self.credits {
+            let before = credit.lock().unwrap_or_else(PoisonError::into_inner);
+            stored.credit(account_id).take_over_holds(&before);
+        }
+        stored.frozen = std::mem::take(&mut self.frozen);
+        std::mem::replace(self, stored)
+    }
+
+    pub fn put_grant(&mut self, account_id: &str, grant: Grant) {
+        self.grants
+            .entry(account_id.to_owned())
+            .or_default()
+            .push(grant);
+    }
+
+    pub fn limits(&self) -> &LimitRules {
+        &self.limits
+    }
+
+    pub fn put_limit(&mut self, rule: &LimitRule) {
+        self.limits.put(rule);
+    }
+
+    pub fn put_account(&mut self, account: Account) -> Account {
+        self.credits.entry(account.id.clone()).or_default();
+        self.accounts.insert(account.id.clone(), account.clone());
+        account
+    }
+
+    pub fn put_key(&mut self, key: Key) -> Key {
+        self.by_digest.insert(key.digest, key.id.clone());
+        self.keys.insert(key.id.clone(), key.clone());
+        key
+    }
+
+    pub fn put_model_settings(&mut self, id: String, settings: ModelSettings) {
+        self.models.insert(id, settings);
+    }
+}

@@ -1,0 +1,74 @@
+//! Looking back: what calls there were, what they used, what they cost.
+
+use std::collections::HashMap;
+
+use super::{Embedded, sqlite::calls};
+use crate::{
+    ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, LedgerError},
+    limits::WINDOW_MS,
+};
+
+/// Longer than calls of several steps take.
+const LONGEST_CALL_MS: i64 = 60 * 60 * 1_000;
+/// A call has its number a little before its place in the minute.
+const NUMBERED_BEFORE_MS: i64 = 10_000;
+
+impl Embedded {
+    /// The account's charged calls within these times (in seconds), newest first.
+    pub async fn usage(
+        &self,
+        account_id: &str,
+        from: i64,
+        to: i64,
+    ) -> Result<Vec<Call>, LedgerError> {
+        self.account(account_id)?;
+        self.all_written().await;
+        let account_id = account_id.to_owned();
+        let (from, to) = (from.saturating_mul(1_000), to.saturating_mul(1_000));
+        let query = move |database: &_| calls::usage(database, &account_id, from, to);
+        Ok(self.reader.query(query).await?)
+    }
+
+    /// The calls with this number of ours or this ID of their client's, newest first.
+    pub async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
+        self.all_written().await;
+        let (number, id) = (CallId::parse(id), id.to_owned());
+        let query = move |database: &_| {
+            let numbered = number.map(|number| calls::one(database, number));
+            match numbered.transpose()?.flatten() {
+                Some(call) => Ok(vec![call]),
+                None => calls::with_request_id(database, &id),
+            }
+        };
+        Ok(self.reader.query(query).await?)
+    }
+
+    /// Calls added up by day, account and model.
+    pub async fn analytics(
+        &self,
+        filter: AnalyticsFilter,
+    ) -> Result<Vec<AnalyticsRow>, LedgerError> {
+        self.all_written().await;
+        let query = move |database: &_| calls::analytics(database, &filter);
+        Ok(self.reader.query(query).await?)
+    }
+
+    /// What the calls of the last minute used in the end, in tokens, by their numbers.
+    pub async fn tokens_in_window(&self) -> Result<HashMap<u64, u64>, LedgerError> {
+        let window = i64::try_from(WINDOW_MS).unwrap_or(i64::MAX);
+        let since = self
+            .clock
+            .now_ms()
+            .saturating_sub(window + NUMBERED_BEFORE_MS);
+        let steps_since = since.saturating_sub(LONGEST_CALL_MS);
+        let query = move |database: &_| calls::tokens_since(database, since, steps_since);
+        let used = self.reader.query(query).await?;
+        Ok(used.into_iter().map(|(id, used)| (id.0, used)).collect())
+    }
+
+    /// Returns once everything that was sent to the writer before is written down.
+    async fn all_written(&self) {
+        // Where nothing can be written, what there is can still be read.
+        let _ = self.writer.run(|_, _| Ok(())).await;
+    }
+}

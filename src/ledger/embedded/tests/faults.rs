@@ -1,0 +1,188 @@
+//! Disks that are full, databases that are locked, tables of earlier versions.
+
+use super::*;
+
+fn spent(times: i64) -> i64 {
+    DOLLAR - times * COST
+}
+
+/// A disk that is full refuses charges, loses none that it took, and takes them again. While it is
+/// full, nothing new is begun.
+#[tokio::test]
+async fn a_full_disk_changes_nothing_and_heals() {
+    let paying = with(DOLLAR).await;
+    paying.limit_pages(Some(60)).await;
+    let mut paid = 0;
+    let refused = loop {
+        let mut held = paying.hold(COST, COST, 0).await.expect("there is credit");
+        match held.charge(tokens(COST), Outcome::Answered).await {
+            Ok(_) => paid += 1,
+            Err(error) => {
+                assert_eq!(paying.held().await, COST, "it can still be charged");
+                break error;
+            }
+        }
+        assert!(paid < 10_000, "the disk never became full");
+    };
+    let full = matches!(
+        refused,
+        LedgerError::Database(_) | LedgerError::NotCommitted
+    );
+    assert!(full, "{refused}");
+    assert_eq!(
+        (paying.balance().await, paying.held().await),
+        (spent(paid), 0)
+    );
+    let unavailable = paying.hold(COST, COST, 0).await.err();
+    assert_eq!(unavailable, Some(HoldRefused::Unavailable));
+    let read = paying.ledger.usage(&paying.account_id, 0, i64::MAX).await;
+    assert_eq!(
+        read.unwrap().len(),
+        usize::try_from(paid).unwrap(),
+        "reads go on"
+    );
+    paying.limit_pages(None).await;
+    paying.until_charges_are_taken().await;
+    paying.assert_sound().await;
+    paying.pay().await.unwrap();
+    paying.assert_sound().await;
+    assert_eq!(paying.restart().await.balance().await, spent(paid + 1));
+}
+
+/// When a transaction of many fails, none of them has happened, whichever of them failed; each
+/// can be charged again once there is room.
+#[tokio::test(flavor = "multi_thread")]
+async fn charges_of_a_batch_that_failed_are_undone_together_and_can_be_tried_again() {
+    let paying = Arc::new(with(DOLLAR).await);
+    paying.limit_pages(Some(80)).await;
+    let callers = (0..64).map(|_| {
+        let paying = paying.clone();
+        tokio::spawn(async move {
+            let mut paid = 0;
+            while let Ok(mut held) = paying.hold(COST, COST, 0).await {
+                if held.charge(tokens(COST), Outcome::Answered).await.is_err() {
+                    return (paid, Some(held));
+                }
+                paid += 1;
+            }
+            (paid, None)
+        })
+    });
+    let (mut paid, mut unpaid) = (0, Vec::new());
+    for caller in callers.collect::<Vec<_>>() {
+        let (times, held) = caller.await.unwrap();
+        paid += times;
+        unpaid.extend(held);
+    }
+    let waiting = i64::try_from(unpaid.len()).unwrap();
+    assert!(waiting > 0, "the disk became full");
+    assert_eq!(
+        (paying.balance().await, paying.held().await),
+        (spent(paid), waiting * COST)
+    );
+    paying.limit_pages(None).await;
+    paying.until_charges_are_taken().await;
+    for mut held in unpaid {
+        held.charge(tokens(COST), Outcome::Answered).await.unwrap();
+    }
+    assert_eq!(
+        (paying.balance().await, paying.held().await),
+        (spent(paid + waiting), 0)
+    );
+    paying.assert_sound().await;
+    let paying = Arc::into_inner(paying).unwrap().restart().await;
+    assert_eq!(
+        paying.balance().await,
+        spent(paid + waiting),
+        "as on the disk"
+    );
+}
+
+/// Another program that locks the database keeps charges waiting, and nothing else happens.
+#[tokio::test]
+async fn a_database_that_someone_locks_is_waited_for() {
+    let paying = with(DOLLAR).await;
+    let file = paying.folder().path().join("ledger.db");
+    let stranger = rusqlite::Connection::open(file).unwrap();
+    stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut held = paying.hold(COST, COST, 0).await.unwrap();
+    assert!(held.charge(tokens(COST), Outcome::Answered).await.is_err());
+    assert_eq!(
+        (paying.balance().await, paying.held().await),
+        (DOLLAR, COST)
+    );
+    let refused = paying.hold(COST, COST, 0).await.err();
+    assert_eq!(refused, Some(HoldRefused::Unavailable));
+    stranger.execute_batch("ROLLBACK").unwrap();
+    paying.until_charges_are_taken().await;
+    held.charge(tokens(COST), Outcome::Answered).await.unwrap();
+    drop(held);
+    assert_eq!((paying.balance().await, paying.held().await), (spent(1), 0));
+    paying.assert_sound().await;
+}
+
+/// What was charged stays charged: a later transaction that fails does not hold it again.
+#[tokio::test]
+async fn a_charge_that_is_written_is_not_held_again() {
+    let paying = with(DOLLAR).await;
+    let mut charged = paying.hold(COST, COST, 0).await.unwrap();
+    charged
+        .charge(tokens(COST), Outcome::Answered)
+        .await
+        .unwrap();
+    let broken = paying
+        .embedded()
+        .writer
+        .run(|_, _| -> Result<(), LedgerError> {
+            Err(LedgerError::Database(rusqlite::Error::InvalidQuery))
+        });
+    assert!(broken.await.is_err());
+    assert_eq!((paying.balance().await, paying.held().await), (spent(1), 0));
+    drop(charged);
+    assert_eq!((paying.balance().await, paying.held().await), (spent(1), 0));
+    paying.until_charges_are_taken().await;
+    paying.assert_sound().await;
+}
+
+/// A database that an earlier version wrote: its credit is there, and its books add up.
+#[tokio::test]
+async fn a_database_of_an_earlier_version_is_brought_up_to_date() {
+    let folder = TempDir::new().unwrap();
+    let old = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
+    for migration in [
+        include_str!("../migrations/1_accounts.sql"),
+        include_str!("../migrations/2_limits.sql"),
+        include_str!("../migrations/3_credit.sql"),
+    ] {
+        old.execute_batch(migration).unwrap();
+    }
+    // A grant from before there were books; one that expired; a charge whose balance leaves it out.
+    old.execute_batch(
+        "PRAGMA user_version = 3;
+         INSERT INTO accounts (id, email, track, tier, created_at)
+             VALUES ('acct_1', 'a@example.com', 'business', 'flex', 1);
+         INSERT INTO credit_grants (id, account_id, amount, expires_at, created_at, remaining)
+             VALUES ('g0', 'acct_1', 7, NULL, 1, 7), ('g1', 'acct_1', 100, 50, 1, 100),
+                    ('g2', 'acct_1', 50000, NULL, 2, 49900);
+         INSERT INTO ledger_entries (account_id, kind, ref, delta, balance_after, at)
+             VALUES ('acct_1', 'grant', 'g1', 100, 100, 1), ('acct_1', 'grant', 'g2', 50000, 50100, 2),
+                    ('acct_1', 'charge', 'use_1', -100, 49907, 60);
+         INSERT INTO usage VALUES
+             ('use_1', 'acct_1', 'key_1', 'm', 'm', 100, 0, 0, 0, 1000, 1000, 1000, 100, 0, 60);",
+    )
+    .unwrap();
+    drop(old);
+    let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
+    let place = Place::Folder(folder);
+    let ledger = place.open(&now_ms).await;
+    let audit = ledger.audit().await.unwrap();
+    assert_eq!(audit.violations, []);
+    assert_eq!((audit.entries, audit.charges), (5, 1), "with the expiry");
+    assert_eq!(
+        ledger.balances("acct_1").await.unwrap().balance.nanos(),
+        49_907
+    );
+    let rows = ledger.usage("acct_1", 0, i64::MAX).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].charged.unwrap().cost.nanos(), 100);
+}

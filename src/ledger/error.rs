@@ -1,0 +1,70 @@
+//! How the ledger fails, and why it cannot be opened.
+
+use crate::postgres;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    #[error("there is no {what} `{id}`")]
+    NotFound { what: &'static str, id: String },
+    #[error("a deleted key does not come back; create a new one")]
+    KeyDeleted,
+    #[error("the {track} track has no `{tier}` tier")]
+    NoSuchPlan {
+        track: &'static str,
+        tier: &'static str,
+    },
+    #[error("`{reference}` was given before, with another amount or expiry")]
+    ReferenceTaken { reference: String },
+    #[error("that is more credit than an account can hold")]
+    TooMuchCredit,
+    #[error("the database failed: {0}")]
+    Database(#[from] rusqlite::Error),
+    #[error("nothing is held for this call any more")]
+    NoHold,
+    #[error("the change could not be written to the disk")]
+    NotCommitted,
+    #[error("the ledger has stopped")]
+    Stopped,
+    #[error("the store does not answer")]
+    Unavailable,
+    #[error("the database failed: {0}")]
+    Postgres(postgres::Error),
+}
+
+impl From<postgres::Error> for LedgerError {
+    fn from(error: postgres::Error) -> Self {
+        if error.is_transient() {
+            tracing::warn!(%error, "the store does not answer");
+            return Self::Unavailable;
+        }
+        Self::Postgres(error)
+    }
+}
+
+/// Why a database cannot be used at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{path} is in use by another tollgate process; stop that one or use another path")]
+    InUse { path: String },
+    #[error("{path} cannot be used: {source}")]
+    Files {
+        path: String,
+        source: std::io::Error,
+    },
+    #[error("{path} cannot be used: {source}")]
+    Database {
+        path: String,
+        source: rusqlite::Error,
+    },
+    #[error("{address} cannot be used: {source}")]
+    Postgres {
+        address: String,
+        source: postgres::Error,
+    },
+    #[error("{path} was written by a newer tollgate (version {found}, this one knows {known})")]
+    TooNew {
+        path: String,
+        found: usize,
+        known: usize,
+    },
+}

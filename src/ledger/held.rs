@@ -1,0 +1,246 @@
+//! A running call: what is set aside for it, its story so far, and how it ends.
+
+use std::sync::Arc;
+
+use super::{
+    Attempt, Call, CallId, Ledger, LedgerError, Outcome, Seen, Shortage, Step, postgres::Pending,
+};
+use crate::{
+    catalog::{Model, Prices},
+    limits::Place,
+    money::NanoUsd,
+    wire::chat::Usage,
+};
+
+/// Why nothing was set aside for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldRefused {
+    /// The key was disabled or deleted since it was looked up.
+    KeyInactive,
+    /// The account is closed or gone.
+    NoAccount {
+        balance: NanoUsd,
+    },
+    Short(Shortage),
+    /// Charges cannot be written just now, or the account's books do not add up.
+    Unavailable,
+    /// What is remembered of the account or of settings is no longer so: look again.
+    Stale,
+}
+
+/// Who pays for a call, what it may cost, and what it will be remembered by.
+#[derive(Clone, Debug)]
+pub struct HoldRequest<'a> {
+    /// See [`Ledger::next_call`].
+    pub id: CallId,
+    /// What is known of the caller is as old as this.
+    pub seen: Seen,
+    /// Its place in the minute, where the ledger is to remember it.
+    pub places: &'a [Place],
+    pub request_id: &'a str,
+    pub account_id: &'a str,
+    pub key_id: &'a str,
+    pub model: &'a str,
+    pub routed_model: &'a str,
+    pub prices: Prices,
+    pub stream: bool,
+    pub reserved_tokens: u64,
+    pub amount: NanoUsd,
+    /// The most the call can come to.
+    pub worst: NanoUsd,
+    /// How a hybrid came to the model that answers, as JSON.
+    pub decision: Option<String>,
+    /// How far an account may go below zero by calls that cost more than they held.
+    pub overdraft: NanoUsd,
+}
+
+/// Credit that is set aside for a running call.
+///
+/// Dropped without a word it is given back, so no ending of a call can strand it.
+pub struct Held {
+    ledger: Arc<Ledger>,
+    /// Taken when it is said how the call ended.
+    call: Option<Box<Call>>,
+    /// A charge that is on its way.
+    pending: Option<Pending>,
+    id: CallId,
+    /// When the credit it is paid from expires.
+    pub expires_at: Option<i64>,
+}
+
+impl HoldRequest<'_> {
+    fn begun(self, admitted_ms: i64) -> Call {
+        Call {
+            id: self.id,
+            request_id: self.request_id.to_owned(),
+            account_id: self.account_id.to_owned(),
+            key_id: self.key_id.to_owned(),
+            model: self.model.to_owned(),
+            routed_model: self.routed_model.to_owned(),
+            upstream: None,
+            stream: self.stream,
+            reserved_tokens: self.reserved_tokens,
+            held: self.amount,
+            most: self.worst,
+            prices: self.prices,
+            admitted_ms,
+            first_byte_ms: None,
+            ended_ms: admitted_ms,
+            outcome: Outcome::Lost,
+            failure: None,
+            attempts: Vec::new(),
+            steps: Vec::new(),
+            decision: self.decision,
+            places: self.places.to_vec(),
+            charged: None,
+        }
+    }
+}
+
+impl Ledger {
+    /// Sets credit aside, or refuses and changes nothing.
+    pub async fn hold(self: &Arc<Self>, request: HoldRequest<'_>) -> Result<Held, HoldRefused> {
+        let (id, seen, overdraft) = (request.id, request.seen, request.overdraft);
+        let call = Box::new(request.begun(self.clock().now_ms()));
+        let expires_at = match &**self {
+            Self::Embedded(ledger) => ledger.hold(&call, overdraft)?,
+            Self::Shared(ledger) => ledger.hold(&call, seen, overdraft).await?,
+        };
+        Ok(Held {
+            ledger: self.clone(),
+            call: Some(call),
+            pending: None,
+            id,
+            expires_at,
+        })
+    }
+}
+
+impl Held {
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// What is set aside, in nano-dollars.
+    #[cfg(test)]
+    pub fn amount(&self) -> i64 {
+        self.call.as_ref().map_or(0, |call| call.held.nanos())
+    }
+
+    /// Which provider is asked.
+    pub fn asks(&mut self, upstream: &Arc<str>) {
+        if let Some(call) = &mut self.call {
+            call.upstream = Some(upstream.clone());
+        }
+    }
+
+    /// Another model answers than was thought.
+    pub fn goes_to(&mut self, model: &Model, decision: Option<String>) {
+        if let Some(call) = &mut self.call {
+            call.routed_model.clone_from(&model.id);
+            call.prices = model.prices;
+            call.decision = decision;
+        }
+    }
+
+    /// It failed, and another may be asked.
+    pub fn failed_attempt(&mut self, attempt: Attempt) {
+        if let Some(call) = &mut self.call {
+            call.attempts.push(attempt);
+        }
+    }
+
+    /// A step is over: a provider has answered, or a tool was run.
+    pub fn step(&mut self, step: Step) {
+        if let Some(call) = &mut self.call {
+            call.steps.push(step);
+        }
+    }
+
+    /// Where its steps are in the minute by now.
+    pub fn is_placed(&mut self, places: &[Place]) {
+        if let Some(call) = &mut self.call {
+            places.clone_into(&mut call.places);
+        }
+    }
+
+    /// Sets more aside for the next step, or refuses and keeps what there is. `amount` and `worst`
+    /// are for the whole call.
+    pub async fn extend(
+        &mut self,
+        reserved_tokens: u64,
+        amount: NanoUsd,
+        worst: NanoUsd,
+        overdraft: NanoUsd,
+    ) -> Result<(), HoldRefused> {
+        let Some(call) = &mut self.call else {
+            return Err(HoldRefused::Unavailable);
+        };
+        match &*self.ledger {
+            Ledger::Embedded(ledger) => ledger.extend(call, amount, worst, overdraft)?,
+            Ledger::Shared(ledger) => ledger.extend(call, amount, worst, overdraft).await?,
+        }
+        call.reserved_tokens += reserved_tokens;
+        call.held = call.held.max(amount);
+        call.most = worst;
+        Ok(())
+    }
+
+    /// The provider has begun to answer.
+    pub fn answers(&mut self) {
+        let now_ms = self.ledger.clock().now_ms();
+        if let Some(call) = &mut self.call {
+            call.first_byte_ms = Some(now_ms);
+        }
+    }
+
+    /// Charges what the call used at the answering model's prices, and gives back the rest.
+    ///
+    /// It is committed when this returns. A charge that fails to be written changes nothing: the
+    /// credit stays set aside, and the charge can be tried again.
+    pub async fn charge(&mut self, usage: Usage, outcome: Outcome) -> Result<Call, LedgerError> {
+        let mut call = self.call.clone().ok_or(LedgerError::NoHold)?;
+        call.ended_ms = self.ledger.clock().now_ms();
+        call.outcome = outcome;
+        call.used(usage.total());
+        let charged = match &*self.ledger {
+            Ledger::Embedded(ledger) => ledger.charge(call, usage).await?,
+            Ledger::Shared(ledger) => ledger.charge(call, usage, &mut self.pending).await?,
+        };
+        self.call = None;
+        Ok(charged)
+    }
+
+    /// Gives everything back: the call came to nothing.
+    pub fn free(mut self, outcome: Outcome, failure: Option<String>) -> Option<Call> {
+        self.end(outcome, failure)
+    }
+
+    /// Gives everything back, and no trace is kept: the call was never begun.
+    pub fn cancel(mut self) {
+        if let Some(call) = self.call.take() {
+            match &*self.ledger {
+                Ledger::Embedded(ledger) => ledger.cancel(&call),
+                Ledger::Shared(ledger) => ledger.cancel(&call),
+            }
+        }
+    }
+
+    fn end(&mut self, outcome: Outcome, failure: Option<String>) -> Option<Call> {
+        let mut call = self.call.take()?;
+        call.ended_ms = self.ledger.clock().now_ms();
+        call.outcome = outcome;
+        call.failure = failure;
+        match &*self.ledger {
+            Ledger::Embedded(ledger) => ledger.free(call.clone()),
+            Ledger::Shared(ledger) => ledger.free(&call),
+        }
+        Some(*call)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.end(Outcome::Lost, None);
+    }
+}

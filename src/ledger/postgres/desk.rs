@@ -1,0 +1,368 @@
+//! What operators do: accounts, keys, grants, models and limits. Each is one transaction, on the disk when
+//! it is answered, and counts for the very next request of every gateway.
+
+use serde::Deserialize;
+use tokio_postgres::{Row, types::Type};
+
+use super::{
+    Shared,
+    memory::{WrittenLimit, WrittenModel},
+    record::{get, unreadable},
+};
+use crate::{
+    auth::KeyDigest,
+    catalog::{Plan, Tier, Track},
+    ledger::{
+        Account, AccountChange, Balances, CeilingChange, Grant, Key, KeyState, LedgerError,
+        LimitRule, ModelSettings,
+        credit::{Credit, Funds},
+    },
+    money::NanoUsd,
+    postgres::{Connected, Error},
+};
+
+const ACCOUNT: &str = "id, email, name, track, tier, closed, created_at";
+const KEY: &str = "id, account_id, name, prefix, state, created_at, digest";
+const GRANT: &str = "id, amount, expires_at, reason, reference, created_at";
+
+/// Stands for "never" among the expiries of an account's grants.
+const NEVER: i64 = i64::MAX;
+
+/// What the database says to a grant.
+#[derive(Deserialize)]
+struct Granted {
+    no: Option<String>,
+    before: Option<GrantRow>,
+}
+
+#[derive(Deserialize)]
+struct GrantRow {
+    id: String,
+    amount: i64,
+    expires_at: Option<i64>,
+    reason: Option<String>,
+    reference: Option<String>,
+    created_at: i64,
+}
+
+impl Shared {
+    pub async fn account(&self, id: &str) -> Result<Account, LedgerError> {
+        let query = format!("SELECT {ACCOUNT} FROM accounts WHERE id = $1");
+        let rows = self.inner.pool.ask(&query, &[(&id, Type::TEXT)]).await?;
+        let row = rows.first().ok_or_else(|| missing("account", id))?;
+        Ok(read_account(row)?)
+    }
+
+    /// Oldest first.
+    pub async fn accounts(&self) -> Result<Vec<Account>, LedgerError> {
+        let query = format!("SELECT {ACCOUNT} FROM accounts ORDER BY created_at, id");
+        let rows = self.inner.pool.ask(&query, &[]).await?;
+        Ok(rows.iter().map(read_account).collect::<Result<_, _>>()?)
+    }
+
+    /// An account that is not there has nothing.
+    pub async fn balances(&self, account_id: &str) -> Result<Balances, LedgerError> {
+        self.all_written().await;
+        let query =
+            "SELECT fund_ids, fund_left, fund_held, fund_expires, debt, held, lapsed_at, latest
+            FROM accounts WHERE id = $1";
+        let rows = self
+            .inner
+            .pool
+            .ask(query, &[(&account_id, Type::TEXT)])
+            .await?;
+        let credit = rows
+            .first()
+            .map(read_credit)
+            .transpose()?
+            .unwrap_or_default();
+        let now = self.inner.clock.now();
+        Ok(Balances {
+            balance: credit.balance(now),
+            held: credit.held(),
+            available: credit.available(now),
+            expires_at: credit.expires_at(now),
+        })
+    }
+
+    pub async fn grants(&self, account_id: &str) -> Result<Vec<Grant>, LedgerError> {
+        self.account(account_id).await?;
+        let query = format!("SELECT {GRANT} FROM credit_grants WHERE account_id = $1 ORDER BY seq");
+        let rows = self
+            .inner
+            .pool
+            .ask(&query, &[(&account_id, Type::TEXT)])
+            .await?;
+        Ok(rows.iter().map(read_grant).collect::<Result<_, _>>()?)
+    }
+
+    pub async fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
+        self.account(account_id).await?;
+        let query =
+            format!("SELECT {KEY} FROM api_keys WHERE account_id = $1 ORDER BY created_at, id");
+        let rows = self
+            .inner
+            .pool
+            .ask(&query, &[(&account_id, Type::TEXT)])
+            .await?;
+        Ok(rows.iter().map(read_key).collect::<Result<_, _>>()?)
+    }
+
+    pub async fn create_account(&self, account: Account) -> Result<Account, LedgerError> {
+        let insert = "INSERT INTO accounts (id, email, name, track, tier, closed, created_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7)";
+        let (track, tier) = (account.plan.track().as_str(), account.plan.tier().as_str());
+        let parameters = [
+            (&account.id as _, Type::TEXT),
+            (&account.email as _, Type::TEXT),
+            (&account.name as _, Type::TEXT),
+            (&track as _, Type::TEXT),
+            (&tier as _, Type::TEXT),
+            (&account.closed as _, Type::BOOL),
+            (&account.created_at as _, Type::INT8),
+        ];
+        self.inner.pool.execute(insert, &parameters).await?;
+        Ok(account)
+    }
+
+    pub async fn change_account(
+        &self,
+        id: &str,
+        change: AccountChange,
+    ) -> Result<Account, LedgerError> {
+        let connection = self.inner.pool.take().await?;
+        connection
+            .batch_execute("BEGIN")
+            .await
+            .map_err(Error::from)?;
+        let changed = change_within(&connection, id, change).await;
+        let end = if changed.is_ok() {
+            "COMMIT"
+        } else {
+            "ROLLBACK"
+        };
+        connection.batch_execute(end).await.map_err(Error::from)?;
+        self.inner.pool.give_back(connection);
+        changed
+    }
+
+    pub async fn create_key(&self, key: Key) -> Result<Key, LedgerError> {
+        let insert =
+            "INSERT INTO api_keys (id, account_id, name, prefix, state, created_at, digest)
+            VALUES ($1, $2, $3, $4, $5, $6, $7)";
+        let (state, digest) = (key.state.as_str(), key.digest.0.as_slice());
+        let parameters = [
+            (&key.id as _, Type::TEXT),
+            (&key.account_id as _, Type::TEXT),
+            (&key.name as _, Type::TEXT),
+            (&key.prefix as _, Type::TEXT),
+            (&state as _, Type::TEXT),
+            (&key.created_at as _, Type::INT8),
+            (&digest as _, Type::BYTEA),
+        ];
+        match self.inner.pool.execute(insert, &parameters).await {
+            // It belongs to no account that is there.
+            Err(error) if error.code() == Some("23503") => Err(missing("account", &key.account_id)),
+            other => Ok(other.map(|_| key)?),
+        }
+    }
+
+    pub async fn set_key_state(&self, id: &str, state: KeyState) -> Result<Key, LedgerError> {
+        let (word, query) = (
+            state.as_str(),
+            format!(
+                "UPDATE api_keys SET state = $2 WHERE id = $1 AND (state <> 'deleted' OR $2 = 'deleted')
+                 RETURNING {KEY}"
+            ),
+        );
+        let parameters = [(&id as _, Type::TEXT), (&word as _, Type::TEXT)];
+        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        if let Some(row) = rows.first() {
+            return Ok(read_key(row)?);
+        }
+        let there = "SELECT 1 FROM api_keys WHERE id = $1";
+        let there = self.inner.pool.ask(there, &[(&id, Type::TEXT)]).await?;
+        Err(if there.is_empty() {
+            missing("key", id)
+        } else {
+            LedgerError::KeyDeleted
+        })
+    }
+
+    pub async fn add_grant(&self, account_id: &str, grant: Grant) -> Result<Grant, LedgerError> {
+        let amount = grant.amount.nanos();
+        let parameters = [
+            (&account_id as _, Type::TEXT),
+            (&grant.id as _, Type::TEXT),
+            (&amount as _, Type::INT8),
+            (&grant.expires_at as _, Type::INT8),
+            (&grant.reason as _, Type::TEXT),
+            (&grant.reference as _, Type::TEXT),
+            (&grant.created_at as _, Type::INT8),
+        ];
+        let query = "SELECT add_grant($1, $2, $3, $4, $5, $6, $7)::text";
+        let said: String = self.inner.pool.ask_one(query, &parameters).await?;
+        let said: Granted =
+            serde_json::from_str(&said).map_err(|_| unreadable("an answer to a grant"))?;
+        match said.no.as_deref() {
+            None => Ok(said.before.map_or(grant, Grant::from)),
+            Some("account") => Err(missing("account", account_id)),
+            Some("reference") => Err(LedgerError::ReferenceTaken {
+                reference: grant.reference.unwrap_or_default(),
+            }),
+            Some(_) => Err(LedgerError::TooMuchCredit),
+        }
+    }
+
+    pub async fn set_model(
+        &self,
+        model_id: &str,
+        enabled: Option<bool>,
+        unlisted: Option<bool>,
+    ) -> Result<ModelSettings, LedgerError> {
+        let parameters = [
+            (&model_id as _, Type::TEXT),
+            (&enabled as _, Type::BOOL),
+            (&unlisted as _, Type::BOOL),
+        ];
+        let query = "SELECT set_model($1, $2, $3)::text";
+        let set: String = self.inner.pool.ask_one(query, &parameters).await?;
+        let set: WrittenModel =
+            serde_json::from_str(&set).map_err(|_| unreadable("a model's settings"))?;
+        self.reload_settings().await?;
+        Ok(set.settings())
+    }
+
+    pub async fn set_limit(
+        &self,
+        account: Option<String>,
+        model: Option<String>,
+        requests: CeilingChange,
+        tokens: CeilingChange,
+    ) -> Result<LimitRule, LedgerError> {
+        let (account, model) = (account.unwrap_or_default(), model.unwrap_or_default());
+        let (keep_requests, requests) = kept_or_set(requests);
+        let (keep_tokens, tokens) = kept_or_set(tokens);
+        let parameters = [
+            (&account as _, Type::TEXT),
+            (&model as _, Type::TEXT),
+            (&keep_requests as _, Type::BOOL),
+            (&requests as _, Type::INT8),
+            (&keep_tokens as _, Type::BOOL),
+            (&tokens as _, Type::INT8),
+        ];
+        let query = "SELECT set_limit($1, $2, $3, $4, $5, $6)::text";
+        let set: String = self.inner.pool.ask_one(query, &parameters).await?;
+        let set: WrittenLimit = serde_json::from_str(&set).map_err(|_| unreadable("a limit"))?;
+        self.reload_settings().await?;
+        Ok(set.rule())
+    }
+}
+
+async fn change_within(
+    connection: &Connected,
+    id: &str,
+    change: AccountChange,
+) -> Result<Account, LedgerError> {
+    let query = format!("SELECT {ACCOUNT} FROM accounts WHERE id = $1 FOR UPDATE");
+    let rows = connection.query_typed(&query, &[(&id, Type::TEXT)]).await;
+    let rows = rows.map_err(Error::from)?;
+    let row = rows.first().ok_or_else(|| missing("account", id))?;
+    let account = change.applied_to(&read_account(row)?)?;
+    let (track, tier) = (account.plan.track().as_str(), account.plan.tier().as_str());
+    let update = "UPDATE accounts SET track = $2, tier = $3, closed = $4, version = version + 1
+        WHERE id = $1";
+    let parameters = [
+        (&id as _, Type::TEXT),
+        (&track as _, Type::TEXT),
+        (&tier as _, Type::TEXT),
+        (&account.closed as _, Type::BOOL),
+    ];
+    let updated = connection.execute_typed(update, &parameters).await;
+    updated.map_err(Error::from)?;
+    Ok(account)
+}
+
+fn kept_or_set(change: CeilingChange) -> (bool, Option<i64>) {
+    match change {
+        CeilingChange::Keep => (true, None),
+        CeilingChange::Set(ceiling) => (false, Some(i64::from(ceiling))),
+        CeilingChange::Clear => (false, None),
+    }
+}
+
+pub fn missing(what: &'static str, id: &str) -> LedgerError {
+    let id = id.to_owned();
+    LedgerError::NotFound { what, id }
+}
+
+impl From<GrantRow> for Grant {
+    fn from(row: GrantRow) -> Self {
+        Self {
+            id: row.id,
+            amount: NanoUsd::new(row.amount),
+            expires_at: row.expires_at,
+            reason: row.reason,
+            reference: row.reference,
+            created_at: row.created_at,
+        }
+    }
+}
+
+fn read_account(row: &Row) -> Result<Account, Error> {
+    let (track, tier): (String, String) = (get(row, 3)?, get(row, 4)?);
+    let plan = Track::parse(&track).zip(Tier::parse(&tier));
+    let plan = plan.and_then(|(track, tier)| Plan::new(track, tier));
+    Ok(Account {
+        id: get(row, 0)?,
+        email: get(row, 1)?,
+        name: get(row, 2)?,
+        plan: plan.ok_or_else(|| unreadable("a track and tier"))?,
+        closed: get(row, 5)?,
+        created_at: get(row, 6)?,
+    })
+}
+
+fn read_key(row: &Row) -> Result<Key, Error> {
+    let (state, digest): (String, Vec<u8>) = (get(row, 4)?, get(row, 6)?);
+    Ok(Key {
+        id: get(row, 0)?,
+        account_id: get(row, 1)?,
+        name: get(row, 2)?,
+        prefix: get(row, 3)?,
+        state: KeyState::parse(&state).ok_or_else(|| unreadable("a key's state"))?,
+        created_at: get(row, 5)?,
+        digest: KeyDigest(digest.try_into().map_err(|_| unreadable("a digest"))?),
+    })
+}
+
+fn read_grant(row: &Row) -> Result<Grant, Error> {
+    Ok(Grant {
+        id: get(row, 0)?,
+        amount: NanoUsd::new(get(row, 1)?),
+        expires_at: get(row, 2)?,
+        reason: get(row, 3)?,
+        reference: get(row, 4)?,
+        created_at: get(row, 5)?,
+    })
+}
+
+fn read_credit(row: &Row) -> Result<Credit, Error> {
+    let (ids, left): (Vec<String>, Vec<i64>) = (get(row, 0)?, get(row, 1)?);
+    let (held, expires): (Vec<i64>, Vec<i64>) = (get(row, 2)?, get(row, 3)?);
+    let numbers = left.into_iter().zip(held).zip(expires);
+    let funds = ids
+        .into_iter()
+        .zip(numbers)
+        .map(|(id, ((left, held), expires))| {
+            let expires_at = (expires != NEVER).then_some(expires);
+            Funds::partly_held(id.into(), NanoUsd::new(left), expires_at, held)
+        });
+    Ok(Credit::as_of(
+        funds.collect(),
+        NanoUsd::new(get(row, 4)?),
+        NanoUsd::new(get(row, 5)?),
+        get(row, 6)?,
+        get(row, 7)?,
+    ))
+}

@@ -1,0 +1,129 @@
+//! Looking back: what calls there were, what they used, what they cost.
+
+use tokio_postgres::{Row, types::Type};
+
+use super::{
+    Shared,
+    record::{self, COLUMNS, get, unsigned},
+};
+use crate::{
+    ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, LedgerError},
+    limits::{Kept, WINDOW_MS},
+    money::NanoUsd,
+    postgres::Error,
+};
+
+/// How many rows a list has at most.
+const MAX_ROWS: usize = 10_000;
+
+impl Shared {
+    pub async fn usage(
+        &self,
+        account_id: &str,
+        from: i64,
+        to: i64,
+    ) -> Result<Vec<Call>, LedgerError> {
+        self.account(account_id).await?;
+        self.all_written().await;
+        let (from_ms, to_ms) = (from.saturating_mul(1_000), to.saturating_mul(1_000));
+        // A list does without how hybrids decided, which is long.
+        let columns = COLUMNS.replace("decision", "NULL::text");
+        let query = format!(
+            "SELECT {columns} FROM calls WHERE account_id = $1 AND ended_ms >= $2 AND ended_ms < $3
+                 AND cost IS NOT NULL ORDER BY ended_ms DESC, id DESC LIMIT {MAX_ROWS}"
+        );
+        let parameters = [
+            (&account_id as _, Type::TEXT),
+            (&from_ms as _, Type::INT8),
+            (&to_ms as _, Type::INT8),
+        ];
+        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
+    }
+
+    pub async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
+        self.all_written().await;
+        if let Some(number) = CallId::parse(id) {
+            let query = format!("SELECT {COLUMNS} FROM calls WHERE id = $1");
+            let number = i64::try_from(number.0).unwrap_or(i64::MAX);
+            let rows = self
+                .inner
+                .pool
+                .ask(&query, &[(&number, Type::INT8)])
+                .await?;
+            if let Some(row) = rows.first() {
+                return Ok(vec![record::read(row)?]);
+            }
+        }
+        let query =
+            format!("SELECT {COLUMNS} FROM calls WHERE request_id = $1 ORDER BY id DESC LIMIT 100");
+        let rows = self.inner.pool.ask(&query, &[(&id, Type::TEXT)]).await?;
+        Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
+    }
+
+    pub async fn analytics(
+        &self,
+        filter: AnalyticsFilter,
+    ) -> Result<Vec<AnalyticsRow>, LedgerError> {
+        self.all_written().await;
+        let query =
+            "SELECT to_char(to_timestamp(ended_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
+                account_id, model, count(*), count(cost), coalesce(sum(prompt), 0)::bigint,
+                coalesce(sum(cached), 0)::bigint, coalesce(sum(completion), 0)::bigint,
+                coalesce(sum(reasoning), 0)::bigint, coalesce(sum(cost), 0)::bigint
+            FROM calls
+            WHERE ended_ms >= $1 AND ended_ms < $2 AND ($3 IS NULL OR account_id = $3)
+                AND ($4 IS NULL OR model = $4)
+            GROUP BY day, account_id, model ORDER BY day DESC, account_id, model";
+        let parameters = [
+            (&filter.from_ms as _, Type::INT8),
+            (&filter.to_ms as _, Type::INT8),
+            (&filter.account_id as _, Type::TEXT),
+            (&filter.model as _, Type::TEXT),
+        ];
+        let rows = self.inner.pool.ask(query, &parameters).await?;
+        Ok(rows.iter().map(read_analytics).collect::<Result<_, _>>()?)
+    }
+
+    /// Every place that calls have in the last minute, for a limiter that has forgotten them: those of
+    /// calls that run, with what they reserved, and those of calls that are over, with what they used.
+    pub async fn places_in_window(&self) -> Result<Vec<Kept>, LedgerError> {
+        // The limiter has a clock of its own: twice the window covers what the two differ by.
+        let window = i64::try_from(2 * WINDOW_MS).unwrap_or(i64::MAX);
+        let since = self.inner.clock.now_ms() - window;
+        let query = "SELECT account_id, model, id, places FROM holds
+            UNION ALL
+            SELECT account_id, model, id, coalesce(places, '{}') FROM calls WHERE ended_ms >= $1";
+        let rows = self.inner.pool.ask(query, &[(&since, Type::INT8)]).await?;
+        let mut kept = Vec::new();
+        for row in &rows {
+            let (account, model): (String, String) = (get(row, 0)?, get(row, 1)?);
+            let (call, places): (i64, Vec<i64>) = (get(row, 2)?, get(row, 3)?);
+            kept.extend(record::places(&places).map(|place| Kept {
+                account: account.clone(),
+                model: model.clone(),
+                call: unsigned(call),
+                step: place.step,
+                at_ms: place.at_ms,
+                tokens: place.tokens,
+            }));
+        }
+        Ok(kept)
+    }
+}
+
+fn read_analytics(row: &Row) -> Result<AnalyticsRow, Error> {
+    let count = |column| get(row, column).map(unsigned);
+    Ok(AnalyticsRow {
+        day: get(row, 0)?,
+        account_id: get(row, 1)?,
+        model: get(row, 2)?,
+        calls: count(3)?,
+        charged: count(4)?,
+        prompt: count(5)?,
+        cached: count(6)?,
+        completion: count(7)?,
+        reasoning: count(8)?,
+        cost: NanoUsd::new(get(row, 9)?),
+    })
+}

@@ -1,0 +1,214 @@
+//! A call as a row: written as JSON, which the database puts into its columns, and read back.
+
+use std::sync::Arc;
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use tokio_postgres::Row;
+
+use crate::{
+    catalog::Prices,
+    ledger::{Call, CallId, Charged, Outcome},
+    limits::Place,
+    money::{NanoUsd, TokenPrice},
+    postgres::Error,
+    wire::chat::Usage,
+};
+
+/// In the order in which they are read.
+pub const COLUMNS: &str =
+    "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
+    outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
+    admitted_ms, first_byte_ms, ended_ms, prompt, cached, completion, reasoning, cost,
+    balance_before, balance_after, attempts, steps, decision";
+
+pub struct CallRecord<'a> {
+    pub call: &'a Call,
+    /// What it used and what that costs, where it is to be charged.
+    pub usage: Option<(Usage, NanoUsd)>,
+}
+
+#[derive(Serialize)]
+struct Columns<'a> {
+    id: u64,
+    request_id: String,
+    account_id: &'a str,
+    key_id: &'a str,
+    model: &'a str,
+    routed_model: &'a str,
+    upstream: Option<&'a str>,
+    stream: bool,
+    outcome: &'static str,
+    failure: Option<String>,
+    reserved_tokens: u64,
+    held: i64,
+    most: i64,
+    input_price: i64,
+    cached_price: i64,
+    output_price: i64,
+    admitted_ms: i64,
+    first_byte_ms: Option<i64>,
+    ended_ms: i64,
+    prompt: Option<u32>,
+    cached: Option<u32>,
+    completion: Option<u32>,
+    reasoning: Option<u32>,
+    cost: Option<i64>,
+    attempts: Option<String>,
+    steps: Option<String>,
+    decision: Option<String>,
+    places: Vec<i64>,
+}
+
+impl CallRecord<'_> {
+    pub fn id(&self) -> CallId {
+        self.call.id
+    }
+
+    pub fn account_id(&self) -> &str {
+        &self.call.account_id
+    }
+
+    pub fn to_json(&self) -> Box<RawValue> {
+        let Self { call, usage } = self;
+        let (prices, used) = (call.prices, usage.map(|(usage, _)| usage));
+        let columns = Columns {
+            id: call.id.0,
+            request_id: storable(&call.request_id),
+            account_id: &call.account_id,
+            key_id: &call.key_id,
+            model: &call.model,
+            routed_model: &call.routed_model,
+            upstream: call.upstream.as_deref(),
+            stream: call.stream,
+            outcome: call.outcome.as_str(),
+            failure: call.failure.as_deref().map(storable),
+            reserved_tokens: call.reserved_tokens,
+            held: call.held.nanos(),
+            most: call.most.nanos(),
+            input_price: prices.input.picos(),
+            cached_price: prices.cached_input.picos(),
+            output_price: prices.output.picos(),
+            admitted_ms: call.admitted_ms,
+            first_byte_ms: call.first_byte_ms,
+            ended_ms: call.ended_ms,
+            prompt: used.map(|used| used.prompt),
+            cached: used.map(|used| used.cached),
+            completion: used.map(|used| used.completion),
+            reasoning: used.map(|used| used.reasoning),
+            cost: usage.map(|(_, cost)| cost.nanos()),
+            attempts: list(&call.attempts),
+            steps: list(&call.steps),
+            decision: call.decision.as_deref().map(storable),
+            places: flat(&call.places),
+        };
+        serde_json::value::to_raw_value(&columns).expect("numbers and texts can be written")
+    }
+}
+
+/// Places in the minute as the database keeps them: time, tokens and step, one after the other.
+pub fn flat(places: &[Place]) -> Vec<i64> {
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    places
+        .iter()
+        .flat_map(|place| {
+            [
+                number(place.at_ms),
+                number(place.tokens),
+                i64::from(place.step),
+            ]
+        })
+        .collect()
+}
+
+/// The places that were written so.
+pub fn places(flat: &[i64]) -> impl Iterator<Item = Place> {
+    let number = |number: i64| u64::try_from(number).unwrap_or(0);
+    flat.chunks_exact(3).map(move |place| Place {
+        at_ms: number(place[0]),
+        tokens: number(place[1]),
+        step: u32::try_from(place[2]).unwrap_or(0),
+    })
+}
+
+/// Texts cannot have a zero byte there.
+fn storable(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+/// As JSON; nothing for none.
+fn list<T: Serialize>(items: &[T]) -> Option<String> {
+    (!items.is_empty()).then(|| storable(&serde_json::to_string(items).unwrap_or_default()))
+}
+
+pub fn read(row: &Row) -> Result<Call, Error> {
+    let price = |column| get(row, column).map(TokenPrice::from_picos);
+    let amount = |column| get(row, column).map(NanoUsd::new);
+    let outcome: String = get(row, 8)?;
+    let charged = match get::<Option<i64>>(row, 23)? {
+        None => None,
+        Some(cost) => {
+            let count = |column| get::<i64>(row, column).map(|it| u32::try_from(it).unwrap_or(0));
+            Some(Charged {
+                usage: Usage {
+                    prompt: count(19)?,
+                    cached: count(20)?,
+                    completion: count(21)?,
+                    reasoning: count(22)?,
+                },
+                cost: NanoUsd::new(cost),
+                balance_before: amount(24)?,
+                balance_after: amount(25)?,
+            })
+        }
+    };
+    Ok(Call {
+        id: CallId(unsigned(get(row, 0)?)),
+        request_id: get(row, 1)?,
+        account_id: get(row, 2)?,
+        key_id: get(row, 3)?,
+        model: get(row, 4)?,
+        routed_model: get(row, 5)?,
+        upstream: get::<Option<String>>(row, 6)?.map(Arc::from),
+        stream: get(row, 7)?,
+        outcome: Outcome::parse(&outcome).ok_or_else(|| unreadable("an outcome"))?,
+        failure: get(row, 9)?,
+        reserved_tokens: unsigned(get(row, 10)?),
+        held: amount(11)?,
+        most: amount(12)?,
+        prices: Prices {
+            input: price(13)?,
+            cached_input: price(14)?,
+            output: price(15)?,
+        },
+        admitted_ms: get(row, 16)?,
+        first_byte_ms: get(row, 17)?,
+        ended_ms: get(row, 18)?,
+        attempts: read_list(row, 26)?,
+        steps: read_list(row, 27)?,
+        decision: get(row, 28)?,
+        places: Vec::new(),
+        charged,
+    })
+}
+
+pub fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
+    row: &'a Row,
+    column: usize,
+) -> Result<T, Error> {
+    Ok(row.try_get(column)?)
+}
+
+pub fn unreadable(what: &str) -> Error {
+    Error::Unexpected(format!("there is {what} that this version does not know"))
+}
+
+pub fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+fn read_list<T: DeserializeOwned>(row: &Row, column: usize) -> Result<Vec<T>, Error> {
+    let list: Option<String> = get(row, column)?;
+    let list = list.and_then(|list| serde_json::from_str(&list).ok());
+    Ok(list.unwrap_or_default())
+}

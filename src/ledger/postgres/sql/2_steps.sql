@@ -1,0 +1,466 @@
+-- The number of the server's present life; another one after a crash.
+CREATE FUNCTION current_life() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    present bigint;
+BEGIN
+    SELECT life INTO present FROM lives;
+    IF present IS NULL THEN
+        INSERT INTO lives (life) VALUES ((random() * 9007199254740991)::bigint)
+        ON CONFLICT DO NOTHING;
+        SELECT life INTO present FROM lives;
+    END IF;
+    RETURN present;
+END $$;
+
+-- Everything that was committed before is on the disk when this is: one flush for all who wait.
+CREATE FUNCTION flush_all() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true);
+    PERFORM pg_logical_emit_message(true, 'tollgate', '');
+    RETURN current_life();
+END $$;
+
+-- An account after time has done its work: what was owed is paid from what is free, the earliest expiry
+-- first, and what is free of expired grants is gone. Expiries are entered in the books; the row is the
+-- caller's to write.
+CREATE FUNCTION brought_up_to_date(acc accounts, now_s bigint) RETURNS accounts LANGUAGE plpgsql AS $$
+DECLARE
+    i integer;
+    taken bigint;
+    total bigint := -acc.debt;
+    live bigint := 0;
+BEGIN
+    FOR i IN 1..cardinality(acc.fund_ids) LOOP
+        total := total + acc.fund_left[i];
+        taken := least(acc.fund_left[i] - acc.fund_held[i], acc.debt);
+        acc.fund_left[i] := acc.fund_left[i] - taken;
+        acc.debt := acc.debt - taken;
+    END LOOP;
+    FOR i IN 1..cardinality(acc.fund_ids) LOOP
+        IF acc.fund_expires[i] > now_s THEN
+            live := live + acc.fund_left[i];
+            CONTINUE;
+        END IF;
+        taken := acc.fund_left[i] - acc.fund_held[i];
+        IF taken > 0 THEN
+            total := total - taken;
+            acc.fund_left[i] := acc.fund_left[i] - taken;
+            acc.lapsed_at := greatest(acc.lapsed_at, acc.fund_expires[i]);
+            INSERT INTO ledger_entries (account_id, kind, ref, delta, balance_after, at)
+            VALUES (acc.id, 'expiry', acc.fund_ids[i], -taken, total, now_s);
+        END IF;
+    END LOOP;
+    IF live - acc.debt > 0 THEN
+        acc.lapsed_at := NULL;
+    END IF;
+    i := array_position(acc.fund_left, 0::bigint);
+    WHILE i IS NOT NULL LOOP
+        acc.fund_ids := acc.fund_ids[:i - 1] || acc.fund_ids[i + 1:];
+        acc.fund_left := acc.fund_left[:i - 1] || acc.fund_left[i + 1:];
+        acc.fund_held := acc.fund_held[:i - 1] || acc.fund_held[i + 1:];
+        acc.fund_expires := acc.fund_expires[:i - 1] || acc.fund_expires[i + 1:];
+        i := array_position(acc.fund_left, 0::bigint);
+    END LOOP;
+    acc.latest := now_s;
+    RETURN acc;
+END $$;
+
+-- What money does, in batches. `p_groups` has the steps of each account, accounts in the order of their
+-- IDs so that no two batches wait for each other. It commits without waiting for the disk: whoever
+-- needs that asks for a flush. Answers the server's life and one value a step, in order.
+--
+-- A lane is one stream of batches, which are numbered. A batch that is sent again on a new connection
+-- has a new number: it waits for what the old one may still be doing, and an old one that comes after it
+-- is refused. Every step can be repeated: it is known by the call's number.
+--
+-- Steps: `h` hold, `e` extend, `c` charge, `f` free and write down, `x` forget.
+CREATE FUNCTION take_steps(
+    p_run bigint, p_lane integer, p_number bigint, p_slot integer, p_epoch bigint, p_now bigint,
+    p_groups jsonb
+) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    never constant bigint := 9223372036854775807;
+    answers jsonb[] := '{}';
+    answer jsonb;
+    is_alive boolean;
+    settings_now bigint;
+    clock bigint;
+    of_account jsonb;
+    step jsonb;
+    kind text;
+    call_id bigint;
+    -- The account, and its grants as arrays side by side.
+    acc accounts%ROWTYPE;
+    found_account boolean;
+    changed boolean;
+    now_s bigint;
+    ids text[];
+    lefts bigint[];
+    helds bigint[];
+    ends bigint[];
+    n integer;
+    i integer;
+    at integer;
+    -- Sums over the grants.
+    live_free bigint;
+    live_left bigint;
+    gone_free bigint;
+    gone_held bigint;
+    last_gone bigint;
+    next_end bigint;
+    owed bigint;
+    available bigint;
+    balance bigint;
+    total bigint;
+    before bigint;
+    -- The step.
+    wanted bigint;
+    worst bigint;
+    overdraft bigint;
+    exposed bigint;
+    missing bigint;
+    taken bigint;
+    is_refused boolean;
+    key_asked text;
+    key_known text;
+    key_active boolean;
+    call_hold holds%ROWTYPE;
+    found_hold boolean;
+    ended calls%ROWTYPE;
+    payer credit_grants%ROWTYPE;
+    taken_of text[];
+    taken_each bigint[];
+    -- What is written at the end, all at once.
+    new_holds jsonb[] := '{}';
+    new_calls jsonb[] := '{}';
+    entry_accounts text[] := '{}';
+    entry_kinds text[] := '{}';
+    entry_refs text[] := '{}';
+    entry_deltas bigint[] := '{}';
+    entry_after bigint[] := '{}';
+    entry_at bigint[] := '{}';
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '1500', true);
+    INSERT INTO lanes (run, lane, number) VALUES (p_run, p_lane, p_number)
+    ON CONFLICT (run, lane) DO UPDATE SET number = p_number, at = now()
+        WHERE lanes.number < p_number;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'this batch was sent again' USING ERRCODE = '40001';
+    END IF;
+    is_alive := EXISTS (SELECT 1 FROM gateways WHERE slot = p_slot AND epoch = p_epoch);
+
+    FOR of_account IN SELECT value FROM jsonb_array_elements(p_groups) LOOP
+        SELECT * INTO acc FROM accounts WHERE id = of_account ->> 'a' FOR UPDATE;
+        found_account := FOUND;
+        -- Read with the row in hand: what was changed before is seen.
+        settings_now := (SELECT version FROM settings);
+        clock := coalesce(p_now, floor(extract(epoch FROM clock_timestamp()))::bigint);
+        now_s := greatest(clock, acc.latest);
+        -- Before a charge, once a batch: its entries come before those of the batch.
+        IF (acc.debt > 0 OR acc.fund_expires[1] <= now_s)
+            AND of_account -> 's' @> '[{"k": "c"}]'
+        THEN
+            acc := brought_up_to_date(acc, now_s);
+        END IF;
+        changed := false;
+        key_known := NULL;
+        ids := acc.fund_ids;
+        lefts := acc.fund_left;
+        helds := acc.fund_held;
+        ends := acc.fund_expires;
+        n := coalesce(cardinality(ids), 0);
+        total := coalesce((SELECT sum(one) FROM unnest(lefts) AS one), 0) - acc.debt;
+
+        FOR step IN SELECT value FROM jsonb_array_elements(of_account -> 's') LOOP
+            kind := step ->> 'k';
+            call_id := (step ->> 'i')::bigint;
+
+            IF kind = 'h' OR kind = 'e' THEN
+                -- A key that is disabled pays for nothing more, however lately it was looked up.
+                key_asked := step ->> 'key';
+                IF key_known IS DISTINCT FROM key_asked THEN
+                    key_known := key_asked;
+                    key_active := EXISTS (SELECT 1 FROM api_keys
+                        WHERE id = key_asked AND account_id = of_account ->> 'a' AND state = 'active');
+                END IF;
+                found_hold := false;
+                IF kind = 'e' OR step ? 'again' THEN
+                    SELECT * INTO call_hold FROM holds WHERE id = call_id;
+                    found_hold := FOUND;
+                END IF;
+                IF kind = 'h' AND found_hold THEN
+                    at := array_position(ids, call_hold.parts_of[1]);
+                    answers := array_append(answers, jsonb_build_object('expires', nullif(ends[at], never)));
+                    CONTINUE;
+                END IF;
+                answer := CASE
+                    WHEN NOT key_active THEN '{"no": "key"}'
+                    WHEN NOT found_account THEN '{"no": "account", "balance": 0}'
+                    WHEN kind = 'e' AND NOT found_hold THEN '{"no": "hold"}'
+                    WHEN NOT is_alive THEN '{"no": "lease"}'
+                    WHEN kind = 'h' AND (settings_now <> (step ->> 's')::bigint
+                        OR acc.version <> (step ->> 'v')::bigint) THEN '{"no": "stale"}'
+                END;
+                IF answer IS NOT NULL THEN
+                    answers := array_append(answers, answer);
+                    CONTINUE;
+                END IF;
+
+                live_free := 0;
+                live_left := 0;
+                gone_free := 0;
+                gone_held := 0;
+                last_gone := NULL;
+                next_end := NULL;
+                FOR i IN 1..n LOOP
+                    taken := lefts[i] - helds[i];
+                    IF ends[i] > now_s THEN
+                        IF taken > 0 AND live_free = 0 THEN
+                            next_end := nullif(ends[i], never);
+                        END IF;
+                        live_left := live_left + lefts[i];
+                        live_free := live_free + taken;
+                    ELSE
+                        gone_free := gone_free + taken;
+                        gone_held := gone_held + helds[i];
+                        last_gone := greatest(last_gone, ends[i]);
+                    END IF;
+                END LOOP;
+                owed := greatest(acc.debt - gone_free, 0);
+                available := live_free - owed;
+                balance := live_left + gone_held - owed;
+
+                IF acc.closed THEN
+                    answers := array_append(answers, jsonb_build_object('no', 'account', 'balance', balance));
+                    CONTINUE;
+                END IF;
+                IF acc.frozen THEN
+                    answers := array_append(answers, '{"no": "frozen"}'::jsonb);
+                    CONTINUE;
+                END IF;
+                wanted := (step ->> 'n')::bigint;
+                worst := (step ->> 'w')::bigint;
+                overdraft := (step ->> 'o')::bigint;
+                IF kind = 'h' THEN
+                    missing := wanted;
+                    exposed := greatest(worst - wanted, 0);
+                    is_refused := available <= 0 OR available < wanted
+                        OR acc.exposure::numeric + exposed > available::numeric - wanted + overdraft;
+                    taken_of := '{}';
+                    taken_each := '{}';
+                ELSE
+                    wanted := greatest(wanted, call_hold.amount);
+                    missing := wanted - call_hold.amount;
+                    exposed := greatest(worst - wanted, 0);
+                    is_refused := (missing > 0 AND available < missing)
+                        OR acc.exposure::numeric - call_hold.risk + exposed
+                            > available::numeric - missing + overdraft;
+                    taken_of := call_hold.parts_of;
+                    taken_each := call_hold.parts;
+                END IF;
+                IF is_refused THEN
+                    -- Credit that has expired is another thing than credit that was spent; and what goes to
+                    -- pay a debt was spent.
+                    IF gone_free <= acc.debt THEN
+                        last_gone := NULL;
+                    END IF;
+                    answers := array_append(answers, jsonb_build_object('no', 'short', 'balance', balance, 'expired',
+                        CASE WHEN live_left - owed <= 0 THEN coalesce(last_gone, acc.lapsed_at) END));
+                    CONTINUE;
+                END IF;
+                FOR i IN 1..n LOOP
+                    EXIT WHEN missing = 0;
+                    taken := least(lefts[i] - helds[i], missing);
+                    IF taken > 0 AND ends[i] > now_s THEN
+                        helds[i] := helds[i] + taken;
+                        taken_of := taken_of || ids[i];
+                        taken_each := taken_each || taken;
+                        missing := missing - taken;
+                    END IF;
+                END LOOP;
+                changed := true;
+                IF kind = 'h' THEN
+                    acc.held := acc.held + wanted;
+                    acc.exposure := acc.exposure + exposed;
+                    new_holds := array_append(new_holds, jsonb_build_object('id', call_id,
+                        'account_id', acc.id, 'slot', p_slot, 'epoch', p_epoch, 'amount', wanted,
+                        'risk', exposed, 'parts_of', taken_of, 'parts', taken_each,
+                        'model', step -> 'm', 'places', step -> 'p'));
+                    answers := array_append(answers, jsonb_build_object('expires', next_end));
+                ELSE
+                    acc.held := acc.held + wanted - call_hold.amount;
+                    acc.exposure := acc.exposure + exposed - call_hold.risk;
+                    UPDATE holds SET amount = wanted, risk = exposed, parts_of = taken_of,
+                        parts = taken_each,
+                        places = ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(step -> 'p'))
+                    WHERE id = call_id;
+                    answers := array_append(answers, '{}'::jsonb);
+                END IF;
+                CONTINUE;
+            END IF;
+
+            -- The others end a call.
+            DELETE FROM holds WHERE id = call_id RETURNING * INTO call_hold;
+            found_hold := FOUND;
+            changed := true;
+            IF found_hold THEN
+                acc.held := acc.held - call_hold.amount;
+                acc.exposure := acc.exposure - call_hold.risk;
+                FOR i IN 1..cardinality(call_hold.parts) LOOP
+                    at := array_position(ids, call_hold.parts_of[i]);
+                    helds[at] := helds[at] - call_hold.parts[i];
+                END LOOP;
+            ELSE
+                call_hold.parts := '{}';
+            END IF;
+            IF kind = 'x' THEN
+                answers := array_append(answers, '{}'::jsonb);
+                CONTINUE;
+            END IF;
+            -- A call that has ended has a row. Without one, and without a hold, the hold went with a server that
+            -- crashed or a lease that ran out, and the call ends all the same.
+            IF NOT found_hold THEN
+                SELECT * INTO ended FROM calls WHERE id = call_id;
+                IF FOUND AND ended.cost IS NULL THEN
+                    answers := array_append(answers, '{"no": "hold"}'::jsonb);
+                    CONTINUE;
+                ELSIF FOUND AND kind = 'c' THEN
+                    answers := array_append(answers, jsonb_build_object('cost', ended.cost,
+                        'before', ended.balance_before, 'after', ended.balance_after));
+                    CONTINUE;
+                ELSIF FOUND THEN
+                    -- It was charged, and its caller was told otherwise: the charge is taken back.
+                    owed := ended.cost;
+                    taken_of := coalesce(ended.paid_from, '{}');
+                    taken_each := coalesce(ended.paid, '{}');
+                    FOR i IN 1..cardinality(taken_each) LOOP
+                        owed := owed - taken_each[i];
+                    END LOOP;
+                    -- What was put on account is taken off it, or goes to grants that have paid it since.
+                    taken := least(owed, acc.debt);
+                    acc.debt := acc.debt - taken;
+                    owed := owed - taken;
+                    FOR payer IN SELECT * FROM credit_grants WHERE account_id = acc.id
+                        ORDER BY coalesce(expires_at, never) > now_s DESC, seq DESC
+                    LOOP
+                        EXIT WHEN owed = 0;
+                        -- No more than it was given, with what it gets back already.
+                        at := array_position(ids, payer.id);
+                        taken := least(owed, payer.amount - coalesce(lefts[at], 0) - coalesce((
+                            SELECT sum(part) FROM unnest(taken_of, taken_each) AS back (of_grant, part)
+                            WHERE of_grant = payer.id), 0));
+                        IF taken > 0 THEN
+                            taken_of := taken_of || payer.id;
+                            taken_each := taken_each || taken;
+                            owed := owed - taken;
+                        END IF;
+                    END LOOP;
+                    FOR i IN 1..cardinality(taken_each) LOOP
+                        at := array_position(ids, taken_of[i]);
+                        IF at IS NULL THEN
+                            next_end := (SELECT coalesce(expires_at, never) FROM credit_grants
+                                WHERE id = taken_of[i]);
+                            at := 1;
+                            WHILE at <= n AND ends[at] <= next_end LOOP
+                                at := at + 1;
+                            END LOOP;
+                            ids := ids[:at - 1] || taken_of[i] || ids[at:];
+                            lefts := lefts[:at - 1] || 0::bigint || lefts[at:];
+                            helds := helds[:at - 1] || 0::bigint || helds[at:];
+                            ends := ends[:at - 1] || next_end || ends[at:];
+                            n := n + 1;
+                        END IF;
+                        lefts[at] := lefts[at] + taken_each[i];
+                    END LOOP;
+                    total := total + ended.cost;
+                    UPDATE calls SET outcome = step #>> '{call,outcome}',
+                        failure = step #>> '{call,failure}', prompt = NULL, cached = NULL,
+                        completion = NULL, reasoning = NULL, cost = NULL, balance_before = NULL,
+                        balance_after = NULL, paid_from = NULL, paid = NULL
+                    WHERE id = call_id;
+                    entry_accounts := array_append(entry_accounts, acc.id);
+                    entry_kinds := array_append(entry_kinds, 'reversal');
+                    entry_refs := array_append(entry_refs, call_id::text);
+                    entry_deltas := array_append(entry_deltas, ended.cost);
+                    entry_after := array_append(entry_after, total);
+                    entry_at := array_append(entry_at, now_s);
+                    answers := array_append(answers, '{"reversed": true}'::jsonb);
+                    CONTINUE;
+                END IF;
+            END IF;
+            IF kind = 'f' THEN
+                new_calls := array_append(new_calls, step -> 'call');
+                answers := array_append(answers, '{}'::jsonb);
+                CONTINUE;
+            END IF;
+
+            -- A charge: paid from what the call held, then from what is free, then on account.
+            before := total;
+            owed := (step ->> 'n')::bigint;
+            total := total - owed;
+            taken_of := '{}';
+            taken_each := '{}';
+            FOR i IN 1..cardinality(call_hold.parts) LOOP
+                EXIT WHEN owed = 0;
+                taken := least(call_hold.parts[i], owed);
+                at := array_position(ids, call_hold.parts_of[i]);
+                lefts[at] := lefts[at] - taken;
+                owed := owed - taken;
+                taken_of := taken_of || ids[at];
+                taken_each := taken_each || taken;
+            END LOOP;
+            FOR i IN 1..n LOOP
+                EXIT WHEN owed = 0;
+                taken := least(lefts[i] - helds[i], owed);
+                IF taken > 0 AND ends[i] > now_s THEN
+                    lefts[i] := lefts[i] - taken;
+                    owed := owed - taken;
+                    taken_of := taken_of || ids[i];
+                    taken_each := taken_each || taken;
+                END IF;
+            END LOOP;
+            acc.debt := acc.debt + owed;
+            -- What is used up is not kept.
+            at := array_position(lefts, 0::bigint);
+            WHILE at IS NOT NULL LOOP
+                ids := ids[:at - 1] || ids[at + 1:];
+                lefts := lefts[:at - 1] || lefts[at + 1:];
+                helds := helds[:at - 1] || helds[at + 1:];
+                ends := ends[:at - 1] || ends[at + 1:];
+                n := n - 1;
+                at := array_position(lefts, 0::bigint);
+            END LOOP;
+            new_calls := array_append(new_calls, step -> 'call' || jsonb_build_object(
+                'balance_before', before, 'balance_after', total,
+                'paid_from', taken_of, 'paid', taken_each));
+            entry_accounts := array_append(entry_accounts, acc.id);
+            entry_kinds := array_append(entry_kinds, 'charge');
+            entry_refs := array_append(entry_refs, call_id::text);
+            entry_deltas := array_append(entry_deltas, total - before);
+            entry_after := array_append(entry_after, total);
+            entry_at := array_append(entry_at, now_s);
+            answers := array_append(answers, jsonb_build_object('cost', before - total,
+                'before', before, 'after', total));
+        END LOOP;
+
+        IF changed AND found_account THEN
+            UPDATE accounts SET fund_ids = ids, fund_left = lefts, fund_held = helds,
+                fund_expires = ends, debt = acc.debt, held = acc.held, exposure = acc.exposure,
+                lapsed_at = acc.lapsed_at,
+                latest = now_s
+            WHERE id = acc.id;
+        END IF;
+    END LOOP;
+
+    IF cardinality(new_holds) > 0 THEN
+        INSERT INTO holds SELECT * FROM jsonb_populate_recordset(NULL::holds, to_jsonb(new_holds));
+    END IF;
+    IF cardinality(new_calls) > 0 THEN
+        INSERT INTO calls SELECT * FROM jsonb_populate_recordset(NULL::calls, to_jsonb(new_calls));
+    END IF;
+    IF cardinality(entry_refs) > 0 THEN
+        INSERT INTO ledger_entries (account_id, kind, ref, delta, balance_after, at)
+        SELECT * FROM unnest(entry_accounts, entry_kinds, entry_refs, entry_deltas, entry_after, entry_at);
+    END IF;
+    RETURN jsonb_build_object('life', current_life(), 'answers', to_jsonb(answers));
+END $$;

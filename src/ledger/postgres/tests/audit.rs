@@ -1,0 +1,184 @@
+//! Everything an audit is there to notice, done to a database on purpose and mended again.
+
+use super::*;
+
+/// What is done, how it is noticed, and how it is mended.
+const TAMPERED: [(&str, &str, &str); 12] = [
+    (
+        "UPDATE accounts SET fund_left[1] = fund_left[1] - 1",
+        "the grants have",
+        "UPDATE accounts SET fund_left[1] = fund_left[1] + 1",
+    ),
+    (
+        "UPDATE accounts SET fund_left[1] = fund_left[1] + 1000000000",
+        "impossible rest",
+        "UPDATE accounts SET fund_left[1] = fund_left[1] - 1000000000",
+    ),
+    (
+        "UPDATE accounts SET held = held + 1",
+        "are held by count",
+        "UPDATE accounts SET held = held - 1",
+    ),
+    (
+        "UPDATE accounts SET exposure = exposure + 1",
+        "at risk",
+        "UPDATE accounts SET exposure = exposure - 1",
+    ),
+    (
+        "UPDATE holds SET amount = amount + 1",
+        "are held by count",
+        "UPDATE holds SET amount = amount - 1",
+    ),
+    (
+        "UPDATE holds SET account_id = 'nobody_' || account_id",
+        "are held by count",
+        "UPDATE holds SET account_id = replace(account_id, 'nobody_', '')",
+    ),
+    (
+        "UPDATE ledger_entries SET delta = delta - 1 WHERE seq = 3",
+        "add up to",
+        "UPDATE ledger_entries SET delta = delta + 1 WHERE seq = 3",
+    ),
+    (
+        "UPDATE ledger_entries SET balance_after = balance_after + 7 WHERE seq = 4",
+        "add up to",
+        "UPDATE ledger_entries SET balance_after = balance_after - 7 WHERE seq = 4",
+    ),
+    (
+        "CREATE TABLE kept AS SELECT * FROM ledger_entries WHERE seq = 4;
+         DELETE FROM ledger_entries WHERE seq = 4",
+        "there is no entry for it",
+        "INSERT INTO ledger_entries OVERRIDING SYSTEM VALUE SELECT * FROM kept; DROP TABLE kept",
+    ),
+    (
+        "CREATE TABLE kept AS SELECT * FROM calls WHERE cost IS NOT NULL LIMIT 1;
+         DELETE FROM calls WHERE id = (SELECT id FROM kept)",
+        "a call that is not there",
+        "INSERT INTO calls SELECT * FROM kept; DROP TABLE kept",
+    ),
+    (
+        "UPDATE calls SET cost = cost + 1",
+        "is not what its call",
+        "UPDATE calls SET cost = cost - 1",
+    ),
+    (
+        "UPDATE credit_grants SET amount = amount + 1",
+        "is not what grant",
+        "UPDATE credit_grants SET amount = amount - 1",
+    ),
+];
+
+async fn busy() -> Paying {
+    let paying = with(1_000_000).await;
+    paying.give(500, Some(paying.now() + 5)).await;
+    for _ in 0..3 {
+        paying.pay().await.unwrap();
+    }
+    paying.advance(10);
+    paying.assert_sound().await;
+    paying
+}
+
+#[tokio::test]
+async fn what_was_tampered_with_is_noticed_and_frozen_until_it_is_mended() {
+    let paying = busy().await;
+    let other = paying.beside().await;
+    let running = paying.hold(COST, COST + 1, 1).await.unwrap();
+    for (tamper, notice, mend) in TAMPERED {
+        paying.sql(tamper);
+        let audit = paying.ledger.audit().await.unwrap();
+        let mut found = audit.violations.iter();
+        let told = found.any(|found| found.what.contains(notice));
+        assert!(told, "{tamper}: {:?}", audit.violations);
+        let mut found = audit.violations.iter();
+        assert!(found.all(|found| found.account_id == paying.account_id));
+        assert!(paying.ledger.is_frozen(&paying.account_id).await.unwrap());
+        assert_eq!(paying.ledger.violations(), 1);
+        for gateway in [&paying, &other] {
+            let refused = gateway.hold(1, 1, 0).await.err();
+            assert_eq!(refused, Some(HoldRefused::Unavailable), "{tamper}");
+        }
+        paying.sql(mend);
+        paying.assert_sound().await;
+        assert_eq!(paying.ledger.violations(), 0, "{mend}");
+        assert!(other.hold(1, 1, 0).await.is_ok(), "{mend}");
+        assert_eq!(other.held().await, COST, "given back");
+    }
+    let looked = crate::ledger::audit_database(&paying.place.address()).await;
+    assert_eq!(looked.unwrap().violations, []);
+    drop(running);
+    paying.assert_sound().await;
+}
+
+/// The look every minute is at what is new, and a contradiction it found stays found.
+#[tokio::test]
+async fn the_regular_look_sees_what_is_new() {
+    let paying = busy().await;
+    let count = async || paying.ledger.reconcile().await.unwrap().entries;
+    paying.advance(200);
+    // Not until they are of an age at which all before them are committed are entries left out.
+    assert!(count().await > 0);
+    assert_eq!(count().await, 0, "all was seen before");
+    paying.pay().await.unwrap();
+    assert_eq!((count().await, count().await), (1, 1), "it is new");
+    let last = "WHERE seq = (SELECT max(seq) FROM ledger_entries)";
+    paying.sql(&format!(
+        "UPDATE ledger_entries SET delta = delta - 1 {last}"
+    ));
+    let looked = paying.ledger.reconcile().await.unwrap();
+    assert!(!looked.violations.is_empty());
+    paying.sql(&format!(
+        "UPDATE ledger_entries SET delta = delta + 1 {last}"
+    ));
+    let looked = paying.ledger.reconcile().await.unwrap();
+    assert_eq!(looked.violations, []);
+    let frozen = paying.hold(1, 1, 0).await.err();
+    let until = "until someone has looked at everything";
+    assert_eq!(frozen, Some(HoldRefused::Unavailable), "{until}");
+    paying.assert_sound().await;
+    assert!(paying.hold(1, 1, 0).await.is_ok());
+}
+
+/// A look in the middle of a crowd sees one moment, and nothing wrong in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_amid_a_crowd_finds_nothing_wrong() {
+    let paying = Arc::new(with(DOLLAR).await);
+    paying.give(500 * COST, Some(paying.now() + 3)).await;
+    let calls = (0..8).map(|_| {
+        let paying = paying.clone();
+        tokio::spawn(async move {
+            for _ in 0..15 {
+                let mut held = paying.hold_after_all().await.unwrap();
+                charge(&mut held, COST).await.unwrap();
+                drop(paying.hold_after_all().await.unwrap());
+            }
+        })
+    });
+    let calls: Vec<_> = calls.collect();
+    while !calls.iter().all(tokio::task::JoinHandle::is_finished) {
+        paying.assert_sound().await;
+        paying.advance(1);
+    }
+    for call in calls {
+        call.await.unwrap();
+    }
+    paying.assert_sound().await;
+}
+
+/// More accounts than one sweep takes, each with an expired grant that a running call holds.
+#[tokio::test]
+async fn expired_credit_that_calls_hold_does_not_keep_an_audit_busy() {
+    let paying = with(100).await;
+    paying.give(COST, Some(paying.now() + 5)).await;
+    let held = paying.hold(COST, COST, 0).await.unwrap();
+    paying.advance(10);
+    let sweep = format!("SELECT sweep_expired({}, 1)", paying.now());
+    assert_eq!(paying.sql(&sweep), "0");
+    drop(held);
+    paying.held().await;
+    assert_eq!(
+        (paying.sql(&sweep), paying.sql(&sweep)),
+        ("1".into(), "0".into())
+    );
+    paying.assert_sound().await;
+}

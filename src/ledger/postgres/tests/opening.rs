@@ -1,0 +1,46 @@
+//! Gateways that begin: on nothing, all at once, on tables of a newer version.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+async fn open(place: &Place) -> Result<Shared, OpenError> {
+    let deadline = Duration::from_secs(10);
+    Shared::open(
+        place.address(),
+        Durability::Power,
+        deadline,
+        Clock::default(),
+    )
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_begin_at_once_on_an_empty_database() {
+    let place = Place::database();
+    let opened = futures_util::future::join_all((0..10).map(|_| open(&place))).await;
+    let opened: Vec<Shared> = opened.into_iter().map(Result::unwrap).collect();
+    let slots: BTreeSet<i32> = opened
+        .iter()
+        .map(|shared| shared.inner.lease.load().slot)
+        .collect();
+    assert_eq!(slots.len(), 10);
+    let calls: BTreeSet<u64> = opened.iter().map(|shared| shared.next_call().0).collect();
+    assert_eq!(calls.len(), 10);
+}
+
+#[tokio::test]
+async fn tables_that_a_newer_version_made_are_refused_unless_it_lets_us() {
+    let place = Place::database();
+    open(&place).await.unwrap();
+    place.sql("UPDATE tollgate SET version = 99");
+    assert!(open(&place).await.is_ok(), "it can live with this one");
+    place.sql("UPDATE tollgate SET version = 99, oldest = 99");
+    let refused = open(&place).await.err().unwrap();
+    assert!(
+        matches!(refused, OpenError::TooNew { found: 99, .. }),
+        "{refused}"
+    );
+    let probed = crate::ledger::probe_database(&place.address()).await;
+    assert!(probed.unwrap_err().contains("newer tollgate"));
+}

@@ -1,0 +1,185 @@
+//! Steps that come twice, late, or with words that the database cannot write.
+
+use super::*;
+
+#[tokio::test]
+async fn a_charge_that_is_repeated_charges_once() {
+    let paying = with(DOLLAR).await;
+    let call = paying.pay().await.unwrap();
+    let charged = call.charged.unwrap();
+    let again = paying.charge_again(&call).await;
+    assert_eq!(
+        (again.before, again.after),
+        (
+            charged.balance_before.nanos(),
+            charged.balance_after.nanos()
+        )
+    );
+    assert_eq!(paying.balance().await, DOLLAR - COST);
+    paying.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_charge_whose_caller_gave_up_is_taken_back() {
+    let paying = with(DOLLAR).await;
+    let call = paying.pay().await.unwrap();
+    for _ in 0..2 {
+        paying.take_back(&call).await;
+        assert_eq!((paying.balance().await, paying.held().await), (DOLLAR, 0));
+    }
+    let late = paying.charge_again(&call).await;
+    assert!(matches!(late.charged(), Err(LedgerError::NoHold)));
+    assert_eq!(
+        paying.entries(),
+        format!("grant {DOLLAR}, charge -{COST}, reversal {COST}")
+    );
+    let found = paying
+        .ledger
+        .find_calls(&call.id.to_string())
+        .await
+        .unwrap();
+    assert_eq!(
+        (found[0].outcome, found[0].charged),
+        (Outcome::NotCharged, None)
+    );
+    paying.assert_sound().await;
+    paying.pay().await.unwrap();
+    paying.assert_sound().await;
+}
+
+/// The same as a whole: the account is locked by another for so long that the call gives up.
+#[tokio::test]
+async fn a_call_that_does_not_wait_for_its_charge_is_not_charged() {
+    let paying = with(DOLLAR).await;
+    let mut held = paying.hold(COST, COST, 0).await.unwrap();
+    let stranger = paying.place.address().connect().await.unwrap();
+    let lock = "BEGIN; SELECT FROM accounts FOR UPDATE";
+    stranger.batch_execute(lock).await.unwrap();
+    let charged = held.charge(tokens(COST), Outcome::Answered).await;
+    assert!(matches!(charged, Err(LedgerError::Unavailable)));
+    held.free(Outcome::NotCharged, Some("too slow".into()));
+    stranger.batch_execute("COMMIT").await.unwrap();
+    until("the hold is freed", async || paying.held().await == 0).await;
+    assert_eq!(paying.balance().await, DOLLAR);
+    assert!(paying.hold_after_all().await.is_ok());
+    paying.assert_sound().await;
+}
+
+/// What was owed in part and has been paid by several grants since goes back to all of them.
+#[tokio::test]
+async fn a_debt_that_was_paid_meanwhile_is_taken_back_too() {
+    let paying = with(100).await;
+    let mut held = paying.hold(100, 200, 1_000).await.unwrap();
+    let call = charge(&mut held, 180).await.unwrap();
+    assert_eq!(paying.balance().await, -80);
+    paying.give(30, None).await;
+    paying.give(100, Some(paying.now() + 60)).await;
+    assert_eq!(paying.balance().await, 50);
+    paying.take_back(&call).await;
+    assert_eq!(paying.balance().await, 230);
+    paying.assert_sound().await;
+    assert!(paying.hold(230, 230, 0).await.is_ok());
+}
+
+/// The same, where it is still owed.
+#[tokio::test]
+async fn a_debt_is_taken_back_before_it_is_paid() {
+    let paying = with(100).await;
+    let mut held = paying.hold(100, 200, 1_000).await.unwrap();
+    let call = charge(&mut held, 180).await.unwrap();
+    paying.take_back(&call).await;
+    assert_eq!(paying.balance().await, 100);
+    paying.assert_sound().await;
+}
+
+/// One that was sent again on another connection and arrives all the same.
+#[tokio::test]
+async fn a_batch_with_an_old_number_is_refused() {
+    let paying = with(DOLLAR).await;
+    paying.pay().await.unwrap();
+    paying.pay().await.unwrap();
+    let (inner, lane) = (
+        &paying.shared().inner,
+        paying.sql("SELECT max(lane) FROM lanes"),
+    );
+    let (lease, account) = (**inner.lease.load(), &paying.account_id);
+    let stranger = paying.place.address().connect().await.unwrap();
+    let call = paying.ledger.next_call().0;
+    let sent_late = |number: i64| {
+        format!(
+            "SELECT take_steps({}, {lane}, {number}, {}, {}, NULL,
+                '[{{\"a\": \"{account}\", \"s\": [{{\"k\": \"x\", \"i\": {call}}}]}}]')::text",
+            inner.run, lease.slot, lease.epoch
+        )
+    };
+    let number = paying.sql("SELECT max(number) FROM lanes").parse().unwrap();
+    for old in [1, number] {
+        let refused = stranger
+            .query_typed(&sent_late(old), &[])
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code().unwrap().code(), "40001", "{refused}");
+    }
+    stranger
+        .query_typed(&sent_late(number + 1), &[])
+        .await
+        .unwrap();
+    // The gateway goes on with a number after that one.
+    paying.pay().await.unwrap();
+    paying.pay().await.unwrap();
+    assert_eq!(paying.balance().await, DOLLAR - 4 * COST);
+    paying.assert_sound().await;
+}
+
+/// Texts there cannot have a zero byte: what a client or a provider says must not block the others.
+#[tokio::test]
+async fn a_zero_byte_blocks_nobody() {
+    let paying = with(DOLLAR).await;
+    let odd = "odd\0 text";
+    let request = crate::ledger::HoldRequest {
+        request_id: odd,
+        decision: Some(odd.into()),
+        ..paying.request(COST, COST, 0)
+    };
+    let mut charged = paying.ledger.hold(request.clone()).await.unwrap();
+    let id = paying.ledger.next_call();
+    let freed = crate::ledger::HoldRequest { id, ..request };
+    let freed = paying.ledger.hold(freed).await.unwrap();
+    charge(&mut charged, COST).await.unwrap();
+    freed.free(Outcome::ProviderFailed, Some(odd.into()));
+    paying.pay().await.unwrap();
+    let found = paying.ledger.find_calls("odd\u{fffd} text").await.unwrap();
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0].failure.as_deref(), Some("odd\u{fffd} text"));
+    assert_eq!(
+        (paying.balance().await, paying.held().await),
+        (DOLLAR - 2 * COST, 0)
+    );
+    paying.assert_sound().await;
+}
+
+/// A step that the database will not have is refused alone, not those it came with.
+#[tokio::test]
+async fn a_step_that_cannot_be_taken_takes_no_other_with_it() {
+    let paying = Arc::new(with(DOLLAR).await);
+    let call = paying.pay().await.unwrap();
+    // It has ended; a call with the same number is begun and cannot be charged.
+    let request = paying.request(COST, COST, 0);
+    let id = call.id;
+    let request = crate::ledger::HoldRequest { id, ..request };
+    let mut twin = paying.ledger.hold(request).await.unwrap();
+    let others = (0..20).map(|_| {
+        let paying = paying.clone();
+        tokio::spawn(async move { paying.pay().await.map(|_| ()) })
+    });
+    let others: Vec<_> = others.collect();
+    assert!(matches!(
+        charge(&mut twin, COST).await,
+        Err(LedgerError::NotCommitted)
+    ));
+    for other in others {
+        other.await.unwrap().unwrap();
+    }
+    assert_eq!(paying.balance().await, DOLLAR - 21 * COST);
+    paying.assert_sound().await;
+}

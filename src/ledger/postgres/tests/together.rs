@@ -1,0 +1,148 @@
+//! Two gateways on one database: one truth.
+
+use super::*;
+use crate::{
+    catalog::{Tier, Track},
+    ledger::{AccountChange, CeilingChange, KeyState},
+    limits::Place as InMinute,
+};
+
+async fn two(nanos: i64) -> (Arc<Paying>, Arc<Paying>) {
+    let one = with(nanos).await;
+    let other = one.beside().await;
+    (Arc::new(one), Arc::new(other))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_at_two_gateways_gets_what_there_is_and_no_more() {
+    let (one, other) = two(50 * COST).await;
+    let calls = (0..320).map(|at| {
+        let paying = if at % 2 == 0 { &one } else { &other }.clone();
+        tokio::spawn(async move { paying.hold_after_all().await })
+    });
+    let mut held = Vec::new();
+    for call in calls.collect::<Vec<_>>() {
+        match call.await.unwrap() {
+            Ok(one) => held.push(one),
+            Err(refused) => assert!(matches!(refused, HoldRefused::Short(_)), "{refused:?}"),
+        }
+    }
+    assert_eq!((held.len(), one.held().await), (50, 50 * COST));
+    one.assert_sound().await;
+    drop(held);
+    // Each waits for what it has written itself.
+    other.held().await;
+    assert_eq!((one.balance().await, one.held().await), (50 * COST, 0));
+    one.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_disabled_at_one_is_disabled_at_the_other() {
+    let (one, other) = two(DOLLAR).await;
+    assert!(other.hold(COST, COST, 0).await.is_ok());
+    let disabled = one.ledger.set_key_state(&one.key_id, KeyState::Disabled);
+    disabled.await.unwrap();
+    let remembered = other.ledger.caller(other.digest).await.unwrap();
+    let refused = other.ledger.hold(other.request(COST, COST, 0)).await.err();
+    assert_eq!(refused, Some(HoldRefused::KeyInactive));
+    assert!(other.ledger.look(other.digest).await.unwrap().is_none());
+    let again = other.ledger.caller(other.digest).await.unwrap();
+    assert!(again.is_none(), "forgotten, after {remembered:?}");
+}
+
+#[tokio::test]
+async fn what_was_remembered_of_a_plan_or_a_setting_is_stale_once_it_changes() {
+    let (one, other) = two(DOLLAR).await;
+    let change = AccountChange {
+        track: Some(Track::Personal),
+        tier: Some(Tier::Pro),
+        ..AccountChange::default()
+    };
+    other.look().await;
+    one.ledger
+        .change_account(&one.account_id, change)
+        .await
+        .unwrap();
+    assert_stale(&other).await;
+    let caller = other.ledger.caller(other.digest).await.unwrap().unwrap();
+    assert_eq!((caller.plan.tier(), caller.seen.fresh), (Tier::Pro, false));
+
+    let model = "svc-standard";
+    let off = one.ledger.set_model(model, Some(false), None);
+    off.await.unwrap();
+    assert!(other.ledger.model_settings(model).enabled);
+    assert_stale(&other).await;
+    assert!(!other.ledger.model_settings(model).enabled);
+
+    let (keep, ceiling) = (CeilingChange::Keep, CeilingChange::Set(7));
+    let limited = one.ledger.set_limit(None, None, ceiling, keep);
+    let rule = limited.await.unwrap();
+    assert_stale(&other).await;
+    assert_eq!(other.ledger.limits(), [rule]);
+    let limited = one.ledger.set_limit(None, None, keep, ceiling);
+    let rule = limited.await.unwrap();
+    other.ledger.refresh().await.unwrap();
+    assert_eq!(other.ledger.limits(), [rule]);
+}
+
+/// What is remembered is refused; a look brings it up to date.
+async fn assert_stale(paying: &Paying) {
+    let refused = paying.ledger.hold(paying.request(COST, COST, 0)).await;
+    assert_eq!(refused.err(), Some(HoldRefused::Stale));
+    paying.look().await;
+    let held = paying.ledger.hold(paying.request(COST, COST, 0)).await;
+    assert!(held.is_ok(), "{:?}", held.err());
+}
+
+/// For the limiter: places of running calls as they were reserved, of others as they were used.
+#[tokio::test]
+async fn every_place_in_the_minute_is_remembered() {
+    let (one, other) = two(DOLLAR).await;
+    let at_ms = u64::try_from(one.ledger.clock().now_ms()).unwrap();
+    let place = |tokens, step| InMinute {
+        at_ms,
+        tokens,
+        step,
+    };
+    let mut ids = Vec::new();
+    let mut hold = async |paying: &Paying, places: &[InMinute]| {
+        let request = paying.request(COST, COST, 0);
+        ids.push(request.id.0);
+        let request = crate::ledger::HoldRequest { places, ..request };
+        paying.ledger.hold(request).await.unwrap()
+    };
+    let mut charged = hold(&one, &[place(500, 0)]).await;
+    let mut running = hold(&other, &[place(600, 0)]).await;
+    let freed = hold(&one, &[place(700, 0)]).await;
+    let cancelled = hold(&one, &[place(800, 0)]).await;
+    charge(&mut charged, 40).await.unwrap();
+    freed.free(Outcome::ProviderFailed, None);
+    cancelled.cancel();
+    running.is_placed(&[place(550, 0), place(900, 1)]);
+    let (amount, overdraft) = (NanoUsd::new(2 * COST), NanoUsd::new(0));
+    let extended = running.extend(1, amount, amount, overdraft).await;
+    extended.unwrap();
+    one.held().await;
+    let kept = other.ledger.places_in_window().await.unwrap();
+    let mut kept: Vec<_> = kept
+        .iter()
+        .map(|kept| (kept.call, kept.step, kept.tokens))
+        .collect();
+    kept.sort_unstable();
+    let mut expected = vec![
+        (ids[0], 0, 40),
+        (ids[1], 0, 550),
+        (ids[1], 1, 900),
+        (ids[2], 0, 700),
+    ];
+    expected.sort_unstable();
+    assert_eq!(kept, expected);
+    one.advance(3_600);
+    drop(running);
+    other.held().await;
+    let kept = other.ledger.places_in_window().await.unwrap();
+    assert!(
+        kept.iter().all(|kept| kept.call == ids[1]),
+        "the others are old"
+    );
+}

@@ -1,0 +1,212 @@
+//! One account's last minute with one model: an exact log of what was admitted.
+//!
+//! Only what was admitted leaves an entry, a request one and each of its further steps another, so
+//! the ceiling bounds their number: exact and bounded at once. Times are milliseconds of a clock that never runs backwards.
+
+use std::collections::VecDeque;
+
+use crate::limits::{Ceilings, Limit, Refusal, WINDOW_MS};
+
+#[derive(Debug, Default)]
+pub struct Window {
+    /// Oldest first; their numbers rise.
+    entries: VecDeque<Entry>,
+    /// How many of them count as requests.
+    requests: usize,
+    tokens: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    at_ms: u64,
+    tokens: u64,
+    kind: Kind,
+}
+
+/// What is to be admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Request,
+    /// A further step of a request that was counted when it was admitted: only its tokens count.
+    Step,
+}
+
+impl Window {
+    /// Admits what may use `need` tokens, or refuses it and changes nothing.
+    pub fn admit(
+        &mut self,
+        kind: Kind,
+        now_ms: u64,
+        number: u64,
+        need: u64,
+        ceilings: Ceilings,
+    ) -> Result<(), Refusal> {
+        self.forget(now_ms);
+        let requests_full = kind == Kind::Request && self.requests >= ceilings.requests as usize;
+        let tokens_full = self.tokens + need > u64::from(ceilings.tokens);
+        let limit = match (requests_full, tokens_full) {
+            (true, _) => Limit::Requests,
+            (false, true) => Limit::Tokens,
+            (false, false) => {
+                self.restore(kind, now_ms, number, need);
+                return Ok(());
+            }
+        };
+        let used = u32::try_from(self.requests).unwrap_or(u32::MAX);
+        let tokens = u32::try_from(self.tokens).unwrap_or(u32::MAX);
+        Err(Refusal {
+            limit,
+            ceilings,
+            requests_left: ceilings.requests.saturating_sub(used),
+            tokens_left: ceilings.tokens.saturating_sub(tokens),
+            wait_ms: self.wait(kind, now_ms, need, ceilings),
+        })
+    }
+
+    /// Enters what was admitted, before a restart perhaps; later ones follow it.
+    pub fn restore(&mut self, kind: Kind, at_ms: u64, number: u64, tokens: u64) {
+        self.tokens += tokens;
+        self.requests += usize::from(kind == Kind::Request);
+        self.entries.push_back(Entry {
+            number,
+            at_ms,
+            tokens,
+            kind,
+        });
+    }
+
+    /// What a request really used, in place of what it reserved. It stays where it is in time;
+    /// one that has slid out of the window is forgotten already.
+    pub fn settle(&mut self, number: u64, tokens: u64) {
+        if let Some(at) = self.position(number) {
+            let entry = &mut self.entries[at];
+            self.tokens = self.tokens - entry.tokens + tokens;
+            entry.tokens = tokens;
+        }
+    }
+
+    /// Takes a request back as if it had never been admitted.
+    pub fn cancel(&mut self, number: u64) {
+        if let Some(entry) = self.position(number).and_then(|at| self.entries.remove(at)) {
+            self.tokens -= entry.tokens;
+            self.requests -= entry.requests();
+        }
+    }
+
+    #[cfg(test)]
+    pub fn requests(&self) -> usize {
+        self.requests
+    }
+
+    pub fn is_empty(&mut self, now_ms: u64) -> bool {
+        self.forget(now_ms);
+        self.entries.is_empty()
+    }
+
+    fn forget(&mut self, now_ms: u64) {
+        while let Some(oldest) = self.entries.front() {
+            if now_ms.saturating_sub(oldest.at_ms) < WINDOW_MS {
+                break;
+            }
+            self.tokens -= oldest.tokens;
+            self.requests -= oldest.requests();
+            self.entries.pop_front();
+        }
+    }
+
+    /// How long until enough entries have slid out, oldest first.
+    fn wait(&self, kind: Kind, now_ms: u64, need: u64, ceilings: Ceilings) -> Option<u64> {
+        if ceilings.requests == 0 || need > u64::from(ceilings.tokens) {
+            return None;
+        }
+        let (mut count, mut tokens, mut wait) = (self.requests, self.tokens, 0);
+        for entry in &self.entries {
+            let counted = kind == Kind::Step || count < ceilings.requests as usize;
+            if counted && tokens + need <= u64::from(ceilings.tokens) {
+                break;
+            }
+            count -= entry.requests();
+            tokens -= entry.tokens;
+            wait = (entry.at_ms + WINDOW_MS).saturating_sub(now_ms);
+        }
+        Some(wait)
+    }
+
+    fn position(&self, number: u64) -> Option<usize> {
+        self.entries
+            .binary_search_by_key(&number, |entry| entry.number)
+            .ok()
+    }
+}
+
+impl Entry {
+    fn requests(&self) -> usize {
+        usize::from(self.kind == Kind::Request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind::*, *};
+
+    const TWO: Ceilings = Ceilings {
+        requests: 2,
+        tokens: 100,
+    };
+
+    #[test]
+    fn a_minute_is_sixty_seconds_sliding() {
+        let mut window = Window::default();
+        window.admit(Request, 0, 1, 10, TWO).unwrap();
+        window.admit(Request, 30_000, 2, 10, TWO).unwrap();
+        let refusal = window.admit(Request, 59_999, 3, 10, TWO).unwrap_err();
+        assert_eq!((refusal.limit, refusal.wait_ms), (Limit::Requests, Some(1)));
+        window.admit(Request, 60_000, 3, 10, TWO).unwrap();
+        let refusal = window.admit(Request, 60_000, 4, 10, TWO).unwrap_err();
+        assert_eq!(refusal.wait_ms, Some(30_000));
+    }
+
+    #[test]
+    fn real_usage_takes_the_place_of_the_reservation() {
+        let mut window = Window::default();
+        window.admit(Request, 0, 1, 90, TWO).unwrap();
+        let refusal = window.admit(Request, 1, 2, 20, TWO).unwrap_err();
+        assert_eq!((refusal.limit, refusal.tokens_left), (Limit::Tokens, 10));
+        window.settle(1, 50);
+        window.admit(Request, 2, 2, 50, TWO).unwrap();
+        window.settle(1, 500);
+        window.cancel(2);
+        let refusal = window.admit(Request, 3, 3, 1, TWO).unwrap_err();
+        assert_eq!((refusal.limit, refusal.tokens_left), (Limit::Tokens, 0));
+        assert_eq!(refusal.requests_left, 1);
+    }
+
+    #[test]
+    fn a_step_takes_tokens_and_no_place() {
+        let mut window = Window::default();
+        window.admit(Request, 0, 1, 10, TWO).unwrap();
+        window.admit(Request, 0, 2, 10, TWO).unwrap();
+        window.admit(Step, 10_000, 3, 70, TWO).unwrap();
+        let refusal = window.admit(Step, 10_000, 4, 11, TWO).unwrap_err();
+        assert_eq!(
+            (refusal.limit, refusal.wait_ms),
+            (Limit::Tokens, Some(50_000))
+        );
+        assert_eq!((refusal.requests_left, refusal.tokens_left), (0, 10));
+        let refusal = window.admit(Request, 10_000, 4, 1, TWO).unwrap_err();
+        assert_eq!(refusal.limit, Limit::Requests);
+        window.admit(Request, 60_000, 4, 30, TWO).unwrap();
+        assert_eq!(window.requests(), 1, "the two requests have slid out");
+        let refusal = window.admit(Step, 60_000, 5, 71, TWO).unwrap_err();
+        assert_eq!(refusal.wait_ms, Some(60_000), "both have to go");
+    }
+
+    #[test]
+    fn what_is_larger_than_the_ceiling_never_fits() {
+        let refusal = Window::default()
+            .admit(Request, 0, 1, 101, TWO)
+            .unwrap_err();
+        assert_eq!((refusal.limit, refusal.wait_ms), (Limit::Tokens, None));
+    }
+}

@@ -1,0 +1,369 @@
+-- One account's last minute with one model, kept by the server: every step is one run of this.
+--
+-- KEYS   the partition's mark; then, for each window, its times (a sorted set of entries and the
+--        milliseconds of their admission) and its counts (a hash)
+-- ARGV   the step, and its arguments. After the step's name tests put the time to go by.
+--
+-- An entry is "call.step"; step 0 is the request, and only it counts as one. Entries are numbered
+-- as they come, and BLOCK of them in a row are a block. The counts have
+--   entry           "tokens:block", with BURIED for the tokens of one that must not come again
+--   #n #t #s #b     requests, tokens, the next number, the lowest block that has fields
+--   &block @block   requests and tokens of a block
+--   ^block          when its first entry was admitted
+-- By its blocks a large window says how long a request has to wait without a walk through all of
+-- it: refusals come in floods, and must not cost much more than what is admitted.
+
+local WINDOW, KEPT, CHUNK, BLOCK = 60000, 61000, 500, 64
+local BURIED = 'x'
+
+local mark, times, counts = KEYS[1], KEYS[2], KEYS[3]
+local step, clock = string.match(ARGV[1], '^(%a+) ?(%d*)$')
+
+local now
+if clock == '' then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+else
+  now = tonumber(clock)
+end
+
+-- The server has another history after a restart and after a failover, and says so by this ID. A
+-- mark that was made in another history, or is gone, means that entries may be gone too.
+local history = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
+if not history then
+  return redis.error_reply('ERR the server does not tell its master_replid')
+end
+local marked = redis.call('GET', mark)
+local doubt = '?' .. history .. '?'
+
+-- The tokens and requests that an entry counts for, and its block.
+local function weigh(entry, value)
+  if not value then
+    return 0, 0, 0
+  end
+  local tokens, block = string.match(value, '^(%w+):(%d+)$')
+  if tokens == BURIED then
+    return 0, 0, tonumber(block)
+  end
+  return tonumber(tokens), string.sub(entry, -2) == '.0' and 1 or 0, tonumber(block)
+end
+
+local function is_buried(value)
+  return value and string.sub(value, 1, 1) == BURIED
+end
+
+local function add(tokens, requests, block)
+  if tokens ~= 0 then
+    redis.call('HINCRBY', counts, '#t', tokens)
+    redis.call('HINCRBY', counts, '@' .. block, tokens)
+  end
+  if requests ~= 0 then
+    redis.call('HINCRBY', counts, '#n', requests)
+    redis.call('HINCRBY', counts, '&' .. block, requests)
+  end
+end
+
+-- Calls `each(entries, values)` for the window's entries from oldest to latest.
+local function walk(window_times, window_counts, each)
+  local from = 0
+  while true do
+    local entries = redis.call('ZRANGE', window_times, from, from + CHUNK - 1)
+    if not entries[1] then
+      return
+    end
+    each(entries, redis.call('HMGET', window_counts, unpack(entries)))
+    from = from + CHUNK
+  end
+end
+
+-- Counts everything anew, after entries have come or gone elsewhere than at the end.
+local function recount(window_times, window_counts)
+  local fields, s, n, t, blocks = {}, 0, 0, 0, {}
+  walk(window_times, window_counts, function(entries, values)
+    for i, entry in ipairs(entries) do
+      local block = math.floor(s / BLOCK)
+      local tokens, requests = weigh(entry, values[i])
+      local sums = blocks[block]
+      if not sums then
+        sums = { 0, 0, redis.call('ZSCORE', window_times, entry) }
+        blocks[block] = sums
+      end
+      sums[1], sums[2] = sums[1] + tokens, sums[2] + requests
+      s, n, t = s + 1, n + requests, t + tokens
+      fields[#fields + 1] = entry
+      fields[#fields + 1] = (is_buried(values[i]) and BURIED or string.format('%.0f', tokens)) .. ':' .. block
+    end
+  end)
+  for block, sums in pairs(blocks) do
+    for i, field in ipairs({ '@', '&', '^' }) do
+      fields[#fields + 1] = field .. block
+      fields[#fields + 1] = sums[i]
+    end
+  end
+  redis.call('DEL', window_counts)
+  redis.call('HSET', window_counts, '#n', n, '#t', t, '#s', s, '#b', 0)
+  for from = 1, #fields, CHUNK do
+    redis.call('HSET', window_counts, unpack(fields, from, math.min(from + CHUNK - 1, #fields)))
+  end
+end
+
+local function keep(...)
+  for _, key in ipairs({ ... }) do
+    redis.call('PEXPIRE', key, KEPT)
+  end
+end
+
+if step == 'doubt' then
+  if marked == history then
+    return { 'sound' }
+  end
+  -- Whoever comes first names the doubt; it ends when the entries of before have been put back.
+  if not marked or string.sub(marked, 1, #doubt) ~= doubt then
+    marked = doubt .. ARGV[2]
+    redis.call('SET', mark, marked)
+  end
+  return { 'doubtful', marked }
+end
+
+if step == 'restore' then
+  if marked == history then
+    return { 'sound' }
+  end
+  if marked ~= ARGV[2] or string.sub(marked, 1, #doubt) ~= doubt then
+    return { 'unmarked' }
+  end
+  for i = 3, #ARGV, 4 do
+    local set, hash, entry = KEYS[2 * ARGV[i]], KEYS[2 * ARGV[i] + 1], ARGV[i + 1]
+    local at = math.min(tonumber(ARGV[i + 2]), now)
+    if now - at < WINDOW and not redis.call('ZSCORE', set, entry) then
+      redis.call('ZADD', set, at, entry)
+      redis.call('HSET', hash, entry, ARGV[i + 3] .. ':0')
+    end
+  end
+  for i = 2, #KEYS, 2 do
+    recount(KEYS[i], KEYS[i + 1])
+    keep(KEYS[i], KEYS[i + 1])
+  end
+  redis.call('SET', mark, history)
+  return { 'sound' }
+end
+
+if marked ~= history then
+  return { 'unmarked' }
+end
+
+-- The lowest block that has anything in it, if the window has. Entries of the same millisecond may
+-- be in another order than their numbers, but never so many that two blocks lie between them.
+local function lowest_block()
+  local oldest = redis.call('ZRANGE', times, 0, 0)[1]
+  local _, _, block = weigh(oldest, oldest and redis.call('HGET', counts, oldest))
+  return math.max(block - 1, 0)
+end
+
+-- Drops what has slid out of the window. A clock that was set back pulls later entries to now:
+-- they stay for a whole minute from here, and nothing is admitted that would not have been.
+local function forget()
+  local latest = redis.call('ZRANGE', times, -1, -1, 'WITHSCORES')
+  if not latest[1] then
+    -- Only where there is something: a server without memory left refuses a script's first write,
+    -- if it is one that needs memory, and lets it go on after any other.
+    if redis.call('EXISTS', counts) == 1 then
+      redis.call('DEL', counts)
+    end
+    return
+  end
+  if tonumber(latest[2]) > now then
+    for _, entry in ipairs(redis.call('ZRANGEBYSCORE', times, '(' .. now, '+inf')) do
+      redis.call('ZADD', times, now, entry)
+    end
+    recount(times, counts)
+    keep(times, counts)
+  end
+  local oldest = redis.call('ZRANGE', times, 0, 0, 'WITHSCORES')
+  if now - oldest[2] < WINDOW then
+    return
+  end
+  local gone = redis.call('ZRANGEBYSCORE', times, '-inf', now - WINDOW)
+  local blocks = {}
+  for from = 1, #gone, CHUNK do
+    local to = math.min(from + CHUNK - 1, #gone)
+    local values = redis.call('HMGET', counts, unpack(gone, from, to))
+    for i = from, to do
+      local tokens, requests, block = weigh(gone[i], values[i - from + 1])
+      local sums = blocks[block] or { 0, 0 }
+      blocks[block] = { sums[1] + tokens, sums[2] + requests }
+    end
+    redis.call('HDEL', counts, unpack(gone, from, to))
+  end
+  redis.call('ZREMRANGEBYSCORE', times, '-inf', now - WINDOW)
+  if redis.call('EXISTS', times) == 0 then
+    redis.call('DEL', counts)
+    return
+  end
+  for block, sums in pairs(blocks) do
+    -- Not a minus sign: minus nothing is "-0", which HINCRBY does not take.
+    add(0 - sums[1], 0 - sums[2], block)
+  end
+  local lowest = lowest_block()
+  for block = tonumber(redis.call('HGET', counts, '#b') or 0), lowest - 1 do
+    redis.call('HDEL', counts, '&' .. block, '@' .. block, '^' .. block)
+  end
+  redis.call('HSET', counts, '#b', lowest)
+end
+
+-- When so many of the requests ("&") or tokens ("@") will have been admitted a minute ago.
+local function slid_out(what, many)
+  local block, last = lowest_block(), math.floor(redis.call('HGET', counts, '#s') / BLOCK)
+  while block <= last do
+    local fields = {}
+    for i = block, math.min(block + CHUNK - 1, last) do
+      fields[#fields + 1] = what .. i
+    end
+    local found = false
+    for _, sum in ipairs(redis.call('HMGET', counts, unpack(fields))) do
+      sum = tonumber(sum or 0)
+      if sum >= many then
+        found = true
+        break
+      end
+      many, block = many - sum, block + 1
+    end
+    if found then
+      break
+    end
+  end
+  local first, from = redis.call('HGET', counts, '^' .. block) or '-inf', 0
+  while true do
+    local entries = redis.call('ZRANGEBYSCORE', times, first, '+inf', 'WITHSCORES', 'LIMIT', from, 16)
+    local names = {}
+    for i = 1, #entries, 2 do
+      names[#names + 1] = entries[i]
+    end
+    if not names[1] then
+      return now + WINDOW
+    end
+    local values = redis.call('HMGET', counts, unpack(names))
+    for i, name in ipairs(names) do
+      local tokens, requests, its_block = weigh(name, values[i])
+      if its_block >= block then
+        many = many - (what == '@' and tokens or requests)
+      end
+      if many <= 0 then
+        return entries[2 * i] + WINDOW
+      end
+    end
+    from = from + 16
+  end
+end
+
+-- The least time until so many tokens and requests have slid out, oldest first.
+local function wait(tokens, requests, n)
+  local at = now
+  if tokens > 0 then
+    at = slid_out('@', tokens)
+  end
+  if requests > 0 then
+    -- Where every entry is a request, the one to wait for is known by its rank.
+    if redis.call('ZCARD', times) == n then
+      local entry = redis.call('ZRANGE', times, requests - 1, requests - 1, 'WITHSCORES')
+      at = math.max(at, entry[2] + WINDOW)
+    else
+      at = math.max(at, slid_out('&', requests))
+    end
+  end
+  return at - now
+end
+
+local function admit(entry, need, requests_ceiling, tokens_ceiling)
+  local at = redis.call('ZSCORE', times, entry)
+  if at then
+    if is_buried(redis.call('HGET', counts, entry)) then
+      return { 'buried' }
+    end
+    return { 'admitted', tonumber(at) }
+  end
+  local sums = redis.call('HMGET', counts, '#n', '#t', '#s')
+  local n, t, s = tonumber(sums[1] or 0), tonumber(sums[2] or 0), tonumber(sums[3] or 0)
+  local requests = string.sub(entry, -2) == '.0' and 1 or 0
+  local too_many = requests == 1 and n >= requests_ceiling
+  local too_much = t + need > tokens_ceiling
+  if not too_many and not too_much then
+    local block = math.floor(s / BLOCK)
+    redis.call('ZADD', times, now, entry)
+    redis.call('HSET', counts, entry, string.format('%.0f:%d', need, block), '#s', s + 1)
+    if s % BLOCK == 0 then
+      redis.call('HSET', counts, '^' .. block, now)
+    end
+    add(need, requests, block)
+    keep(times, counts)
+    return { 'admitted', now }
+  end
+  local ms = -1
+  if requests_ceiling > 0 and need <= tokens_ceiling then
+    ms = wait(t + need - tokens_ceiling, requests == 1 and n - requests_ceiling + 1 or 0, n)
+  end
+  return { 'refused', too_many and 1 or 0, n, t, ms }
+end
+
+local function settle(entry, tokens)
+  local value = redis.call('HGET', counts, entry)
+  if not value or is_buried(value) then
+    return false
+  end
+  local before, _, block = weigh(entry, value)
+  redis.call('HSET', counts, entry, string.format('%.0f:%d', tokens, block))
+  add(tokens - before, 0, block)
+  return true
+end
+
+local entry = ARGV[2]
+
+if step == 'admit' then
+  forget()
+  return admit(entry, tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]))
+end
+
+if step == 'renew' then
+  local before, before_at, used = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+  forget()
+  -- Asked again, the step before it is settled already, and may have slid out since.
+  if not redis.call('ZSCORE', times, entry) then
+    if not settle(before, used) and now - before_at < WINDOW then
+      return { 'lost' }
+    end
+  end
+  return admit(entry, tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]))
+end
+
+if step == 'settle' then
+  settle(entry, tonumber(ARGV[3]))
+  return { 'done' }
+end
+
+if step == 'cancel' then
+  local value = redis.call('HGET', counts, entry)
+  if value and not is_buried(value) then
+    local tokens, requests, block = weigh(entry, value)
+    redis.call('ZREM', times, entry)
+    redis.call('HDEL', counts, entry)
+    add(0 - tokens, 0 - requests, block)
+  end
+  return { 'done' }
+end
+
+if step == 'bury' then
+  -- A try of which nothing was heard may still be on its way here.
+  forget()
+  local value = redis.call('HGET', counts, entry)
+  local tokens, requests, block = weigh(entry, value)
+  if not value then
+    block = math.floor((redis.call('HGET', counts, '#s') or 0) / BLOCK)
+    redis.call('ZADD', times, now, entry)
+  end
+  redis.call('HSET', counts, entry, BURIED .. ':' .. block)
+  add(0 - tokens, 0 - requests, block)
+  keep(times, counts)
+  return { 'done' }
+end
+
+return redis.error_reply('ERR no such step: ' .. step)

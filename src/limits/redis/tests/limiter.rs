@@ -1,0 +1,118 @@
+//! What the limiter promises while nothing goes wrong.
+
+use super::{super::super::Limit, *};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn side_by_side_on_three_gateways_exactly_as_many_are_admitted_as_may() {
+    let server = Server::start(&[]).await;
+    let ledger = Ledger::default();
+    let mut tasks = Vec::new();
+    for gateway in 0..3 {
+        let limiter = limiter(&server.url(), DEADLINE, &ledger).await;
+        for task in 0..8 {
+            let limiter = limiter.clone();
+            tasks.push(tokio::spawn(async move {
+                let mut admitted = Vec::new();
+                for n in 0..20 {
+                    let call = gateway * 1_000 + task * 100 + n;
+                    match admit(&limiter, call, 1).await {
+                        Ok(admission) => admitted.push(admission),
+                        Err(NotAdmitted::Refused(refusal)) => {
+                            assert_eq!(refusal.requests_left, 0);
+                        }
+                        Err(NotAdmitted::Unavailable) => panic!("{:?}", limiter.why_not_ready()),
+                    }
+                }
+                admitted.len()
+            }));
+        }
+    }
+    let mut admitted = 0;
+    for task in tasks {
+        admitted += task.await.unwrap();
+    }
+    assert_eq!(admitted, 60);
+}
+
+#[tokio::test]
+async fn what_becomes_of_a_request_is_said_once() {
+    let server = Server::start(&[]).await;
+    let limiter = limiter(&server.url(), DEADLINE, &Ledger::default()).await;
+    admit(&limiter, 1, 100).await.unwrap().cancel();
+    assert_eq!(left(&limiter).await, (60, 1_000), "as if it had never been");
+    let mut admission = admit(&limiter, 2, 100).await.unwrap();
+    admission.settle(30);
+    admission.settle(50);
+    admission.cancel();
+    assert_eq!(left(&limiter).await, (59, 970), "what it used");
+    drop(admit(&limiter, 3, 100).await.unwrap());
+    assert_eq!(left(&limiter).await, (58, 970), "counted, and nothing used");
+    let mut admission = admit(&limiter, 4, 100).await.unwrap();
+    admission.settle(u64::MAX);
+    assert_eq!(left(&limiter).await, (57, 0), "more than there is");
+}
+
+#[tokio::test]
+async fn the_same_request_again_is_one_request() {
+    let server = Server::start(&[]).await;
+    let ledger = Ledger::default();
+    let one = limiter(&server.url(), DEADLINE, &ledger).await;
+    let other = limiter(&server.url(), DEADLINE, &ledger).await;
+    let first = admit(&one, 7, 100).await.unwrap();
+    let second = admit(&other, 7, 100).await.unwrap();
+    assert_eq!(first.places(), second.places());
+    assert_eq!(left(&one).await, (59, 900));
+}
+
+#[tokio::test]
+async fn a_request_of_many_steps_is_one_request() {
+    let server = Server::start(&[]).await;
+    let limiter = limiter(&server.url(), DEADLINE, &Ledger::default()).await;
+    let mut admission = admit(&limiter, 1, 400).await.unwrap();
+    admission.renew(100, 500, CEILINGS).await.unwrap();
+    assert_eq!(left(&limiter).await, (59, 400), "100 used and 500 reserved");
+    admission.renew(300, 600, CEILINGS).await.unwrap();
+    assert_eq!(left(&limiter).await, (59, 0));
+    let places: Vec<_> = (admission.places().iter())
+        .map(|place| (place.step, place.tokens))
+        .collect();
+    assert_eq!(places, [(0, 100), (1, 300), (2, 600)]);
+    match admission.renew(550, 51, CEILINGS).await {
+        Err(NotRenewed::Refused(refusal)) => assert_eq!(refusal.limit, Limit::Tokens),
+        other => panic!("{other:?}"),
+    }
+    drop(admission);
+    assert_eq!(
+        left(&limiter).await,
+        (59, 50),
+        "what its steps used stays used"
+    );
+}
+
+#[tokio::test]
+async fn accounts_and_models_do_not_share_a_window() {
+    let server = Server::start(&[]).await;
+    let limiter = limiter(&server.url(), DEADLINE, &Ledger::default()).await;
+    let one = Ceilings {
+        requests: 1,
+        ..CEILINGS
+    };
+    for (call, (account, model)) in (0..).zip([("a", "m"), ("a", "n"), ("b", "m"), ("b}", "{m")]) {
+        let admit = async |call| limiter.admit(call, account, model, 1, one).await;
+        assert!(admit(2 * call).await.is_ok());
+        assert!(admit(2 * call + 1).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_step_whose_forerunner_is_gone_is_lost() {
+    let server = Server::start(&[]).await;
+    let limiter = limiter(&server.url(), DEADLINE, &Ledger::default()).await;
+    let mut admission = admit(&limiter, 1, 100).await.unwrap();
+    let keys: Vec<String> = server.run("KEYS *:a:m").await;
+    let _: i64 = server.run(&format!("DEL {}", keys.join(" "))).await;
+    let lost = admission.renew(10, 10, CEILINGS).await;
+    assert_eq!(lost, Err(NotRenewed::Lost));
+    drop(admission);
+    assert_eq!(left(&limiter).await, (60, 1_000));
+}

@@ -1,0 +1,131 @@
+//! A Redis server of one's own.
+
+use std::{
+    net::TcpListener,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection};
+use tempfile::TempDir;
+
+/// Killed when dropped.
+pub struct Server {
+    process: Child,
+    pub port: u16,
+    args: Vec<String>,
+    folder: TempDir,
+}
+
+/// Waits for something that takes a while, or fails.
+pub async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
+    let begun = Instant::now();
+    while !is_so().await {
+        assert!(begun.elapsed() < Duration::from_secs(15), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    free.local_addr().unwrap().port()
+}
+
+impl Server {
+    pub async fn start(args: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        Self::start_in(folder, args).await
+    }
+
+    pub async fn start_in(folder: TempDir, args: &[&str]) -> Self {
+        let port = free_port();
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let process = spawn(&folder, port, &args);
+        let server = Self {
+            process,
+            port,
+            args,
+            folder,
+        };
+        server.answers().await;
+        server
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    pub async fn restart(&mut self) {
+        self.kill();
+        self.process = spawn(&self.folder, self.port, &self.args);
+        self.answers().await;
+    }
+
+    /// `STOP` or `CONT`.
+    pub fn signal(&self, signal: &str) {
+        let id = self.process.id().to_string();
+        let status = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(status.unwrap().success());
+    }
+
+    pub async fn connection(&self) -> redis::RedisResult<MultiplexedConnection> {
+        let client = redis::Client::open(self.url())?;
+        client.get_multiplexed_async_connection().await
+    }
+
+    /// Runs a command given as words.
+    pub async fn run<T: FromRedisValue>(&self, words: &str) -> T {
+        let mut connection = self.connection().await.unwrap();
+        command(words).query_async(&mut connection).await.unwrap()
+    }
+
+    async fn answers(&self) {
+        eventually("a server that answers", async || {
+            let Ok(mut connection) = self.connection().await else {
+                return false;
+            };
+            let answer = command("PING").exec_async(&mut connection).await;
+            answer.is_ok()
+        })
+        .await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn command(words: &str) -> Cmd {
+    let mut words = words.split_whitespace();
+    let mut command = redis::cmd(words.next().unwrap());
+    words.for_each(|word| {
+        command.arg(word);
+    });
+    command
+}
+
+fn spawn(folder: &TempDir, port: u16, args: &[String]) -> Child {
+    // A sentinel's file comes before its options.
+    let (file, args): (Vec<&String>, _) = args.iter().partition(|arg| arg.contains(".conf"));
+    let mut command = Command::new("redis-server");
+    if file.is_empty() {
+        command.args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]);
+    }
+    command
+        .args(file)
+        .args(["--port", &port.to_string()])
+        .args(args)
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server is installed")
+}

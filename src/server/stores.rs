@@ -1,0 +1,54 @@
+//! Opening what outlives the process, in files or with servers, as the configuration says.
+
+use std::{path::Path, sync::Arc};
+
+use super::StartError;
+use crate::{
+    config::{Config, Minute, StorePlace},
+    conversations::Conversations,
+    gateway::Stores,
+    ledger::Ledger,
+    limits::Limiter,
+};
+
+impl Stores {
+    pub async fn open(config: &Config) -> Result<Self, StartError> {
+        let durability = config.store.durability;
+        let (ledger, conversations) = match &config.store.place {
+            StorePlace::File(path) => {
+                (Ledger::open(path, durability)?, Conversations::beside(path))
+            }
+            StorePlace::Postgres { address, deadline } => (
+                Ledger::share(address, durability, *deadline).await?,
+                Conversations::shared((**address).clone()),
+            ),
+        };
+        let ledger = Arc::new(ledger);
+        let limiter = match (&config.store.place, &config.minute) {
+            (StorePlace::Postgres { deadline: hold, .. }, Minute::Redis { address, deadline }) => {
+                // Its hold follows an admission at once, and has a deadline of its own.
+                let known_within = *hold + *deadline;
+                Limiter::share(address, *deadline, known_within, ledger.clone()).await
+            }
+            (StorePlace::File(path), _) => resume(path, &ledger).await?,
+            // The configuration has no such pair.
+            (StorePlace::Postgres { .. }, Minute::Memory) => Limiter::default(),
+        };
+        Ok(Self {
+            ledger,
+            limiter: Arc::new(limiter),
+            conversations,
+        })
+    }
+}
+
+/// Goes on with the minute that an earlier process left: a restart hands out no fresh one.
+async fn resume(database: &Path, ledger: &Ledger) -> Result<Limiter, StartError> {
+    let failed = |reason: String| StartError::Limits {
+        database: database.to_owned(),
+        reason,
+    };
+    let used = ledger.tokens_in_window().await;
+    let used = used.map_err(|error| failed(error.to_string()))?;
+    Limiter::resume(database, &used).map_err(|error| failed(error.to_string()))
+}

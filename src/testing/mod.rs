@@ -1,0 +1,3 @@
+//! What tests need of the world: servers of their own.
+
+pub mod postgres_server;

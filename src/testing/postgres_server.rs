@@ -1,0 +1,432 @@
+//! A private PostgreSQL for a test process, which ends with it however it ends.
+//!
+//! Of the standard library and `tempfile` alone, so that unit tests and `tests/it` can share it.
+
+#![allow(dead_code, reason = "whoever includes it uses a part of it")]
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// Starts the server, says its process, and ends it when the pipe to the test process closes: a
+/// test process that is killed closes it as well.
+const KEEPER: &str = r#"
+"$@" >&2 & server=$!
+echo $server
+cat > /dev/null
+kill -CONT $server; kill -QUIT $server
+wait $server
+"#;
+
+/// Removes the folder in the same way; a server that is just ending may still write to it.
+const SWEEPER: &str = r#"
+cat > /dev/null
+until rm -rf "$1"; do sleep 0.1; done
+"#;
+
+/// A machine that builds at the same time starts a server slowly.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+pub struct PostgresServer {
+    folder: PathBuf,
+    sweeper: Child,
+    port: u16,
+    settings: Vec<String>,
+    running: Mutex<Option<Running>>,
+    starts: AtomicU32,
+    databases: AtomicU32,
+}
+
+struct Running {
+    keeper: Child,
+    pid: u32,
+}
+
+impl PostgresServer {
+    /// The one of this process; every database in it has one test.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<PostgresServer> = OnceLock::new();
+        SHARED.get_or_init(Self::own)
+    }
+
+    /// One that a test may kill; quick rather than safe from a power cut.
+    pub fn own() -> Self {
+        Self::own_with(&[])
+    }
+
+    /// The same with settings of `postgresql.conf`, e.g. `fsync=on`.
+    pub fn own_with(settings: &[&str]) -> Self {
+        let folder = tempfile::Builder::new().prefix("tollgate-pg-").tempdir();
+        let folder = folder.unwrap().keep();
+        let mut sweeper = shell(SWEEPER);
+        let sweeper = sweeper.arg(&folder).spawn().expect("a shell");
+        give_to_server(&folder);
+        let data = folder.join("data");
+        let created = as_server("initdb")
+            .args(["-U", "postgres", "-A", "trust", "-E", "UTF8"])
+            .args(["--locale=C", "--no-sync", "-D"])
+            .arg(&data)
+            .output();
+        succeeded("initdb", created);
+        let settings = settings.iter().map(|setting| (*setting).to_owned());
+        let mut server = Self {
+            folder,
+            sweeper,
+            port: 0,
+            settings: settings.collect(),
+            running: Mutex::default(),
+            starts: AtomicU32::new(0),
+            databases: AtomicU32::new(0),
+        };
+        // Between finding a free port and listening on it, another process may take it.
+        for _ in 0..10 {
+            server.port = free_port();
+            if server.try_start() {
+                return server;
+            }
+        }
+        panic!("PostgreSQL found no free port");
+    }
+
+    /// The URL of a new, empty database.
+    pub fn database(&self) -> String {
+        let name = format!("t{}", self.databases.fetch_add(1, Relaxed));
+        self.psql(
+            "postgres",
+            &format!("CREATE DATABASE {name} TEMPLATE template0"),
+        );
+        self.url(&name)
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where the server's files are; its data are in `data`.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Runs a script in a database of this server and gives the rows of its answers, as `psql -At`
+    /// would.
+    ///
+    /// Without a process of its own: one that is just starting holds the files of this one open for
+    /// a moment, locks included, and another test may wonder at that.
+    pub fn psql(&self, database: &str, script: &str) -> String {
+        let rows = Session::open(self.port, database).and_then(|mut session| session.run(script));
+        rows.unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// A file of the server's, readable by it alone.
+    pub fn write_file(&self, name: &str, contents: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        fs::write(&path, contents).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(&path, mode).unwrap();
+        give_to_server(&path);
+        path
+    }
+
+    /// Ends every process of the server at once, as a crash of the machine would.
+    pub fn kill(&self) {
+        let running = self.running.lock().unwrap().take();
+        let mut running = running.expect("a server that runs");
+        // Standing still it starts no others meanwhile.
+        signal("-STOP", &[running.pid]);
+        let family = running.family();
+        signal("-KILL", &family);
+        drop(running.keeper.stdin.take());
+        running.keeper.wait().unwrap();
+        let started = Instant::now();
+        while family.iter().any(|pid| is_alive(*pid)) && started.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Starts it again, on the same port and data.
+    pub fn start(&self) {
+        let started = Instant::now();
+        while !self.try_start() {
+            assert!(started.elapsed() < PATIENCE, "{}", self.log());
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The server and its processes stand still, and connections to it with them.
+    pub fn pause(&self) {
+        self.signal_all("-STOP");
+    }
+
+    pub fn resume(&self) {
+        self.signal_all("-CONT");
+    }
+
+    /// What the server has logged since its last start.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    fn signal_all(&self, name: &str) {
+        let running = self.running.lock().unwrap();
+        signal(
+            name,
+            &running.as_ref().expect("a server that runs").family(),
+        );
+    }
+
+    fn log_file(&self) -> PathBuf {
+        let name = format!("log.{}", self.starts.load(Relaxed));
+        self.folder.join(name)
+    }
+
+    fn try_start(&self) -> bool {
+        self.starts.fetch_add(1, Relaxed);
+        let log = fs::File::create(self.log_file()).unwrap();
+        let server = self.command();
+        let mut keeper = shell(KEEPER)
+            .arg(server.get_program())
+            .args(server.get_args())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("a shell");
+        let mut pid = String::new();
+        let said = BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut pid);
+        said.unwrap();
+        let pid = pid.trim().parse().unwrap();
+        let running = Running { keeper, pid };
+        let is_up = self.wait_until_ready(pid);
+        *self.running.lock().unwrap() = Some(running);
+        if !is_up {
+            self.kill();
+        }
+        is_up
+    }
+
+    fn command(&self) -> Command {
+        let mut command = as_server("postgres");
+        let folder = self.folder.display();
+        command.arg("-D").arg(self.folder.join("data"));
+        for setting in [
+            format!("port={}", self.port),
+            format!("unix_socket_directories={folder}"),
+            "listen_addresses=127.0.0.1".into(),
+            "max_connections=1000".into(),
+            "shared_buffers=128MB".into(),
+            "fsync=off".into(),
+            "log_min_messages=warning".into(),
+        ] {
+            command.arg("-c").arg(setting);
+        }
+        for setting in &self.settings {
+            command.arg("-c").arg(setting);
+        }
+        command
+    }
+
+    /// Whether it has started; not where its port is taken, or a killed one's memory not yet free.
+    fn wait_until_ready(&self, pid: u32) -> bool {
+        let started = Instant::now();
+        let status = self.folder.join("data/postmaster.pid");
+        while started.elapsed() < PATIENCE {
+            let said = fs::read_to_string(&status).unwrap_or_default();
+            let mut lines = said.lines();
+            let of_this_one = lines.next() == Some(&pid.to_string());
+            if of_this_one && lines.any(|line| line.trim() == "ready") {
+                return true;
+            }
+            let log = self.log();
+            for passing in ["could not create any TCP/IP", "shared memory", "lock file"] {
+                if log.contains("FATAL") && log.contains(passing) {
+                    return false;
+                }
+            }
+            sleep(Duration::from_millis(10));
+        }
+        panic!("PostgreSQL did not start:\n{}", self.log());
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        if let Some(mut running) = self.running.lock().unwrap().take() {
+            drop(running.keeper.stdin.take());
+            let _ = running.keeper.wait();
+        }
+        drop(self.sweeper.stdin.take());
+        let _ = self.sweeper.wait();
+    }
+}
+
+/// As much of the protocol as a script needs.
+struct Session(TcpStream);
+
+impl Session {
+    fn open(port: u16, database: &str) -> io::Result<Self> {
+        let mut session = Self(TcpStream::connect(("127.0.0.1", port))?);
+        let mut hello = 196_608_u32.to_be_bytes().to_vec();
+        hello.extend(format!("user\0postgres\0database\0{database}\0\0").into_bytes());
+        session.send(&hello)?;
+        session.until_ready()?;
+        Ok(session)
+    }
+
+    fn run(&mut self, script: &str) -> io::Result<String> {
+        self.0.write_all(b"Q")?;
+        self.send(format!("{script}\0").as_bytes())?;
+        self.until_ready()
+    }
+
+    fn send(&mut self, body: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(body.len() + 4).unwrap();
+        self.0.write_all(&length.to_be_bytes())?;
+        self.0.write_all(body)
+    }
+
+    fn until_ready(&mut self) -> io::Result<String> {
+        let (mut rows, mut failure) = (Vec::new(), None);
+        loop {
+            let (kind, body) = self.receive()?;
+            match kind {
+                b'D' => rows.push(fields(&body).join("|")),
+                b'E' => {
+                    failure = Some(String::from_utf8_lossy(&body).replace('\0', " "));
+                    // While it lets us in, an error is the last it says.
+                    if body.starts_with(b"SFATAL") {
+                        break;
+                    }
+                }
+                b'Z' => break,
+                _ => {}
+            }
+        }
+        failure.map_or(Ok(rows.join("\n")), |words| Err(io::Error::other(words)))
+    }
+
+    fn receive(&mut self) -> io::Result<(u8, Vec<u8>)> {
+        let mut head = [0; 5];
+        self.0.read_exact(&mut head)?;
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+        let mut body = vec![0; usize::try_from(length).unwrap() - 4];
+        self.0.read_exact(&mut body)?;
+        Ok((head[0], body))
+    }
+}
+
+/// The texts of a row; nothing for NULL.
+fn fields(row: &[u8]) -> Vec<String> {
+    let mut rest = &row[2..];
+    let mut fields = Vec::new();
+    while let Some((length, after)) = rest.split_first_chunk() {
+        let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
+        let (field, after) = after.split_at(length);
+        fields.push(String::from_utf8_lossy(field).into_owned());
+        rest = after;
+    }
+    fields
+}
+
+impl Running {
+    /// The server, and what it has started.
+    fn family(&self) -> Vec<u32> {
+        let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let children = pids.filter(|pid| parent(*pid) == Some(self.pid));
+        std::iter::once(self.pid).chain(children).collect()
+    }
+}
+
+/// The fourth field, counted from the last parenthesis: a name may hold anything.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields = stat.rsplit_once(')')?.1;
+    fields.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').map(|(_, fields)| fields.trim_start());
+    state.is_some_and(|fields| !fields.starts_with('Z'))
+}
+
+fn signal(name: &str, pids: &[u32]) {
+    let pids = pids.iter().map(u32::to_string);
+    let mut kill = Command::new("kill");
+    kill.arg(name).args(pids).stderr(Stdio::null());
+    kill.status().expect("`kill`");
+}
+
+/// A script that waits for its input to end.
+fn shell(script: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", script, "keeper-of-postgres"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        // An interrupt at the keyboard is for the tests; their end shows at the pipe.
+        .process_group(0);
+    shell
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn succeeded(what: &str, done: io::Result<Output>) -> Output {
+    let output = done.unwrap_or_else(|error| {
+        panic!("{what}: {error}; these tests need PostgreSQL: `apt-get install postgresql`")
+    });
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {words}");
+    output
+}
+
+/// Debian keeps the server's programs apart from the path, one folder for each version.
+fn binary(name: &str) -> PathBuf {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let binaries = versions
+        .filter_map(|version| Some(version.ok()?.path().join("bin").join(name)))
+        .filter(|binary| binary.exists());
+    binaries.max().unwrap_or_else(|| name.into())
+}
+
+/// The server refuses to run as root, so as root it runs as the user that its package made.
+pub fn as_server(name: &str) -> Command {
+    if !is_root() {
+        return Command::new(binary(name));
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "postgres", "--regid", "postgres"])
+        .args(["--clear-groups", "--"])
+        .arg(binary(name));
+    command
+}
+
+fn give_to_server(path: &Path) {
+    if is_root() {
+        let mut chown = Command::new("chown");
+        succeeded("chown", chown.arg("postgres:postgres").arg(path).output());
+    }
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}

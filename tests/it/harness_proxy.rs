@@ -1,0 +1,170 @@
+//! The line that the fault tests break: it breaks as it says it does.
+
+use std::{
+    io::ErrorKind,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+use crate::support::{FaultProxy, gateway::until, proxy::Mode};
+
+/// Longer than anything here takes; what must not arrive is waited for a moment only.
+const PATIENCE: Duration = Duration::from_secs(30);
+const MOMENT: Duration = Duration::from_millis(200);
+
+/// A server that says everything back, and how much it has heard.
+async fn echo() -> (SocketAddr, tokio::sync::watch::Receiver<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (heard, hearing) = tokio::sync::watch::channel(0);
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let heard = heard.clone();
+            tokio::spawn(async move {
+                let mut buffer = [0; 4096];
+                while let Ok(read @ 1..) = socket.read(&mut buffer).await {
+                    heard.send_modify(|bytes| *bytes += read);
+                    if socket.write_all(&buffer[..read]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, hearing)
+}
+
+async fn says(line: &mut TcpStream, words: &str) -> std::io::Result<()> {
+    line.write_all(words.as_bytes()).await?;
+    let mut heard = vec![0; words.len()];
+    let read = timeout(PATIENCE, line.read_exact(&mut heard));
+    read.await.expect("an answer in time")?;
+    assert_eq!(heard, words.as_bytes());
+    Ok(())
+}
+
+/// Whether a line is ended by a reset rather than a goodbye.
+async fn is_reset(mut line: TcpStream) -> bool {
+    let read = timeout(PATIENCE, line.read(&mut [0; 64])).await;
+    match read.expect("an end in time") {
+        Ok(0) => false,
+        Ok(_) => panic!("something came"),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            true
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_passes_is_counted() {
+    let (server, _) = echo().await;
+    let proxy = FaultProxy::start(server);
+    let mut lines = Vec::new();
+    for _ in 0..3 {
+        let mut line = TcpStream::connect(proxy.address).await.unwrap();
+        says(&mut line, "one").await.unwrap();
+        says(&mut line, "three").await.unwrap();
+        lines.push(line);
+    }
+    assert_eq!(proxy.connections(), 3);
+    assert_eq!(proxy.bytes(), (24, 24));
+    assert_eq!(proxy.round_trips(), 6);
+}
+
+#[tokio::test]
+async fn what_is_delayed_arrives_late() {
+    let (server, _) = echo().await;
+    let proxy = FaultProxy::start(server);
+    let mut line = TcpStream::connect(proxy.address).await.unwrap();
+    proxy.set(Mode::Delay(Duration::from_millis(80)));
+    let started = Instant::now();
+    says(&mut line, "late").await.unwrap();
+    assert!(started.elapsed() >= Duration::from_millis(160));
+    proxy.set(Mode::Pass);
+    says(&mut line, "and goes on").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_reply_is_to_something_that_was_heard_and_the_line_is_not_used_again() {
+    let (server, mut heard) = echo().await;
+    let proxy = FaultProxy::start(server);
+    let mut line = TcpStream::connect(proxy.address).await.unwrap();
+    says(&mut line, "first").await.unwrap();
+    proxy.set(Mode::DropReplies);
+    line.write_all(b"second").await.unwrap();
+    heard.wait_for(|bytes| *bytes == 11).await.unwrap();
+    assert!(timeout(MOMENT, line.read(&mut [0; 8])).await.is_err());
+    proxy.set(Mode::Pass);
+    assert!(is_reset(line).await, "half of what was said is lost");
+    let mut next = TcpStream::connect(proxy.address).await.unwrap();
+    says(&mut next, "third").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_line_on_which_nothing_was_lost_goes_on() {
+    let (server, _) = echo().await;
+    let proxy = FaultProxy::start(server);
+    let mut line = TcpStream::connect(proxy.address).await.unwrap();
+    says(&mut line, "first").await.unwrap();
+    proxy.set(Mode::DropReplies);
+    proxy.set(Mode::Pass);
+    says(&mut line, "second").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_black_hole_takes_connections_and_says_nothing() {
+    let (server, heard) = echo().await;
+    let proxy = FaultProxy::start(server);
+    let mut old = TcpStream::connect(proxy.address).await.unwrap();
+    says(&mut old, "first").await.unwrap();
+    proxy.set(Mode::Blackhole);
+    let mut new = TcpStream::connect(proxy.address).await.unwrap();
+    for line in [&mut old, &mut new] {
+        line.write_all(b"lost").await.unwrap();
+        assert!(timeout(MOMENT, line.read(&mut [0; 8])).await.is_err());
+    }
+    assert_eq!(*heard.borrow(), 5);
+    proxy.set(Mode::Pass);
+    assert!(is_reset(old).await && is_reset(new).await);
+}
+
+#[tokio::test]
+async fn a_cut_comes_after_so_many_bytes() {
+    let (server, heard) = echo().await;
+    let proxy = FaultProxy::start(server);
+    proxy.set(Mode::CutAfter(10));
+    let mut line = TcpStream::connect(proxy.address).await.unwrap();
+    says(&mut line, "four").await.unwrap();
+    line.write_all(b"four").await.unwrap();
+    assert!(is_reset(line).await);
+    until("the rest is heard", || *heard.borrow() == 6).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_comes_back_at_the_same_address() {
+    let (server, _) = echo().await;
+    let proxy = FaultProxy::start(server);
+    for mode in [Mode::Refuse, Mode::Reset, Mode::Refuse] {
+        let mut line = TcpStream::connect(proxy.address).await.unwrap();
+        says(&mut line, "here").await.unwrap();
+        proxy.set(mode);
+        assert_eq!(is_reset(line).await, mode == Mode::Reset);
+        match TcpStream::connect(proxy.address).await {
+            Ok(line) => assert!(mode == Mode::Reset && is_reset(line).await),
+            Err(error) => assert_eq!(
+                (mode, error.kind()),
+                (Mode::Refuse, ErrorKind::ConnectionRefused)
+            ),
+        }
+        proxy.set(Mode::Pass);
+    }
+    let mut line = TcpStream::connect(proxy.address).await.unwrap();
+    says(&mut line, "again").await.unwrap();
+}
