@@ -1,14 +1,16 @@
 # `make` lists the commands.
 
-.PHONY: help run run-local test lint fmt unit chain clients upstreams router-eval
+.PHONY: help run run-local test lint fmt servers unit shared fleet chain clients upstreams router-eval
 
 help:
 	@echo "make run        build in release and start tollgate dev, with a simulated model"
 	@echo "make run-local  the same in front of a small real model, which it installs"
-	@echo "make test       everything: format, lints, unit, integration, chain, client and upstream tests"
+	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client and upstream tests"
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
-	@echo "make unit       unit and integration tests only"
+	@echo "make unit       unit and integration tests only, on SQLite and memory"
+	@echo "make shared     the integration tests again, on PostgreSQL and Redis"
+	@echo "make fleet      several gateways on one PostgreSQL and one Redis, which are killed, slow and not heard"
 	@echo "make chain      the chain tools against a real node"
 	@echo "make clients    the official and popular client libraries against tollgate dev"
 	@echo "make upstreams  tollgate in front of model servers that others wrote"
@@ -21,12 +23,13 @@ run-local:
 	cargo build --release
 	@scripts/run-local
 
-test: lint unit chain clients upstreams
+test: lint unit shared fleet chain clients upstreams
 
 lint:
 	cargo fmt --check
 	cargo fmt --check --manifest-path training/Cargo.toml
-	cargo clippy --all-targets --test chain -- -D warnings
+	cargo clippy --all-targets -- -D warnings
+	cargo clippy --test chain --test fleet -- -D warnings
 	cargo clippy --manifest-path training/Cargo.toml -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
@@ -36,9 +39,20 @@ fmt:
 	cargo fmt
 	cargo fmt --manifest-path training/Cargo.toml
 
+# PostgreSQL and Redis, whose programs tests start for themselves.
+servers:
+	@scripts/install-servers
+
 # INSTA_UPDATE=no: a snapshot that differs is a failure, never a new file.
-unit:
-	INSTA_UPDATE=no cargo test
+unit: servers
+	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test
+
+shared: servers
+	TOLLGATE_TEST_STORES=shared INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --test it
+
+# Two at a time: each has up to ten gateways. What they measured is shown.
+fleet: servers
+	RUST_TEST_THREADS=2 cargo test --test fleet -- --show-output
 
 chain:
 	tests/chain/run

@@ -1,0 +1,531 @@
+//! Gateways that share their stores, and an operator and callers who go to any of them.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::future::join_all;
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{
+    Answer, FakeUpstream, PostgresServer, Process, RedisServer, gateway::hello, turns::Turn,
+};
+
+pub use crate::support::books::{MODEL, PRICE};
+
+const TOKEN: &str = "0123456789abcdef";
+/// Longer than anything takes that has no bound of its own.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+/// A store that takes connections again is in use again this much later: promised are two seconds,
+/// on a machine that has something to spare.
+pub const RECOVERY: Duration = Duration::from_secs(4);
+/// So many tokens fit into no minute: a request that may use them is refused, and told what is left.
+const TPM: u64 = 8_000_000;
+const RPM: u64 = 1_000_000;
+
+/// Where gateways keep what they know.
+#[derive(Clone)]
+pub struct Stores {
+    pub postgres: String,
+    pub redis: String,
+    /// How patient gateways are with them, as lines of a configuration. A machine that is busy with a crowd
+    /// is no store that does not answer; who stands in a fleet's way is waited for as usual.
+    deadlines: &'static str,
+}
+
+const PATIENT_WITH_POSTGRES: &str = "store.deadline_ms = 5000\n";
+const PATIENT_WITH_REDIS: &str = "limits.deadline_ms = 2000\n";
+const PATIENT: &str = "store.deadline_ms = 5000\nlimits.deadline_ms = 2000\n";
+
+impl Stores {
+    /// A database of its own on the servers of this test process.
+    pub fn new() -> Self {
+        Self::on(PostgresServer::shared(), RedisServer::shared())
+    }
+
+    pub fn on(postgres: &PostgresServer, redis: &RedisServer) -> Self {
+        Self {
+            postgres: postgres.database(),
+            redis: redis.url(),
+            deadlines: PATIENT,
+        }
+    }
+
+    /// The same database by another way.
+    pub fn postgres_by(&self, address: SocketAddr) -> Self {
+        let (head, database) = self.postgres.rsplit_once('/').unwrap();
+        let (user, _) = head.rsplit_once('@').unwrap();
+        Self {
+            postgres: format!("{user}@{address}/{database}"),
+            redis: self.redis.clone(),
+            deadlines: PATIENT_WITH_REDIS,
+        }
+    }
+
+    /// The same limits by another way.
+    pub fn redis_by(&self, address: SocketAddr) -> Self {
+        Self {
+            postgres: self.postgres.clone(),
+            redis: format!("redis://{address}"),
+            deadlines: PATIENT_WITH_POSTGRES,
+        }
+    }
+}
+
+pub struct Gateway {
+    pub process: Process,
+    pub public: SocketAddr,
+    operator: SocketAddr,
+}
+
+pub struct Fleet {
+    pub upstream: FakeUpstream,
+    pub gateways: Vec<Gateway>,
+    /// Every request on a connection of its own: no answer comes from a gateway that is gone.
+    pub client: Client,
+    stores: Stores,
+    folder: TempDir,
+    configs: AtomicUsize,
+}
+
+/// An account with credit.
+#[derive(Clone)]
+pub struct Account {
+    pub id: String,
+    pub key: String,
+    pub key_id: String,
+    /// Billionths of a dollar.
+    granted: i64,
+}
+
+impl Account {
+    pub fn path(&self) -> String {
+        format!("/operator/accounts/{}", self.id)
+    }
+}
+
+/// What a caller had of a request.
+#[derive(Debug)]
+pub enum Outcome {
+    /// All of an answer.
+    Answered,
+    Refused(Answer),
+    /// A connection that was not made, or broke.
+    Broken(String),
+}
+
+impl Outcome {
+    #[track_caller]
+    pub fn assert_answered(&self) {
+        assert!(matches!(self, Self::Answered), "{self:?}");
+    }
+
+    #[track_caller]
+    pub fn refusal(&self) -> &Answer {
+        let Self::Refused(answer) = self else {
+            panic!("{self:?} is no refusal");
+        };
+        answer
+    }
+}
+
+/// The 503s of SPEC §7 that a caller may try again: what is wrong, or `None` if nothing is.
+pub fn store_refusal_is_wrong(answer: &Answer) -> Option<String> {
+    let error = &answer.body["error"];
+    let word = |key: &str| error[key].as_str().unwrap_or_default();
+    let known = matches!(
+        (word("type"), word("code")),
+        ("service_unavailable", "rate_limit_unavailable")
+            | (
+                "server_error",
+                "credit_reservation_unavailable" | "admission_state_unavailable"
+            )
+    );
+    let wait = answer.headers.get("retry-after");
+    let wait: Option<u64> = wait.and_then(|wait| wait.to_str().ok()?.parse().ok());
+    let waits = wait.is_some_and(|wait| (1..=60).contains(&wait));
+    let is_right = answer.status == 503 && known && waits;
+    (!is_right).then(|| format!("{answer:?}"))
+}
+
+#[track_caller]
+pub fn assert_store_refusal(answer: &Answer, kind: &str, code: &str) {
+    answer.assert_error(503, kind, Some(code), None);
+    assert_eq!(store_refusal_is_wrong(answer), None);
+}
+
+impl Fleet {
+    /// So many gateways on stores of their own.
+    pub async fn of(gateways: usize) -> Self {
+        Self::on(Stores::new(), gateways).await
+    }
+
+    /// So many gateways that start at the same moment.
+    pub async fn on(stores: Stores, gateways: usize) -> Self {
+        let upstream = FakeUpstream::start().await;
+        upstream.converse([Turn::says("Hi")]);
+        let client = Client::builder().no_proxy().pool_max_idle_per_host(0);
+        let mut fleet = Self {
+            upstream,
+            gateways: Vec::new(),
+            client: client.build().unwrap(),
+            stores,
+            folder: TempDir::new().unwrap(),
+            configs: AtomicUsize::new(0),
+        };
+        let started = join_all((0..gateways).map(|_| fleet.started(&fleet.stores, &[]))).await;
+        fleet.gateways = started;
+        fleet
+    }
+
+    /// Where no gateway goes away, many requests need few connections.
+    pub fn keep_connections(&mut self) {
+        self.client = Client::builder().no_proxy().build().unwrap();
+    }
+
+    /// One more, on the fleet's stores by this way.
+    pub async fn add_on(&mut self, stores: &Stores) {
+        let gateway = self.started(stores, &[]).await;
+        self.gateways.push(gateway);
+    }
+
+    /// A gateway that is not yet one of the fleet.
+    pub async fn started(&self, stores: &Stores, environment: &[(&str, &str)]) -> Gateway {
+        let config = self.config(stores);
+        let environment = [&[("TOLLGATE_OPERATOR_TOKEN", TOKEN)], environment].concat();
+        let (process, public, operator) = Process::serve(&config, &environment).await;
+        Gateway {
+            process,
+            public,
+            operator,
+        }
+    }
+
+    pub async fn one_more(&self) -> Gateway {
+        self.started(&self.stores, &[]).await
+    }
+
+    /// One that dies at this place, as `TOLLGATE_DIE_AT` names it.
+    pub async fn one_that_dies(&self, at: &str) -> Gateway {
+        let die_at = [("TOLLGATE_DIE_AT", at)];
+        self.started(&self.stores, &die_at).await
+    }
+
+    fn config(&self, stores: &Stores) -> PathBuf {
+        let text = format!(
+            "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
+             server.shutdown_grace_seconds = 60\n\
+             store.url = \"{}\"\nlimits.url = \"{}\"\nlimits.rpm = {RPM}\nlimits.tpm = {TPM}\n{}\
+             deployments = [{{ model = \"*\", provider = \"fake\" }}]\n\
+             [providers.fake]\nkind = \"openai\"\nbase_url = \"http://{}/v1\"\n\
+             timeouts = {{ connect_seconds = 5, first_byte_seconds = 120, idle_seconds = 120 }}\n",
+            stores.postgres, stores.redis, stores.deadlines, self.upstream.address
+        );
+        let number = self.configs.fetch_add(1, Relaxed);
+        let path = self.folder.path().join(format!("{number}.toml"));
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// An account that may call everything, with so many dollars.
+    pub async fn account(&self, dollars: &str) -> Account {
+        self.account_on("business", "flex", dollars).await
+    }
+
+    pub async fn account_on(&self, track: &str, tier: &str, dollars: &str) -> Account {
+        let body = json!({ "email": "a@example.com", "track": track, "tier": tier });
+        let made = self
+            .operate(0, Method::POST, "/operator/accounts", body)
+            .await;
+        let mut account = Account {
+            id: made["id"].as_str().unwrap().to_owned(),
+            key: String::new(),
+            key_id: String::new(),
+            granted: nanos(&json!(dollars)),
+        };
+        let grants = format!("{}/grants", account.path());
+        let amount = json!({ "amount": dollars });
+        self.operate(0, Method::POST, &grants, amount).await;
+        (account.key_id, account.key) = self.new_key(&account).await;
+        account
+    }
+
+    /// A new key of the account: its ID and the key itself.
+    pub async fn new_key(&self, account: &Account) -> (String, String) {
+        let path = format!("{}/keys", account.path());
+        let made = self.operate(0, Method::POST, &path, json!({ "name": "test" }));
+        let made = made.await;
+        let word = |name: &str| made[name].as_str().unwrap().to_owned();
+        (word("id"), word("key"))
+    }
+
+    /// What the operator says to one of the gateways, which must do it.
+    pub async fn operate(&self, at: usize, method: Method, path: &str, body: Value) -> Value {
+        let url = format!("http://{}{path}", self.gateways[at].operator);
+        let mut request = self.client.request(method, url).bearer_auth(TOKEN);
+        if !body.is_null() {
+            request = request.json(&body);
+        }
+        let response = request.send().await.unwrap();
+        let status = response.status();
+        let text = response.text().await.unwrap();
+        assert_eq!(status, 200, "{path}: {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    pub async fn look(&self, at: usize, path: &str) -> Value {
+        self.operate(at, Method::GET, path, Value::Null).await
+    }
+
+    /// Asks one of the gateways for a small answer.
+    pub async fn ask(&self, at: usize, account: &Account) -> Outcome {
+        ask(
+            &self.client,
+            self.gateways[at].public,
+            &account.key,
+            &hello(MODEL),
+        )
+        .await
+    }
+
+    /// The status of `/health` and of `/health/live`.
+    pub async fn health(&self, at: usize) -> (u16, u16) {
+        let status = async |path: &str| {
+            let url = format!("http://{}{path}", self.gateways[at].public);
+            let answer = self.client.get(url).send().await;
+            answer.unwrap().status().as_u16()
+        };
+        (status("/health").await, status("/health/live").await)
+    }
+
+    /// Waits until every gateway says of itself that it is (not) ready; it is alive all the time.
+    pub async fn until_health(&self, status: u16) {
+        for at in 0..self.gateways.len() {
+            eventually(&format!("gateway {at} says {status}"), async || {
+                let (ready, alive) = self.health(at).await;
+                assert_eq!(alive, 200, "it is alive");
+                ready == status
+            })
+            .await;
+        }
+    }
+
+    /// Waits until every gateway answers this account; the longest that took from now.
+    pub async fn until_answering(&self, account: &Account) -> (usize, Duration) {
+        let (started, mut answered) = (Instant::now(), 0);
+        for at in 0..self.gateways.len() {
+            eventually(&format!("gateway {at} answers"), async || {
+                matches!(self.ask(at, account).await, Outcome::Answered)
+            })
+            .await;
+            answered += 1;
+        }
+        let took = started.elapsed();
+        self.until_health(200).await;
+        (answered, took)
+    }
+
+    /// What the account has spent, in billionths of a dollar, and what is held for it.
+    pub async fn spent_and_held(&self, at: usize, account: &Account) -> (i64, i64) {
+        let shown = self.look(at, &account.path()).await;
+        let spent = account.granted - nanos(&shown["balance"]);
+        (spent, nanos(&shown["held"]))
+    }
+
+    /// The IDs of the requests that the account was charged for, each of them once.
+    pub async fn charged(&self, at: usize, account: &Account) -> Vec<String> {
+        let usage = self.look(at, &format!("{}/usage", account.path())).await;
+        let rows = usage["data"].as_array().unwrap().iter();
+        let mut ids: Vec<_> = rows
+            .map(|row| row["request_id"].as_str().unwrap().to_owned())
+            .collect();
+        ids.sort();
+        let all = ids.len();
+        ids.dedup();
+        assert_eq!(ids.len(), all, "no request is charged twice");
+        ids
+    }
+
+    /// Waits until nothing is held, and the account has paid for this many small answers; a few
+    /// more where nobody can know whether an answer arrived.
+    pub async fn until_charged(&self, at: usize, account: &Account, sure: usize, unsure: usize) {
+        let price = |answers: usize| i64::try_from(answers).unwrap() * PRICE;
+        let paid = price(sure)..=price(sure + unsure);
+        let what = format!("{sure} answers, perhaps {unsure} more, are charged");
+        eventually(&what, async || {
+            let (spent, held) = self.spent_and_held(at, account).await;
+            held == 0 && paid.contains(&spent) && spent % PRICE == 0
+        })
+        .await;
+    }
+
+    /// How many requests the account's minute counts, by the headers of a refusal.
+    pub async fn counted(&self, at: usize, account: &Account) -> u64 {
+        let mut body = hello(MODEL);
+        (body["max_tokens"], body["n"]) = (66_000.into(), 128.into());
+        let public = self.gateways[at].public;
+        let refused = ask(&self.client, public, &account.key, &body).await;
+        let refused = refused.refusal();
+        refused.assert_error(429, "rate_limit_exceeded", Some("tpm_exceeded"), None);
+        let left = refused.headers["x-ratelimit-remaining"].to_str().unwrap();
+        RPM - left.parse::<u64>().unwrap()
+    }
+
+    /// Every test ends with this: nothing is held, the books add up at every gateway, and each of
+    /// them stops when it is told to.
+    pub async fn ends_clean(self) {
+        let accounts = self.look(0, "/operator/accounts").await;
+        let accounts = accounts["data"].as_array().unwrap();
+        for account in accounts {
+            let path = format!("/operator/accounts/{}", account["id"].as_str().unwrap());
+            eventually("nothing is held", async || {
+                let shown = self.look(0, &path).await;
+                assert_eq!(shown["frozen"], false, "{shown}");
+                nanos(&shown["held"]) == 0
+            })
+            .await;
+        }
+        for at in 0..self.gateways.len() {
+            let audit = self.operate(at, Method::POST, "/operator/audit", json!({}));
+            let audit = audit.await;
+            assert_eq!(audit["ok"], true, "{audit}");
+            eventually("no hold is open", async || {
+                let url = format!("http://{}/metrics", self.gateways[at].operator);
+                let metrics = self.client.get(url).bearer_auth(TOKEN).send().await;
+                let metrics = metrics.unwrap().text().await.unwrap();
+                metrics.lines().any(|line| line == "tollgate_holds 0")
+            })
+            .await;
+        }
+        let ended = self.gateways.into_iter().map(|gateway| gateway.process);
+        for ended in join_all(ended.map(Process::terminated)).await {
+            assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        }
+    }
+}
+
+/// Asks and hears all of the answer, streamed or not.
+pub async fn ask(client: &Client, public: SocketAddr, key: &str, body: &Value) -> Outcome {
+    let url = format!("http://{public}/v1/chat/completions");
+    hear(client.post(url).bearer_auth(key).json(body)).await
+}
+
+pub async fn hear(request: reqwest::RequestBuilder) -> Outcome {
+    let response = match request.send().await {
+        Ok(response) => response,
+        Err(error) => return Outcome::Broken(format!("{error:?}")),
+    };
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let text = match response.text().await {
+        Ok(text) => text,
+        Err(error) => return Outcome::Broken(format!("{status}, {error:?}")),
+    };
+    if status == 200 {
+        let stream = headers["content-type"] == "text/event-stream";
+        return if !stream || text.ends_with("data: [DONE]\n\n") {
+            Outcome::Answered
+        } else {
+            Outcome::Broken(text)
+        };
+    }
+    let body = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{status} not JSON: {text}"));
+    Outcome::Refused(Answer {
+        status,
+        headers,
+        body,
+    })
+}
+
+/// Waits for what must come about; fails when it does not.
+pub async fn eventually(what: &str, come: impl AsyncFn() -> bool) {
+    within(PATIENCE, what, come).await;
+}
+
+/// The same with a bound; says how long it took.
+pub async fn within(bound: Duration, what: &str, come: impl AsyncFn() -> bool) -> Duration {
+    let started = Instant::now();
+    while !come().await {
+        assert!(started.elapsed() < bound, "still waiting until {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    started.elapsed()
+}
+
+/// Does what takes a while without a word to the other tasks.
+pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+/// Servers that a test kills.
+pub struct Servers {
+    pub postgres: Arc<PostgresServer>,
+    pub redis: Arc<RedisServer>,
+}
+
+impl Servers {
+    pub async fn start() -> Self {
+        let (postgres, redis) = aside(|| (PostgresServer::own(), RedisServer::own())).await;
+        Self {
+            postgres: Arc::new(postgres),
+            redis: Arc::new(redis),
+        }
+    }
+
+    /// With the usual patience: that of a minute which has to be put back goes by it.
+    pub fn stores(&self) -> Stores {
+        Stores {
+            deadlines: "",
+            ..Stores::on(&self.postgres, &self.redis)
+        }
+    }
+
+    pub async fn kill(&self, store: Store) {
+        let (postgres, redis) = (self.postgres.clone(), self.redis.clone());
+        aside(move || match store {
+            Store::Postgres => postgres.kill(),
+            Store::Redis => redis.kill(),
+        })
+        .await;
+    }
+
+    /// It takes connections when this returns.
+    pub async fn start_again(&self, store: Store) {
+        let (postgres, redis) = (self.postgres.clone(), self.redis.clone());
+        aside(move || match store {
+            Store::Postgres => postgres.start(),
+            Store::Redis => redis.start(),
+        })
+        .await;
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    Postgres,
+    Redis,
+}
+
+impl Store {
+    /// The type and the code of a refusal for want of it.
+    pub fn refusal(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Postgres => ("server_error", "credit_reservation_unavailable"),
+            Self::Redis => ("service_unavailable", "rate_limit_unavailable"),
+        }
+    }
+}
+
+/// An amount of dollars as it is written, in billionths.
+fn nanos(amount: &Value) -> i64 {
+    let amount = amount.as_str().expect("money is a text");
+    let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
+    format!("{whole}{fraction:0<9}").parse().unwrap()
+}

@@ -1,0 +1,202 @@
+//! Callers who keep asking whatever happens, and what they were told.
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    time::Duration,
+};
+
+use tokio::task::JoinHandle;
+
+use crate::{
+    gateways::{Account, Fleet, MODEL, Outcome, eventually, hear, store_refusal_is_wrong},
+    support::gateway::hello,
+};
+
+const CALLERS: usize = 8;
+
+/// Where callers find the gateways of the moment.
+#[derive(Clone)]
+pub struct Addresses(Arc<Mutex<Vec<SocketAddr>>>);
+
+impl Addresses {
+    pub fn of(fleet: &Fleet) -> Self {
+        let addresses = fleet.gateways.iter().map(|gateway| gateway.public);
+        Self(Arc::new(Mutex::new(addresses.collect())))
+    }
+
+    pub fn replace(&self, old: SocketAddr, new: SocketAddr) {
+        for address in self.0.lock().unwrap().iter_mut() {
+            if *address == old {
+                *address = new;
+            }
+        }
+    }
+
+    fn pick(&self, number: usize) -> SocketAddr {
+        let addresses = self.0.lock().unwrap();
+        addresses[number % addresses.len()]
+    }
+}
+
+#[derive(Default)]
+pub struct Tally {
+    /// IDs of requests whose answer arrived whole.
+    pub answered: BTreeSet<String>,
+    /// 503s of SPEC §7 with Retry-After.
+    pub refused: usize,
+    /// Connections that broke, or were not made.
+    pub broken: usize,
+    /// What should never be said.
+    pub wrong: Vec<String>,
+}
+
+pub struct Load {
+    tally: Arc<Mutex<Tally>>,
+    paused: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
+    asking: Arc<AtomicUsize>,
+    callers: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Callers of this account who go from gateway to gateway, half of them for streams. `retries`
+    /// is how often they try one request again, at the next gateway.
+    pub fn start(fleet: &Fleet, addresses: &Addresses, account: &Account, retries: usize) -> Self {
+        let mut load = Self {
+            tally: Arc::default(),
+            paused: Arc::default(),
+            ended: Arc::default(),
+            asking: Arc::default(),
+            callers: Vec::new(),
+        };
+        let numbers = Arc::new(AtomicUsize::new(0));
+        for caller in 0..CALLERS {
+            let caller = Caller {
+                client: fleet.client.clone(),
+                addresses: addresses.clone(),
+                key: account.key.clone(),
+                streams: caller % 2 == 0,
+                retries,
+                numbers: numbers.clone(),
+                tally: load.tally.clone(),
+            };
+            let (paused, ended) = (load.paused.clone(), load.ended.clone());
+            let asking = load.asking.clone();
+            load.callers.push(tokio::spawn(async move {
+                while !ended.load(SeqCst) {
+                    asking.fetch_add(1, SeqCst);
+                    if !paused.load(SeqCst) {
+                        caller.turn().await;
+                    }
+                    asking.fetch_sub(1, SeqCst);
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            }));
+        }
+        load
+    }
+
+    pub fn answered(&self) -> usize {
+        self.tally.lock().unwrap().answered.len()
+    }
+
+    /// Waits until so many more were answered.
+    pub async fn until_more(&self, more: usize) {
+        let enough = self.answered() + more;
+        eventually("callers are answered", async || self.answered() >= enough).await;
+    }
+
+    /// Nobody asks any more once this returns.
+    pub async fn pause(&self) {
+        self.paused.store(true, SeqCst);
+        eventually("nobody asks", async || self.asking.load(SeqCst) == 0).await;
+    }
+
+    pub fn resume(&self) {
+        self.paused.store(false, SeqCst);
+    }
+
+    /// The end, and what everyone was told.
+    pub async fn end(self) -> Tally {
+        self.ended.store(true, SeqCst);
+        for caller in self.callers {
+            caller.await.unwrap();
+        }
+        let tally = std::mem::take(&mut *self.tally.lock().unwrap());
+        assert_eq!(tally.wrong, [] as [String; 0]);
+        tally
+    }
+}
+
+struct Caller {
+    client: reqwest::Client,
+    addresses: Addresses,
+    key: String,
+    streams: bool,
+    retries: usize,
+    numbers: Arc<AtomicUsize>,
+    tally: Arc<Mutex<Tally>>,
+}
+
+impl Caller {
+    /// One request, tried as often as it may be.
+    async fn turn(&self) {
+        let number = self.numbers.fetch_add(1, Relaxed);
+        for attempt in 0..=self.retries {
+            let id = format!("ask-{number}-{attempt}");
+            let outcome = self.ask(&id, number + attempt).await;
+            let is_last = attempt == self.retries;
+            if self.told(id, outcome, is_last) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn ask(&self, id: &str, number: usize) -> Outcome {
+        let public = self.addresses.pick(number);
+        let mut body = hello(MODEL);
+        body["stream"] = self.streams.into();
+        let url = format!("http://{public}/v1/chat/completions");
+        let request = self.client.post(url).bearer_auth(&self.key);
+        hear(request.header("x-request-id", id).json(&body)).await
+    }
+
+    /// Writes down what was said; whether the request is over with it.
+    fn told(&self, id: String, outcome: Outcome, is_last: bool) -> bool {
+        let mut tally = self.tally.lock().unwrap();
+        match outcome {
+            Outcome::Answered => {
+                tally.answered.insert(id);
+                return true;
+            }
+            Outcome::Broken(_) => tally.broken += 1,
+            Outcome::Refused(answer) => {
+                let stopping = self.retries > 0 && is_stopping(&answer);
+                match store_refusal_is_wrong(&answer) {
+                    Some(wrong) if !stopping => tally.wrong.push(wrong),
+                    _ => tally.refused += 1,
+                }
+            }
+        }
+        if is_last && self.retries > 0 {
+            tally.wrong.push(format!("{id} was never answered"));
+        }
+        is_last
+    }
+}
+
+/// A gateway that is told to stop sends new work elsewhere.
+fn is_stopping(answer: &crate::support::Answer) -> bool {
+    let error = &answer.body["error"];
+    let (kind, code) = (error["type"].as_str(), error["code"].as_str());
+    (answer.status, kind, code) == (503, Some("service_unavailable"), None)
+}

@@ -1,0 +1,31 @@
+//! Several gateways in processes of their own, on one PostgreSQL and one Redis: they are one. And
+//! what becomes of them when a gateway or a store dies, stands still, or is not heard.
+//!
+//! `make fleet` runs it.
+
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "json!(…) reads best where it is used"
+)]
+
+#[path = "../it/support/mod.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "what one gateway needs, several need in part"
+)]
+mod support;
+
+mod gateways;
+mod load;
+
+mod agreement;
+mod crowds;
+mod gateway_deaths;
+mod lost_replies;
+mod pauses;
+mod rolling;
+mod starts;
+mod store_deaths;
+mod store_trouble;
+mod tool_steps;

@@ -1,0 +1,30 @@
+//! Gateways that start at the same moment on a database in which there is nothing yet.
+
+use crate::{
+    gateways::{Fleet, Stores},
+    support::stores::connect,
+};
+
+async fn tables(stores: &Stores) -> Vec<String> {
+    let sql = "SELECT table_schema || '.' || table_name FROM information_schema.tables \
+        WHERE table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY 1";
+    let rows = connect(&stores.postgres).await.query(sql, &[]).await;
+    rows.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_at_once_all_come_up_and_make_the_tables_once() {
+    let (alone, crowd) = (Stores::new(), Stores::new());
+    let one = Fleet::on(alone.clone(), 1).await;
+    let ten = Fleet::on(crowd.clone(), 10).await;
+    let made = tables(&alone).await;
+    assert!(!made.is_empty());
+    assert_eq!(tables(&crowd).await, made);
+    let account = ten.account("1").await;
+    for at in 0..10 {
+        ten.ask(at, &account).await.assert_answered();
+    }
+    ten.until_charged(3, &account, 10, 0).await;
+    one.ends_clean().await;
+    ten.ends_clean().await;
+}

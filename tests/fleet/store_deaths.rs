@@ -1,0 +1,127 @@
+//! Stores that are killed under load and come back: what cannot be counted or charged is not begun,
+//! nothing is charged for what was refused, and all is well again without a word from anyone.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::{
+    gateways::{Account, Fleet, MODEL, Outcome, RECOVERY, Servers, Store, assert_store_refusal},
+    load::{Addresses, Load},
+};
+
+const ROUNDS: usize = 3;
+
+async fn killed_under_load(store: Store) {
+    let servers = Servers::start().await;
+    let fleet = Fleet::on(servers.stores(), 2).await;
+    let (account, idle) = (fleet.account("1000").await, fleet.account("1000").await);
+    let load = Load::start(&fleet, &Addresses::of(&fleet), &account, 0);
+    let mut probes = 0;
+    for _ in 0..ROUNDS {
+        load.until_more(30).await;
+        servers.kill(store).await;
+        fleet.until_health(503).await;
+        load.pause().await;
+        assert_refused(&fleet, &idle, store).await;
+        load.resume();
+        servers.start_again(store).await;
+        let (answered, took) = fleet.until_answering(&idle).await;
+        println!("{store:?} was in use again after {took:?}");
+        assert!(took < RECOVERY, "{took:?}");
+        probes += answered;
+    }
+    load.until_more(30).await;
+    let tally = load.end().await;
+    assert_eq!(tally.broken, 0, "the gateways were there all the time");
+    println!(
+        "{} answered, {} refused",
+        tally.answered.len(),
+        tally.refused
+    );
+    fleet.until_charged(0, &idle, probes, 0).await;
+    // Every answer is paid and nothing else, though for some it was not known at first.
+    let answered = tally.answered.len();
+    fleet.until_charged(1, &account, answered, 0).await;
+    fleet.ends_clean().await;
+}
+
+/// Everything is refused for want of the store, and no provider hears of it.
+async fn assert_refused(fleet: &Fleet, account: &Account, store: Store) {
+    let calls = fleet.upstream.calls();
+    let (kind, code) = store.refusal();
+    for number in 0..20 {
+        let refused = fleet.ask(number % 2, account).await;
+        assert_store_refusal(refused.refusal(), kind, code);
+    }
+    for at in 0..2 {
+        assert_eq!(fleet.health(at).await, (503, 200));
+    }
+    assert_eq!(fleet.upstream.calls(), calls, "it goes nowhere");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_is_killed_under_load_and_comes_back() {
+    killed_under_load(Store::Redis).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_is_killed_under_load_and_comes_back() {
+    killed_under_load(Store::Postgres).await;
+}
+
+/// Both at once, as when a machine goes.
+#[tokio::test(flavor = "multi_thread")]
+async fn both_stores_are_killed_and_come_back_one_after_the_other() {
+    let servers = Servers::start().await;
+    let fleet = Fleet::on(servers.stores(), 2).await;
+    let account = fleet.account("1000").await;
+    let (warm, _) = fleet.until_answering(&account).await;
+    servers.kill(Store::Postgres).await;
+    servers.kill(Store::Redis).await;
+    fleet.until_health(503).await;
+    servers.start_again(Store::Redis).await;
+    assert_eq!(
+        fleet.health(0).await,
+        (503, 200),
+        "one of two is not enough"
+    );
+    servers.start_again(Store::Postgres).await;
+    let (answered, took) = fleet.until_answering(&account).await;
+    assert!(took < RECOVERY, "{took:?}");
+    fleet.until_charged(0, &account, warm + answered, 0).await;
+    fleet.ends_clean().await;
+}
+
+/// A minute that Redis has forgotten is no fresh minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_minute_goes_on_though_redis_was_killed() {
+    let servers = Servers::start().await;
+    let fleet = Fleet::on(servers.stores(), 2).await;
+    let (account, other) = (fleet.account("10").await, fleet.account("10").await);
+    let limit = json!({ "account": account.id, "model": MODEL, "rpm": 20 });
+    let limits = "/operator/limits";
+    fleet.operate(0, Method::PUT, limits, limit).await;
+    let started = std::time::Instant::now();
+    for number in 0..12 {
+        fleet.ask(number % 2, &account).await.assert_answered();
+    }
+    fleet.until_charged(0, &account, 12, 0).await;
+    servers.kill(Store::Redis).await;
+    servers.start_again(Store::Redis).await;
+    fleet.until_answering(&other).await;
+    let mut answered = 12;
+    for number in 0..30 {
+        match fleet.ask(number % 2, &account).await {
+            Outcome::Answered => answered += 1,
+            refused => {
+                let code = Some("rpm_exceeded");
+                let refused = refused.refusal();
+                refused.assert_error(429, "rate_limit_exceeded", code, None);
+            }
+        }
+    }
+    assert!(started.elapsed().as_secs() < 60, "it is still the minute");
+    assert_eq!(answered, 20);
+    fleet.until_charged(1, &account, 20, 0).await;
+    fleet.ends_clean().await;
+}

@@ -1,0 +1,228 @@
+//! Stores that are there and of no use: slow, full, or not to be written to. Callers hear of it soon
+//! and do not pile up.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+
+use crate::{
+    gateways::{
+        Account, Fleet, Outcome, PATIENCE, RECOVERY, Servers, Store, Stores, aside,
+        assert_store_refusal, store_refusal_is_wrong, within,
+    },
+    support::{FaultProxy, PostgresServer, RedisServer, proxy::Mode, stores::connect},
+};
+
+const CLIENTS: usize = 500;
+/// A store has half a second, and half a minute's work of five hundred clients is no excuse.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Five hundred at once are all told within the bound, and it is well again as soon as it can be.
+async fn slow(fleet: &Fleet, account: &Account, proxy: &FaultProxy, late: Duration, store: Store) {
+    let (mut answered, _) = fleet.until_answering(account).await;
+    let calls = fleet.upstream.calls();
+    proxy.set(Mode::Delay(late));
+    let started = Instant::now();
+    let asked = (0..CLIENTS).map(|_| fleet.ask(0, account));
+    let (kind, code) = store.refusal();
+    for outcome in join_all(asked).await {
+        assert_store_refusal(outcome.refusal(), kind, code);
+    }
+    let took = started.elapsed();
+    println!("{CLIENTS} clients of a slow {store:?} were told within {took:?}");
+    assert!(took < SOON, "{took:?}");
+    assert_eq!(fleet.upstream.calls(), calls, "none of it goes anywhere");
+    fleet.until_health(503).await;
+    proxy.set(Mode::Pass);
+    // What was late is over first: connections that were slow are not waited for.
+    let (more, took) = fleet.until_answering(account).await;
+    assert!(took < RECOVERY + late, "{took:?}");
+    answered += more;
+    fleet.until_charged(0, account, answered, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_postgres_is_told_soon_and_nobody_piles_up() {
+    let postgres = PostgresServer::shared();
+    let proxy = FaultProxy::start(([127, 0, 0, 1], postgres.port()).into());
+    let stores = Stores::new().postgres_by(proxy.address);
+    let fleet = Fleet::on(stores, 1).await;
+    let account = fleet.account("1000").await;
+    let late = Duration::from_secs(2);
+    slow(&fleet, &account, &proxy, late, Store::Postgres).await;
+    fleet.ends_clean().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_redis_is_told_soon_and_nobody_piles_up() {
+    let proxy = FaultProxy::start(RedisServer::shared().address());
+    let stores = Stores::new().redis_by(proxy.address);
+    let fleet = Fleet::on(stores, 1).await;
+    let account = fleet.account("1000").await;
+    let late = Duration::from_secs(1);
+    slow(&fleet, &account, &proxy, late, Store::Redis).await;
+    fleet.ends_clean().await;
+}
+
+/// Lines on which nothing is ever said again, which no error tells of.
+#[tokio::test(flavor = "multi_thread")]
+async fn stores_that_fall_silent_are_given_up_and_found_again() {
+    for store in [Store::Postgres, Store::Redis] {
+        let stores = Stores::new();
+        let (server, by): (_, fn(&Stores, _) -> Stores) = match store {
+            Store::Postgres => {
+                let port = PostgresServer::shared().port();
+                (([127, 0, 0, 1], port).into(), Stores::postgres_by)
+            }
+            Store::Redis => (RedisServer::shared().address(), Stores::redis_by),
+        };
+        let proxy = FaultProxy::start(server);
+        let fleet = Fleet::on(by(&stores, proxy.address), 1).await;
+        let account = fleet.account("10").await;
+        let (mut answered, _) = fleet.until_answering(&account).await;
+        for mode in [Mode::Blackhole, Mode::Refuse, Mode::Reset] {
+            let calls = fleet.upstream.calls();
+            proxy.set(mode);
+            let (kind, code) = store.refusal();
+            for _ in 0..3 {
+                let refused = fleet.ask(0, &account).await;
+                assert_store_refusal(refused.refusal(), kind, code);
+            }
+            fleet.until_health(503).await;
+            assert_eq!(fleet.upstream.calls(), calls, "{store:?} {mode:?}");
+            proxy.set(Mode::Pass);
+            let (more, took) = fleet.until_answering(&account).await;
+            println!("{store:?} after {mode:?}: {took:?}");
+            assert!(took < RECOVERY, "{store:?} {mode:?}: {took:?}");
+            answered += more;
+        }
+        fleet.until_charged(0, &account, answered, 0).await;
+        fleet.ends_clean().await;
+    }
+}
+
+/// Strangers take every connection that PostgreSQL has, those of the gateways included.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_connection_to_be_had_all_is_refused_until_there_is_one() {
+    let settings = ["max_connections=40", "superuser_reserved_connections=0"];
+    let postgres = aside(move || PostgresServer::own_with(&settings)).await;
+    let stores = Stores::on(&postgres, RedisServer::shared());
+    let fleet = Fleet::on(stores, 2).await;
+    let account = fleet.account("10").await;
+    let (answered, _) = fleet.until_answering(&account).await;
+    let url = postgres.url("postgres");
+    let first = connect(&url).await;
+    let mut strangers = Vec::new();
+    let started = Instant::now();
+    while fleet.health(0).await.0 == 200 || fleet.health(1).await.0 == 200 {
+        assert!(started.elapsed() < PATIENCE, "there are still connections");
+        while let Ok((client, connection)) =
+            tokio_postgres::connect(&url, tokio_postgres::NoTls).await
+        {
+            strangers.push((client, tokio::spawn(connection)));
+        }
+        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+            WHERE datname <> 'postgres' AND backend_type = 'client backend'";
+        first.batch_execute(sql).await.unwrap();
+        // Whoever asks finds out.
+        for at in 0..2 {
+            let _ = fleet.ask(at, &account).await;
+        }
+    }
+    let calls = fleet.upstream.calls();
+    for at in 0..2 {
+        let refused = fleet.ask(at, &account).await;
+        let (kind, code) = Store::Postgres.refusal();
+        assert_store_refusal(refused.refusal(), kind, code);
+    }
+    assert_eq!(fleet.upstream.calls(), calls);
+    drop((first, strangers));
+    let (more, took) = fleet.until_answering(&account).await;
+    println!("connections were in use again after {took:?}");
+    assert!(took < RECOVERY, "{took:?}");
+    let unsure = calls - answered;
+    fleet
+        .until_charged(0, &account, answered + more, unsure)
+        .await;
+    fleet.ends_clean().await;
+}
+
+/// As after a failover to a server that is still a copy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_postgres_that_takes_no_writes_is_no_store_until_it_does() {
+    let servers = Servers::start().await;
+    let fleet = Fleet::on(servers.stores(), 2).await;
+    let account = fleet.account("10").await;
+    let (answered, _) = fleet.until_answering(&account).await;
+    let database = connect(&servers.postgres.url("postgres")).await;
+    let say = async |word: &str| {
+        let changed = database.execute(word, &[]).await;
+        changed.unwrap();
+        let loaded = database.execute("SELECT pg_reload_conf()", &[]).await;
+        loaded.unwrap();
+    };
+    say("ALTER SYSTEM SET default_transaction_read_only = on").await;
+    // A server reads its settings a moment after it was told to.
+    let (mut before, calls) = (0, fleet.upstream.calls());
+    for at in 0..2 {
+        loop {
+            match fleet.ask(at, &account).await {
+                Outcome::Answered => before += 1,
+                Outcome::Refused(answer) => {
+                    assert_eq!(store_refusal_is_wrong(&answer), None);
+                    break;
+                }
+                Outcome::Broken(why) => panic!("{why}"),
+            }
+        }
+    }
+    fleet.until_health(503).await;
+    let unsure = fleet.upstream.calls() - calls - before;
+    let calls = fleet.upstream.calls();
+    for at in 0..2 {
+        let refused = fleet.ask(at, &account).await;
+        let (kind, code) = Store::Postgres.refusal();
+        assert_store_refusal(refused.refusal(), kind, code);
+    }
+    assert_eq!(fleet.upstream.calls(), calls, "it goes nowhere");
+    say("ALTER SYSTEM RESET default_transaction_read_only").await;
+    let (more, took) = fleet.until_answering(&account).await;
+    println!("writes were taken again after {took:?}");
+    assert!(took < RECOVERY, "{took:?}");
+    assert_eq!(unsure, 0, "what could not be charged was not begun");
+    let answered = answered + before + more;
+    fleet.until_charged(0, &account, answered, 0).await;
+    fleet.ends_clean().await;
+}
+
+/// The books hold while others hold locks on them for a moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_is_let_go_is_waited_for_or_refused_and_nothing_in_between() {
+    let stores = Stores::new();
+    let fleet = Fleet::on(stores.clone(), 2).await;
+    let account = fleet.account("10").await;
+    let (mut answered, _) = fleet.until_answering(&account).await;
+    let mut stranger = connect(&stores.postgres).await;
+    for _ in 0..3 {
+        let lock = stranger.transaction().await.unwrap();
+        let taken = lock.query("SELECT id FROM accounts FOR UPDATE", &[]).await;
+        assert!(!taken.unwrap().is_empty());
+        let asked = join_all((0..20).map(|number| fleet.ask(number % 2, &account)));
+        let release = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            lock.rollback().await.unwrap();
+        };
+        let (asked, ()) = tokio::join!(asked, release);
+        for outcome in asked {
+            match outcome {
+                Outcome::Answered => answered += 1,
+                Outcome::Refused(answer) => assert_eq!(store_refusal_is_wrong(&answer), None),
+                Outcome::Broken(why) => panic!("{why}"),
+            }
+        }
+        let paid = async || fleet.spent_and_held(1, &account).await.1 == 0;
+        within(PATIENCE, "nothing is held", paid).await;
+    }
+    fleet.until_charged(0, &account, answered, 0).await;
+    fleet.ends_clean().await;
+}
