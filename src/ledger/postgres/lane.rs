@@ -32,8 +32,6 @@ use crate::{
 
 /// The most steps in one batch.
 const MAX_BATCH: usize = 256;
-/// How long a batch may take before its connection is given up.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// How often a database that failed is tried again.
 const TRIAL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -211,7 +209,7 @@ impl Work {
         ];
         let typed: Vec<_> = parameters.into_iter().zip(TYPES).collect();
         let asked = connection.query_typed(TAKE_STEPS, &typed);
-        let rows = timeout(PATIENCE, asked)
+        let rows = timeout(self.inner.patience(), asked)
             .await
             .map_err(|_| Error::TimedOut)??;
         self.connection = Some(connection);
@@ -264,7 +262,7 @@ impl Work {
                 _ => self.inner.address.connect().await?,
             };
             let asked = connection.query_typed("SELECT flush_all()", &[]);
-            timeout(PATIENCE, asked)
+            timeout(self.inner.patience(), asked)
                 .await
                 .map_err(|_| Error::TimedOut)??;
             self.connection = Some(connection);

@@ -59,6 +59,8 @@ use crate::{
 
 /// Accounts are spread over so many lanes.
 const LANES: i32 = 4;
+/// How long a batch may take, unless calls are more patient than that.
+const BATCH_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a start waits for the database.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a stop waits for what is still to be written.
@@ -102,6 +104,11 @@ pub struct Inner {
 }
 
 impl Inner {
+    /// How long a batch may take before its connection is given up.
+    fn patience(&self) -> Duration {
+        BATCH_PATIENCE.max(self.deadline)
+    }
+
     fn next_batch(&self) -> i64 {
         self.batches.fetch_add(1, Relaxed) + 1
     }

@@ -65,7 +65,7 @@ impl Keeper<'_> {
             let within = if alarmed {
                 2 * self.inner.deadline
             } else {
-                ANSWER_WITHIN
+                ANSWER_WITHIN.max(2 * self.inner.deadline)
             };
             if let Err(why) = link.inspect(within).await {
                 self.report(&why);

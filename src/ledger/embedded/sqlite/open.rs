@@ -4,7 +4,7 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, OpenFlags};
@@ -23,6 +23,9 @@ const MIGRATIONS: [&str; 7] = [
 ];
 
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+/// How long a start waits for a file that is in use.
+const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
+const IN_USE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A connection to a file that is sound and up to date.
 pub fn connect(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
@@ -61,12 +64,21 @@ pub fn lock_beside(path: &Path) -> Result<File, OpenError> {
     let create = create.write(true).create(true).mode(0o600);
     create.open(path).map_err(failed)?;
     let lock = create.open(lock_file(path)).map_err(failed)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
-            path: path.display().to_string(),
-        }),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
+    let started = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            // Whoever has just let go of it may have begun a process that still has it for a moment.
+            Err(TryLockError::WouldBlock) if started.elapsed() < IN_USE_PATIENCE => {
+                std::thread::sleep(IN_USE_INTERVAL);
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::InUse {
+                    path: path.display().to_string(),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
     }
 }
 

@@ -86,6 +86,7 @@ DECLARE
     settings_now bigint;
     clock bigint;
     of_account jsonb;
+    steps jsonb;
     step jsonb;
     kind text;
     call_id bigint;
@@ -121,8 +122,7 @@ DECLARE
     missing bigint;
     taken bigint;
     is_refused boolean;
-    key_asked text;
-    key_known text;
+    active_keys text[];
     key_active boolean;
     call_hold holds%ROWTYPE;
     found_hold boolean;
@@ -148,12 +148,18 @@ BEGIN
         RAISE EXCEPTION 'this batch was sent again' USING ERRCODE = '40001';
     END IF;
     is_alive := EXISTS (SELECT 1 FROM gateways WHERE slot = p_slot AND epoch = p_epoch);
+    -- Read once for all: the batch was sent after its requests had come, so what was changed before they
+    -- did is seen.
+    settings_now := (SELECT version FROM settings);
+    active_keys := ARRAY(SELECT account_id || ' ' || id FROM api_keys
+        WHERE state = 'active' AND id IN (
+            SELECT step_of ->> 'key' FROM jsonb_array_elements(p_groups) AS one (of_one),
+                jsonb_array_elements(of_one -> 's') AS two (step_of)
+            WHERE step_of ? 'key'));
 
     FOR of_account IN SELECT value FROM jsonb_array_elements(p_groups) LOOP
         SELECT * INTO acc FROM accounts WHERE id = of_account ->> 'a' FOR UPDATE;
         found_account := FOUND;
-        -- Read with the row in hand: what was changed before is seen.
-        settings_now := (SELECT version FROM settings);
         clock := coalesce(p_now, floor(extract(epoch FROM clock_timestamp()))::bigint);
         now_s := greatest(clock, acc.latest);
         -- Before a charge, once a batch: its entries come before those of the batch.
@@ -163,26 +169,25 @@ BEGIN
             acc := brought_up_to_date(acc, now_s);
         END IF;
         changed := false;
-        key_known := NULL;
         ids := acc.fund_ids;
         lefts := acc.fund_left;
         helds := acc.fund_held;
         ends := acc.fund_expires;
         n := coalesce(cardinality(ids), 0);
-        total := coalesce((SELECT sum(one) FROM unnest(lefts) AS one), 0) - acc.debt;
+        total := -acc.debt;
+        FOR i IN 1..n LOOP
+            total := total + lefts[i];
+        END LOOP;
 
-        FOR step IN SELECT value FROM jsonb_array_elements(of_account -> 's') LOOP
+        steps := of_account -> 's';
+        FOR k IN 0..jsonb_array_length(steps) - 1 LOOP
+            step := steps -> k;
             kind := step ->> 'k';
             call_id := (step ->> 'i')::bigint;
 
             IF kind = 'h' OR kind = 'e' THEN
                 -- A key that is disabled pays for nothing more, however lately it was looked up.
-                key_asked := step ->> 'key';
-                IF key_known IS DISTINCT FROM key_asked THEN
-                    key_known := key_asked;
-                    key_active := EXISTS (SELECT 1 FROM api_keys
-                        WHERE id = key_asked AND account_id = of_account ->> 'a' AND state = 'active');
-                END IF;
+                key_active := (of_account ->> 'a') || ' ' || (step ->> 'key') = ANY (active_keys);
                 found_hold := false;
                 IF kind = 'e' OR step ? 'again' THEN
                     SELECT * INTO call_hold FROM holds WHERE id = call_id;
