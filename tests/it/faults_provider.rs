@@ -1,4 +1,6 @@
 //! Providers that fail, each in its own way: one 502 or one error event, and nothing to pay.
+//!
+//! On several threads: providers that never stop sending would starve everything else on one.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -218,27 +220,27 @@ async fn check(gateway: &TestGateway, cases: Vec<(String, Vec<Step>, View)>, str
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_provider_that_fails_before_it_answers_is_a_502_and_free() {
     let gateway = TestGateway::start().await;
     check(&gateway, before_the_answer(), false).await;
     check(&gateway, before_the_answer(), true).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_whole_answer_that_cannot_be_used_is_a_502_and_free() {
     let gateway = TestGateway::start().await;
     check(&gateway, in_a_whole_answer(), false).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_stream_that_goes_wrong_says_so_and_is_free() {
     let gateway = TestGateway::start().await;
     check(&gateway, in_a_stream(), true).await;
 }
 
 /// Nobody at the address, and an address that is none: a name with a label longer than names have.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_provider_that_cannot_be_reached_is_a_502_and_free() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let refused = free.local_addr().unwrap().to_string();

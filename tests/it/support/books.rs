@@ -140,13 +140,13 @@ impl Purse<'_> {
         let response = self.request(&body).send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         assert!(headers.contains_key("x-request-id"), "{question}");
-        for name in headers.keys() {
-            let limits = name.as_str().starts_with("x-ratelimit") || name == "retry-after";
-            assert!(!limits, "{name} is for 429 alone: {question}");
-        }
         let text = response.text().await.unwrap_or_else(|error| {
             panic!("an answer ends in good order: {question}: {error}");
         });
+        for name in headers.keys() {
+            let limits = name.as_str().starts_with("x-ratelimit") || name == "retry-after";
+            assert!(!limits, "{name} is for 429 alone: {question}: {text}");
+        }
         if status == 200 && stream {
             return seen(Stream { text });
         }

@@ -35,7 +35,7 @@ pub fn lines(folder: &Path) -> String {
         // A machine that is busy with many tests is no store that does not answer.
         return format!(
             "store.url = \"{store}\"\nstore.deadline_ms = 5000\n\
-             limits.url = \"{limits}\"\nlimits.deadline_ms = 2000\n"
+             limits.url = \"{limits}\"\nlimits.deadline_ms = 5000\n"
         );
     }
     format!(
