@@ -17,7 +17,7 @@ use crate::{
 /// Keys that change at the same time.
 const KEYS: usize = 16;
 /// As many rounds as fit into this are enough.
-const LONG_ENOUGH: Duration = Duration::from_secs(40);
+const LONG_ENOUGH: Duration = Duration::from_secs(150);
 
 fn key_rounds() -> usize {
     let wanted = std::env::var("TOLLGATE_KEY_ROUNDS");
