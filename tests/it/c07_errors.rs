@@ -287,21 +287,24 @@ async fn pipelined_requests_are_answered_in_order() {
     let mut expected = Vec::new();
     for round in 0..10 {
         let body = hello(MODEL).to_string();
-        let mut ask = |id: String, status: u16, request: &str| {
-            written.push_str(&request.replace("ID", &id));
+        let mut ask = |name: &str, status: u16, request: &dyn Fn(&str) -> String| {
+            let id = format!("{name}-{round}");
+            written.push_str(&request(&format!("x-request-id: {id}\r\n")));
             expected.push((id, status));
         };
-        let length = format!("content-length: {}\r\nx-request-id: ID\r\n", body.len());
-        let chat = format!("{}{body}", chat_head(&gateway, &length));
-        ask(format!("chat-{round}"), 200, &chat);
-        let get = |path: &str| {
-            format!("GET {path} HTTP/1.1\r\nhost: gateway\r\nx-request-id: ID\r\n\r\n")
-        };
-        ask(format!("live-{round}"), 200, &get("/health/live"));
-        ask(format!("none-{round}"), 404, &get("/v1/models/nope"));
-        let unread = "POST /v1/files HTTP/1.1\r\nhost: gateway\r\nx-request-id: ID\r\n\
-                      content-length: 5\r\n\r\nunread";
-        ask(format!("nokey-{round}"), 401, &unread[..unread.len() - 1]);
+        ask("chat", 200, &|id| {
+            let length = format!("content-length: {}\r\n{id}", body.len());
+            format!("{}{body}", chat_head(&gateway, &length))
+        });
+        let get =
+            |path: &str, id: &str| format!("GET {path} HTTP/1.1\r\nhost: gateway\r\n{id}\r\n");
+        ask("live", 200, &|id| get("/health/live", id));
+        ask("none", 404, &|id| get("/v1/models/nope", id));
+        ask("nokey", 401, &|id| {
+            format!(
+                "POST /v1/files HTTP/1.1\r\nhost: gateway\r\n{id}content-length: 5\r\n\r\nunrea"
+            )
+        });
     }
     let mut connection = RawConnection::open(gateway.public).await;
     connection.send(written).await;
