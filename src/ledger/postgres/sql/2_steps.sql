@@ -145,7 +145,9 @@ DECLARE
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '1500', true),
         -- Tables that were nearly empty when the database last counted are not read from end to end.
-        set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true);
+        set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
+        -- Planned once a connection, and not for each batch.
+        set_config('plan_cache_mode', 'force_generic_plan', true);
     INSERT INTO lanes (run, lane, number) VALUES (p_run, p_lane, p_number)
     ON CONFLICT (run, lane) DO UPDATE SET number = p_number, at = now()
         WHERE lanes.number < p_number;
