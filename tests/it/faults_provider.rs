@@ -197,7 +197,8 @@ fn in_a_stream() -> Vec<(String, Vec<Step>, View)> {
         .collect()
 }
 
-/// Runs all of them side by side, each for an account of its own.
+/// Runs all of them, each for an account of its own: side by side, but for those without an end, which would
+/// starve the others on a small machine.
 async fn check(gateway: &TestGateway, cases: Vec<(String, Vec<Step>, View)>, stream: bool) {
     let scripts = cases
         .iter()
@@ -207,12 +208,19 @@ async fn check(gateway: &TestGateway, cases: Vec<(String, Vec<Step>, View)>, str
     gateway
         .upstream
         .play_for_each(move |request| scripts[request.question()].clone());
-    join_all(cases.into_iter().map(async |(what, _, view)| {
+    let ask = async |(what, _, view): (String, Vec<Step>, View)| {
         let purse = gateway.purse().await;
         assert_eq!(purse.ask(&what, stream).await, view, "{what}");
         assert_eq!(purse.books().await, Books::free(1), "{what}");
-    }))
-    .await;
+    };
+    let is_endless = |steps: &[Step]| steps.iter().any(|step| matches!(step, Step::Flood(_)));
+    let (endless, others): (Vec<_>, Vec<_>) = cases
+        .into_iter()
+        .partition(|(_, steps, _)| is_endless(steps));
+    join_all(others.into_iter().map(&ask)).await;
+    for case in endless {
+        ask(case).await;
+    }
     assert_eq!(
         gateway.upstream.calls(),
         expected_calls,
