@@ -110,7 +110,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    const ALL: [Self; 9] = [
+    pub const ALL: [Self; 9] = [
         Self::Answered,
         Self::ClientLeft,
         Self::ProviderFailed,

@@ -7,6 +7,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+mod shown;
 #[cfg(test)]
 mod tests;
 

@@ -70,11 +70,16 @@ impl Health {
     }
 
     pub(super) fn ends(&self, steps: usize, took: Duration) {
-        self.busy_since.store(0, Relaxed);
+        self.rests();
         self.waiting.fetch_sub(steps, Relaxed);
         #[expect(clippy::cast_precision_loss, reason = "at most a few hundred")]
         self.batch_steps.observe(steps as f64);
         self.commit_seconds.observe(took.as_secs_f64());
+    }
+
+    /// What was begun beside the steps is over.
+    pub(super) fn rests(&self) {
+        self.busy_since.store(0, Relaxed);
     }
 
     fn hangs(&self) -> bool {

@@ -10,12 +10,14 @@ mod call;
 mod call_id;
 mod caller;
 pub(crate) mod clock;
+mod conditions;
 mod credit;
 mod embedded;
 mod error;
 mod health;
 mod held;
 mod limits;
+mod pages;
 mod postgres;
 mod records;
 #[cfg(test)]
@@ -31,6 +33,7 @@ pub use error::{LedgerError, OpenError};
 pub use health::Health;
 pub use held::{Held, HoldRefused, HoldRequest};
 pub use limits::{CeilingChange, LimitRule};
+pub use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};
 pub use postgres::{audit_database, probe as probe_database};
 pub use records::{
     Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key, KeyState,

@@ -29,8 +29,12 @@ pub struct NewAccount {
 
 impl NewAccount {
     pub(super) fn made(self, now: i64) -> Result<Account, LedgerError> {
+        self.made_as(random_id("acct_"), now)
+    }
+
+    pub(super) fn made_as(self, id: String, now: i64) -> Result<Account, LedgerError> {
         Ok(Account {
-            id: random_id("acct_"),
+            id,
             plan: plan(self.track, self.tier)?,
             email: self.email,
             name: self.name,

@@ -67,7 +67,7 @@ impl Embedded {
     }
 
     /// Returns once everything that was sent to the writer before is written down.
-    async fn all_written(&self) {
+    pub(super) async fn all_written(&self) {
         // Where nothing can be written, what there is can still be read.
         let _ = self.writer.run(|_, _| Ok(())).await;
     }

@@ -15,6 +15,7 @@ mod audit;
 mod billing;
 mod directory;
 mod history;
+mod pages;
 mod sqlite;
 #[cfg(test)]
 mod tests;
@@ -63,6 +64,7 @@ impl Embedded {
             path: path.display().to_string(),
             source,
         };
+        database.catch_up().map_err(failed)?;
         let directory = Shared::new(database.load().map_err(failed)?);
         let ids = CallIds::after(database.last_call().map_err(failed)?);
         let writer = Writer::start(database, directory.clone());
@@ -100,14 +102,7 @@ impl Embedded {
 
     pub fn balances(&self, account_id: &str) -> Balances {
         let directory = self.read();
-        let credit = directory.credit(account_id);
-        let now = self.clock.now();
-        Balances {
-            balance: credit.balance(now),
-            held: credit.held(),
-            available: credit.available(now),
-            expires_at: credit.expires_at(now),
-        }
+        directory.credit(account_id).balances(self.clock.now())
     }
 
     /// What the account was given, oldest first.

@@ -28,6 +28,8 @@ use crate::{
 const MAX_BATCH: usize = 512;
 /// How often a database that failed is tried again.
 const TRIAL_INTERVAL: Duration = Duration::from_millis(200);
+/// How often sums of calls are written.
+const SUMS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Taken within an open transaction, or told that there is none.
 type Step = Box<dyn FnOnce(Option<(&Database, &Shared)>) -> Taken + Send>;
@@ -58,6 +60,7 @@ impl Writer {
             directory,
             health: health.clone(),
             stale: false,
+            summed: Instant::now(),
         };
         // It ends when the last sender is dropped, and the database closes with it.
         let thread = std::thread::Builder::new()
@@ -161,26 +164,49 @@ struct Work {
     health: Arc<Health>,
     /// The copy in memory is ahead of the database and could not be made anew yet.
     stale: bool,
+    /// When sums of calls were last written.
+    summed: Instant,
 }
 
 impl Work {
     fn run(&mut self, queue: &Receiver<Step>) {
         let mut last_trial = Instant::now();
         loop {
-            let first = if self.health.is_well() {
-                queue.recv().map_err(RecvTimeoutError::from)
-            } else {
-                queue.recv_timeout(TRIAL_INTERVAL)
+            let first = match self.patience() {
+                Some(patience) => queue.recv_timeout(patience),
+                None => queue.recv().map_err(RecvTimeoutError::from),
             };
             match first {
                 Ok(first) => self.commit_batch(first, queue),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return self.write_sums(),
             }
             if !self.health.is_well() && last_trial.elapsed() >= TRIAL_INTERVAL {
                 last_trial = Instant::now();
                 self.try_again();
             }
+            if self.health.is_well() && self.summed.elapsed() >= SUMS_INTERVAL {
+                self.health.begins();
+                self.write_sums();
+                self.health.rests();
+            }
+        }
+    }
+
+    /// How long to wait for a step while there is something else to do.
+    fn patience(&self) -> Option<Duration> {
+        if !self.health.is_well() {
+            return Some(TRIAL_INTERVAL);
+        }
+        let due = SUMS_INTERVAL.saturating_sub(self.summed.elapsed());
+        self.database.has_sums().then_some(due)
+    }
+
+    /// In a transaction of their own: sums that cannot be written keep no charge from being.
+    fn write_sums(&mut self) {
+        self.summed = Instant::now();
+        if let Err(error) = self.database.write_sums() {
+            tracing::warn!(%error, "the sums of calls could not be written yet");
         }
     }
 
@@ -220,6 +246,9 @@ impl Work {
             self.fail(taken.len(), error.as_deref(), tried);
         }
         failpoint::reached("batch_committed");
+        if is_committed && self.database.sums_are_wanted() {
+            self.write_sums();
+        }
         self.health.ends(taken.len(), started.elapsed());
         for step in taken {
             (step.tell)(is_committed, &self.directory);

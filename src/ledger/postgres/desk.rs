@@ -21,9 +21,11 @@ use crate::{
     postgres::{Connected, Error},
 };
 
-const ACCOUNT: &str = "id, email, name, track, tier, closed, created_at";
-const KEY: &str = "id, account_id, name, prefix, state, created_at, digest";
+pub const ACCOUNT: &str = "id, email, name, track, tier, closed, created_at";
+pub const KEY: &str = "id, account_id, name, prefix, state, created_at, digest";
 const GRANT: &str = "id, amount, expires_at, reason, reference, created_at";
+pub const CREDIT: &str =
+    "fund_ids, fund_left, fund_held, fund_expires, debt, held, lapsed_at, latest";
 
 /// Stands for "never" among the expiries of an account's grants.
 const NEVER: i64 = i64::MAX;
@@ -62,27 +64,17 @@ impl Shared {
 
     /// An account that is not there has nothing.
     pub async fn balances(&self, account_id: &str) -> Result<Balances, LedgerError> {
+        let credit = self.credit(account_id).await?;
+        Ok(credit.balances(self.inner.clock.now()))
+    }
+
+    pub(super) async fn credit(&self, account_id: &str) -> Result<Credit, LedgerError> {
         self.all_written().await;
-        let query =
-            "SELECT fund_ids, fund_left, fund_held, fund_expires, debt, held, lapsed_at, latest
-            FROM accounts WHERE id = $1";
-        let rows = self
-            .inner
-            .pool
-            .ask(query, &[(&account_id, Type::TEXT)])
-            .await?;
-        let credit = rows
-            .first()
-            .map(read_credit)
-            .transpose()?
-            .unwrap_or_default();
-        let now = self.inner.clock.now();
-        Ok(Balances {
-            balance: credit.balance(now),
-            held: credit.held(),
-            available: credit.available(now),
-            expires_at: credit.expires_at(now),
-        })
+        let query = format!("SELECT {CREDIT} FROM accounts WHERE id = $1");
+        let account = [(&account_id as _, Type::TEXT)];
+        let rows = self.inner.pool.ask(&query, &account).await?;
+        let credit = rows.first().map(|row| read_credit(row, 0)).transpose()?;
+        Ok(credit.unwrap_or_default())
     }
 
     pub async fn grants(&self, account_id: &str) -> Result<Vec<Grant>, LedgerError> {
@@ -109,8 +101,22 @@ impl Shared {
     }
 
     pub async fn create_account(&self, account: Account) -> Result<Account, LedgerError> {
-        let insert = "INSERT INTO accounts (id, email, name, track, tier, closed, created_at)
-            VALUES ($1, $2, $3, $4, $5, $6, $7)";
+        self.insert_account(&account, "").await?;
+        Ok(account)
+    }
+
+    /// Unless it is there already.
+    pub async fn ensure_account(&self, account: Account) -> Result<Account, LedgerError> {
+        let unless_there = "ON CONFLICT (id) DO NOTHING";
+        self.insert_account(&account, unless_there).await?;
+        self.account(&account.id).await
+    }
+
+    async fn insert_account(&self, account: &Account, or_else: &str) -> Result<(), LedgerError> {
+        let insert = format!(
+            "INSERT INTO accounts (id, email, name, track, tier, closed, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7) {or_else}"
+        );
         let (track, tier) = (account.plan.track().as_str(), account.plan.tier().as_str());
         let parameters = [
             (&account.id as _, Type::TEXT),
@@ -121,8 +127,8 @@ impl Shared {
             (&account.closed as _, Type::BOOL),
             (&account.created_at as _, Type::INT8),
         ];
-        self.inner.pool.execute(insert, &parameters).await?;
-        Ok(account)
+        self.inner.pool.execute(&insert, &parameters).await?;
+        Ok(())
     }
 
     pub async fn change_account(
@@ -309,7 +315,7 @@ impl From<GrantRow> for Grant {
     }
 }
 
-fn read_account(row: &Row) -> Result<Account, Error> {
+pub fn read_account(row: &Row) -> Result<Account, Error> {
     let (track, tier): (String, String) = (get(row, 3)?, get(row, 4)?);
     let plan = Track::parse(&track).zip(Tier::parse(&tier));
     let plan = plan.and_then(|(track, tier)| Plan::new(track, tier));
@@ -323,7 +329,7 @@ fn read_account(row: &Row) -> Result<Account, Error> {
     })
 }
 
-fn read_key(row: &Row) -> Result<Key, Error> {
+pub fn read_key(row: &Row) -> Result<Key, Error> {
     let (state, digest): (String, Vec<u8>) = (get(row, 4)?, get(row, 6)?);
     Ok(Key {
         id: get(row, 0)?,
@@ -347,9 +353,10 @@ fn read_grant(row: &Row) -> Result<Grant, Error> {
     })
 }
 
-fn read_credit(row: &Row) -> Result<Credit, Error> {
-    let (ids, left): (Vec<String>, Vec<i64>) = (get(row, 0)?, get(row, 1)?);
-    let (held, expires): (Vec<i64>, Vec<i64>) = (get(row, 2)?, get(row, 3)?);
+/// From this column on.
+pub fn read_credit(row: &Row, at: usize) -> Result<Credit, Error> {
+    let (ids, left): (Vec<String>, Vec<i64>) = (get(row, at)?, get(row, at + 1)?);
+    let (held, expires): (Vec<i64>, Vec<i64>) = (get(row, at + 2)?, get(row, at + 3)?);
     let numbers = left.into_iter().zip(held).zip(expires);
     let funds = ids
         .into_iter()
@@ -360,9 +367,9 @@ fn read_credit(row: &Row) -> Result<Credit, Error> {
         });
     Ok(Credit::as_of(
         funds.collect(),
-        NanoUsd::new(get(row, 4)?),
-        NanoUsd::new(get(row, 5)?),
-        get(row, 6)?,
-        get(row, 7)?,
+        NanoUsd::new(get(row, at + 4)?),
+        NanoUsd::new(get(row, at + 5)?),
+        get(row, at + 6)?,
+        get(row, at + 7)?,
     ))
 }

@@ -27,6 +27,7 @@ mod lease;
 mod look;
 mod memory;
 mod migrate;
+mod pages;
 mod pool;
 mod record;
 mod steps;

@@ -10,18 +10,6 @@ use crate::{
     limits::Ceilings,
 };
 
-macro_rules! contract {
-    ($($case:ident),+ $(,)?) => {
-        mod embedded {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $case() { super::$case(super::Place::folder()).await; })+
-        }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $case() { super::$case(super::Place::database()).await; })+
-        }
-    };
-}
 contract!(
     racing_holds_never_overdraw,
     charging_twice_charges_once,

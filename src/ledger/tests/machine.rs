@@ -264,7 +264,10 @@ impl<K: Kind> StateMachineTest for LedgerMachine<K> {
                 real.runtime.block_on(switched).unwrap();
             }
             Event::Restart => {}
-            Event::Audit => real.runtime.block_on(paying.assert_sound()),
+            Event::Audit => {
+                real.runtime.block_on(paying.assert_sound());
+                real.runtime.block_on(paying.assert_added_up());
+            }
         }
         real.paying = Some(paying);
         real
@@ -298,6 +301,7 @@ impl<K: Kind> StateMachineTest for LedgerMachine<K> {
         let before = real.runtime.block_on(paying.balance());
         let paying = real.runtime.block_on(paying.restart());
         assert_eq!(real.runtime.block_on(paying.balance()), before);
+        real.runtime.block_on(paying.assert_added_up());
         real.runtime.block_on(paying.ledger.close());
     }
 }

@@ -1,6 +1,7 @@
 //! The ledger as a whole, of both kinds: real files, a real server, threads.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicI64, Ordering::Relaxed},
@@ -11,8 +12,8 @@ use std::{
 use tempfile::TempDir;
 
 use super::{
-    Call, Held, HoldRefused, HoldRequest, Ledger, LedgerError, NewAccount, NewGrant, Outcome, Seen,
-    clock::Clock, embedded::Embedded, postgres::Shared,
+    Call, CallsPage, DayUse, Held, HoldRefused, HoldRequest, Ledger, LedgerError, NewAccount,
+    NewGrant, Outcome, Seen, clock::Clock, embedded::Embedded, postgres::Shared,
 };
 use crate::{
     auth::KeyDigest,
@@ -24,7 +25,24 @@ use crate::{
     wire::chat::Usage,
 };
 
+/// Each case runs on both kinds.
+macro_rules! contract {
+    ($($case:ident),+ $(,)?) => {
+        mod embedded {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $case() { super::$case(super::Place::folder()).await; })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $case() { super::$case(super::Place::database()).await; })+
+        }
+    };
+}
+
 mod contract;
+mod contract_accounts;
+mod contract_days;
+mod contract_pages;
 mod machine;
 mod model;
 
@@ -151,6 +169,22 @@ impl Paying {
         }
     }
 
+    /// Another account with a key and credit, by the same gateway.
+    pub async fn neighbour(&self, nanos: i64) -> Self {
+        let account = self.ledger.create_account(new_account()).await.unwrap();
+        let made = self.ledger.create_key(&account.id, "test".into()).await;
+        let (key, _) = made.unwrap();
+        let neighbour = Self {
+            account_id: account.id,
+            key_id: key.id,
+            digest: key.digest,
+            ..self.with(self.ledger.clone())
+        };
+        neighbour.look().await;
+        neighbour.give(nanos, None).await;
+        neighbour
+    }
+
     /// As if the process had ended and begun again.
     pub async fn restart(self) -> Self {
         self.ledger.close().await;
@@ -251,6 +285,23 @@ impl Paying {
         assert_eq!(audit.violations, []);
     }
 
+    /// All sums by day are those of the account's calls.
+    pub async fn assert_added_up(&self) {
+        let page = CallsPage {
+            account_id: Some(&self.account_id),
+            limit: usize::MAX,
+            ..CallsPage::default()
+        };
+        let calls = self.ledger.calls_page(&page).await.unwrap();
+        assert_eq!(self.days().await, added_up(&calls));
+    }
+
+    /// The sums of all days.
+    pub async fn days(&self) -> Vec<DayUse> {
+        let days = self.ledger.usage_days(&self.account_id, "", "9999").await;
+        days.unwrap()
+    }
+
     pub fn sql(&self, script: &str) -> String {
         self.place.sql(script)
     }
@@ -266,13 +317,55 @@ impl Paying {
 
 /// Charges as a call does: a charge that is on its way is waited for.
 pub async fn charge(held: &mut Held, cost: i64) -> Result<Call, LedgerError> {
+    charge_for(held, tokens(cost), Outcome::Answered).await
+}
+
+pub async fn charge_for(
+    held: &mut Held,
+    usage: Usage,
+    outcome: Outcome,
+) -> Result<Call, LedgerError> {
     let started = Instant::now();
     loop {
-        match held.charge(tokens(cost), Outcome::Answered).await {
+        match held.charge(usage, outcome).await {
             Err(LedgerError::Unavailable) if started.elapsed() < PATIENCE => {}
             other => return other,
         }
     }
+}
+
+/// By day, model and key.
+fn added_up(calls: &[Call]) -> Vec<DayUse> {
+    let mut days = BTreeMap::new();
+    for call in calls {
+        let ended = time::OffsetDateTime::from_unix_timestamp(call.ended_ms / 1_000);
+        let day = ended.unwrap().date().to_string();
+        let of = (day.clone(), call.model.clone(), call.key_id.clone());
+        let sum = days.entry(of).or_insert_with(|| DayUse {
+            day,
+            key_id: call.key_id.clone(),
+            model: call.model.clone(),
+            calls: 0,
+            charged: 0,
+            prompt: 0,
+            cached: 0,
+            completion: 0,
+            reasoning: 0,
+            cost: NanoUsd::default(),
+            last_ms: 0,
+        });
+        sum.calls += 1;
+        sum.last_ms = sum.last_ms.max(call.ended_ms);
+        if let Some(charged) = call.charged {
+            sum.charged += 1;
+            sum.prompt += u64::from(charged.usage.prompt);
+            sum.cached += u64::from(charged.usage.cached);
+            sum.completion += u64::from(charged.usage.completion);
+            sum.reasoning += u64::from(charged.usage.reasoning);
+            sum.cost = sum.cost.checked_add(charged.cost).unwrap();
+        }
+    }
+    days.into_values().collect()
 }
 
 /// Waits for something that comes about by itself.

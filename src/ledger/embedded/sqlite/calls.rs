@@ -13,7 +13,8 @@ use crate::{
     wire::chat::Usage,
 };
 
-const COLUMNS: &str = "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
+pub const COLUMNS: &str =
+    "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
     outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
     admitted_ms, first_byte_ms, ended_ms, prompt, cached, completion, reasoning, cost,
     balance_before, balance_after, attempts, steps, decision";
@@ -28,7 +29,8 @@ impl Database {
         let (attempts, steps) = (list(&call.attempts), list(&call.steps));
         let nanos = |amount: fn(Charged) -> NanoUsd| charged.map(amount).map(NanoUsd::nanos);
         // A call whose end was told twice keeps the first telling: it is the one that was charged.
-        self.connection
+        let inserted = self
+            .connection
             .prepare_cached(
                 "INSERT OR IGNORE INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
                      ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)",
@@ -64,6 +66,9 @@ impl Database {
                 steps,
                 call.decision,
             ])?;
+        if inserted > 0 {
+            self.add_up(call);
+        }
         Ok(())
     }
 }
@@ -219,7 +224,7 @@ fn read_list<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Res
     Ok(list.unwrap_or_default())
 }
 
-fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let number: i64 = row.get(column)?;
     Ok(u64::try_from(number).unwrap_or(0))
 }

@@ -94,7 +94,7 @@ impl Database {
     }
 }
 
-fn read_account(row: &Row<'_>) -> rusqlite::Result<Account> {
+pub fn read_account(row: &Row<'_>) -> rusqlite::Result<Account> {
     let (track, tier): (String, String) = (row.get(3)?, row.get(4)?);
     let plan = Track::parse(&track).zip(Tier::parse(&tier));
     let plan = plan.and_then(|(track, tier)| Plan::new(track, tier));

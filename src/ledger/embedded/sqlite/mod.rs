@@ -14,11 +14,14 @@ mod accounts;
 pub mod audit;
 mod books;
 pub mod calls;
+pub mod days;
 mod load;
 mod open;
+pub mod pages;
 
 pub use open::{probe, probe_folder, read_only as open_to_read};
 
+use self::days::Sums;
 use crate::{config::Durability, ledger::OpenError, money::NanoUsd};
 
 /// How much a trial writes: more than what a batch of charges takes.
@@ -30,6 +33,7 @@ pub struct Database {
     /// What the open transaction leaves of grants. Written once at its end: a busy account draws
     /// on one grant hundreds of times in a batch.
     left: RefCell<HashMap<Arc<str>, NanoUsd>>,
+    sums: RefCell<Sums>,
     /// Held for as long as the database is open; the system lets go of it when a process dies.
     _lock: File,
 }
@@ -42,6 +46,7 @@ impl Database {
         Ok(Self {
             connection,
             left: RefCell::default(),
+            sums: RefCell::default(),
             _lock: lock,
         })
     }
@@ -49,6 +54,7 @@ impl Database {
     /// Opens the transaction that the next steps belong to.
     pub fn begin(&self) -> rusqlite::Result<()> {
         self.left.borrow_mut().clear();
+        self.sums.borrow_mut().begin();
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
@@ -58,6 +64,7 @@ impl Database {
     pub fn commit(&self) -> rusqlite::Result<()> {
         self.write_what_is_left()?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
+        self.sums.borrow_mut().committed();
         Ok(())
     }
 

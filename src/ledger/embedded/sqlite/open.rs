@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{config::Durability, ledger::OpenError, migrations};
 
 /// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("../migrations/1_accounts.sql"),
     include_str!("../migrations/2_limits.sql"),
     include_str!("../migrations/3_credit.sql"),
@@ -20,6 +20,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("../migrations/5_attempts.sql"),
     include_str!("../migrations/6_steps.sql"),
     include_str!("../migrations/7_decisions.sql"),
+    include_str!("../migrations/8_usage_days.sql"),
 ];
 
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);

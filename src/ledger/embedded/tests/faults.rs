@@ -46,6 +46,7 @@ async fn a_full_disk_changes_nothing_and_heals() {
     paying.assert_sound().await;
     paying.pay().await.unwrap();
     paying.assert_sound().await;
+    paying.assert_added_up().await;
     assert_eq!(paying.restart().await.balance().await, spent(paid + 1));
 }
 
@@ -85,6 +86,7 @@ async fn charges_of_a_batch_that_failed_are_undone_together_and_can_be_tried_aga
     for mut held in unpaid {
         held.charge(tokens(COST), Outcome::Answered).await.unwrap();
     }
+    paying.assert_added_up().await;
     assert_eq!(
         (paying.balance().await, paying.held().await),
         (spent(paid + waiting), 0)
@@ -185,4 +187,10 @@ async fn a_database_of_an_earlier_version_is_brought_up_to_date() {
     let rows = ledger.usage("acct_1", 0, i64::MAX).await.unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].charged.unwrap().cost.nanos(), 100);
+    let days = ledger.usage_days("acct_1", "", "9999").await.unwrap();
+    let [day] = days.as_slice() else {
+        panic!("{days:?}")
+    };
+    assert_eq!((day.day.as_str(), day.last_ms), ("1970-01-01", 60_000));
+    assert_eq!((day.charged, day.cost.nanos()), (1, 100));
 }

@@ -12,7 +12,9 @@ use crate::ledger::{
 };
 
 mod audit;
+mod days;
 mod faults;
+mod pages;
 
 async fn with(nanos: i64) -> Paying {
     Paying::on_with(Place::folder(), nanos).await

@@ -30,6 +30,7 @@ CREATE TABLE accounts (
     -- The latest time it was asked about: a clock that is set back revives nothing.
     latest     bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
+CREATE INDEX accounts_by_time ON accounts (created_at, id);
 
 -- Only the digest of a key is kept; the prefix is for showing.
 CREATE TABLE api_keys (
@@ -135,6 +136,29 @@ CREATE TABLE calls (
 CREATE INDEX calls_by_request ON calls (request_id);
 CREATE INDEX calls_by_account ON calls (account_id, ended_ms);
 CREATE INDEX calls_by_time ON calls (ended_ms);
+-- Calls of an outcome, newest first. Most are answered and found without it.
+CREATE INDEX calls_by_outcome ON calls (outcome, ended_ms) WHERE outcome <> 'answered';
+CREATE INDEX calls_by_account_and_outcome ON calls (account_id, outcome, ended_ms)
+    WHERE outcome <> 'answered';
+
+-- Calls added up: those of one key with one model on one day. Every call counts; those that were charged
+-- have tokens and a cost. Written in the transactions that write calls, which have locked the account.
+CREATE TABLE usage_days (
+    account_id text NOT NULL,
+    -- Of UTC, e.g. `2026-11-16`.
+    day        text COLLATE "C" NOT NULL,
+    model      text COLLATE "C" NOT NULL,
+    key_id     text COLLATE "C" NOT NULL,
+    calls      bigint NOT NULL,
+    charged    bigint NOT NULL,
+    prompt     bigint NOT NULL,
+    cached     bigint NOT NULL,
+    completion bigint NOT NULL,
+    reasoning  bigint NOT NULL,
+    cost       bigint NOT NULL,
+    last_ms    bigint NOT NULL,
+    PRIMARY KEY (account_id, day, model, key_id)
+) WITH (fillfactor = 70);
 
 -- What the operator decided about a model; a missing row leaves it to the catalog.
 CREATE TABLE model_settings (

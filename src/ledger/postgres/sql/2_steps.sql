@@ -65,6 +65,11 @@ BEGIN
     RETURN acc;
 END $$;
 
+-- The day (UTC) on which a call ended, as it is kept with the sums of its calls.
+CREATE FUNCTION day_of(p_ms bigint) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT to_char(to_timestamp(p_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD')
+$$;
+
 -- What money does, in batches. `p_groups` has the steps of each account, accounts in the order of their
 -- IDs so that no two batches wait for each other. It commits without waiting for the disk: whoever
 -- needs that asks for a flush. Answers the server's life and one value a step, in order.
@@ -399,6 +404,11 @@ BEGIN
                         completion = NULL, reasoning = NULL, cost = NULL, balance_before = NULL,
                         balance_after = NULL, paid_from = NULL, paid = NULL
                     WHERE id = call_id;
+                    UPDATE usage_days SET charged = charged - 1, prompt = prompt - ended.prompt,
+                        cached = cached - ended.cached, completion = completion - ended.completion,
+                        reasoning = reasoning - ended.reasoning, cost = cost - ended.cost
+                    WHERE account_id = ended.account_id AND day = day_of(ended.ended_ms)
+                        AND model = ended.model AND key_id = ended.key_id;
                     entry_accounts := array_append(entry_accounts, acc.id);
                     entry_kinds := array_append(entry_kinds, 'reversal');
                     entry_refs := array_append(entry_refs, call_id::text);
@@ -484,7 +494,20 @@ BEGIN
         INSERT INTO holds SELECT * FROM jsonb_populate_recordset(NULL::holds, to_jsonb(new_holds));
     END IF;
     IF cardinality(new_calls) > 0 THEN
-        INSERT INTO calls SELECT * FROM jsonb_populate_recordset(NULL::calls, to_jsonb(new_calls));
+        WITH written AS (
+            INSERT INTO calls SELECT * FROM jsonb_populate_recordset(NULL::calls, to_jsonb(new_calls))
+            RETURNING account_id, key_id, model, ended_ms, prompt, cached, completion, reasoning, cost)
+        INSERT INTO usage_days AS sums (account_id, day, model, key_id, calls, charged, prompt, cached,
+            completion, reasoning, cost, last_ms)
+        SELECT account_id, day_of(ended_ms), model, key_id, count(*), count(cost),
+            coalesce(sum(prompt), 0), coalesce(sum(cached), 0), coalesce(sum(completion), 0),
+            coalesce(sum(reasoning), 0), coalesce(sum(cost), 0), max(ended_ms)
+        FROM written GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+        ON CONFLICT (account_id, day, model, key_id) DO UPDATE SET calls = sums.calls + excluded.calls,
+            charged = sums.charged + excluded.charged, prompt = sums.prompt + excluded.prompt,
+            cached = sums.cached + excluded.cached, completion = sums.completion + excluded.completion,
+            reasoning = sums.reasoning + excluded.reasoning, cost = sums.cost + excluded.cost,
+            last_ms = greatest(sums.last_ms, excluded.last_ms);
     END IF;
     IF cardinality(entry_refs) > 0 THEN
         INSERT INTO ledger_entries (account_id, kind, ref, delta, balance_after, at)

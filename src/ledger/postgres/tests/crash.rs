@@ -69,6 +69,7 @@ async fn assert_there(paying: &Paying, told: &[CallId]) -> usize {
     let spent = i64::try_from(there.len()).unwrap() * COST;
     assert_eq!(paying.balance().await, DOLLAR - spent);
     paying.assert_sound().await;
+    paying.assert_added_up().await;
     there.len()
 }
 

@@ -1,6 +1,7 @@
 //! Steps that come twice, late, or with words that the database cannot write.
 
 use super::*;
+use crate::ledger::EntryKind;
 
 #[tokio::test]
 async fn a_charge_that_is_repeated_charges_once() {
@@ -26,6 +27,10 @@ async fn a_charge_whose_caller_gave_up_is_taken_back() {
     for _ in 0..2 {
         paying.take_back(&call).await;
         assert_eq!((paying.balance().await, paying.held().await), (DOLLAR, 0));
+        let days = paying.days().await;
+        assert_eq!((days[0].calls, days[0].charged), (1, 0));
+        assert_eq!((days[0].prompt, days[0].cost.nanos()), (0, 0));
+        paying.assert_added_up().await;
     }
     let late = paying.charge_again(&call).await;
     assert!(matches!(late.charged(), Err(LedgerError::NoHold)));
@@ -43,8 +48,14 @@ async fn a_charge_whose_caller_gave_up_is_taken_back() {
         (Outcome::NotCharged, None)
     );
     paying.assert_sound().await;
+    let books = paying.ledger.entries_page(&paying.account_id, None, 2);
+    let books = books.await.unwrap();
+    let kinds = [books[0].kind, books[1].kind];
+    assert_eq!(kinds, [EntryKind::Reversal, EntryKind::Charge]);
+    assert_eq!(books[0].reference, call.id.to_string());
     paying.pay().await.unwrap();
     paying.assert_sound().await;
+    paying.assert_added_up().await;
 }
 
 /// The same as a whole: the account is locked by another for so long that the call gives up.
@@ -61,6 +72,7 @@ async fn a_call_that_does_not_wait_for_its_charge_is_not_charged() {
     stranger.batch_execute("COMMIT").await.unwrap();
     until("the hold is freed", async || paying.held().await == 0).await;
     assert_eq!(paying.balance().await, DOLLAR);
+    paying.assert_added_up().await;
     assert!(paying.hold_after_all().await.is_ok());
     paying.assert_sound().await;
 }
@@ -182,4 +194,5 @@ async fn a_step_that_cannot_be_taken_takes_no_other_with_it() {
     }
     assert_eq!(paying.balance().await, DOLLAR - 21 * COST);
     paying.assert_sound().await;
+    paying.assert_added_up().await;
 }

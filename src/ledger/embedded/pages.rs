@@ -1,0 +1,113 @@
+//! What pages show: looked up beside the writer, once it has written what it was sent before.
+
+use std::collections::HashMap;
+
+use super::{
+    Embedded,
+    sqlite::{calls, days, pages},
+};
+use crate::ledger::{
+    Account, AccountFound, Call, CallId, CallsPage, DayUse, Entry, GrantLeft, Key, LedgerError,
+    conditions::{Conditions, Sql},
+};
+
+impl Embedded {
+    pub async fn usage_days(
+        &self,
+        account_id: &str,
+        from_day: &str,
+        to_day: &str,
+    ) -> Result<Vec<DayUse>, LedgerError> {
+        self.all_added_up().await;
+        let account_id = account_id.to_owned();
+        let (from, to) = (from_day.to_owned(), to_day.to_owned());
+        let query = move |database: &_| days::between(database, &account_id, &from, &to);
+        Ok(self.reader.query(query).await?)
+    }
+
+    pub async fn last_used(&self, account_id: &str) -> Result<HashMap<String, i64>, LedgerError> {
+        self.all_added_up().await;
+        let account_id = account_id.to_owned();
+        let query = move |database: &_| days::last_used(database, &account_id);
+        Ok(self.reader.query(query).await?)
+    }
+
+    pub async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
+        let sums = Conditions::of_sums(Sql::Lite, page);
+        if sums.is_some() {
+            self.all_added_up().await;
+        } else {
+            self.all_written().await;
+        }
+        let (wanted, limit) = (Conditions::of_calls(Sql::Lite, page), page.limit);
+        let query = move |database: &_| pages::calls(database, sums.as_ref(), wanted, limit);
+        Ok(self.reader.query(query).await?)
+    }
+
+    pub async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
+        self.all_written().await;
+        let query = move |database: &_| calls::one(database, id);
+        Ok(self.reader.query(query).await?)
+    }
+
+    pub async fn entries_page(
+        &self,
+        account_id: &str,
+        before: i64,
+        limit: usize,
+    ) -> Result<Vec<Entry>, LedgerError> {
+        self.all_written().await;
+        let account_id = account_id.to_owned();
+        let query = move |database: &_| pages::entries(database, &account_id, before, limit);
+        Ok(self.reader.query(query).await?)
+    }
+
+    pub fn grants_left(&self, account_id: &str) -> Vec<GrantLeft> {
+        let directory = self.read();
+        directory.credit(account_id).grants_left(self.clock.now())
+    }
+
+    pub async fn find_accounts(
+        &self,
+        text: &str,
+        before: Option<(i64, String)>,
+        limit: usize,
+    ) -> Result<Vec<AccountFound>, LedgerError> {
+        let wanted = Conditions::of_accounts(Sql::Lite, text, before);
+        let query = move |database: &_| pages::accounts(database, &wanted, limit);
+        let found = self.reader.query(query).await?;
+        let (directory, now) = (self.read(), self.clock.now());
+        let found = found.into_iter().map(|account| AccountFound {
+            balances: directory.credit(&account.id).balances(now),
+            frozen: directory.is_frozen(&account.id),
+            account,
+        });
+        Ok(found.collect())
+    }
+
+    pub fn key(&self, id: &str) -> Result<Key, LedgerError> {
+        self.read().key(id).cloned()
+    }
+
+    pub async fn ensure_account(&self, account: Account) -> Result<Account, LedgerError> {
+        self.writer
+            .run(move |database, directory| {
+                if let Ok(there) = directory.read().account(&account.id) {
+                    return Ok(there.clone());
+                }
+                database.insert_account(&account)?;
+                Ok(directory.write().put_account(account))
+            })
+            .await
+    }
+
+    /// Returns once everything that was sent to the writer before is written down and in the sums.
+    async fn all_added_up(&self) {
+        let wanted = self.writer.run(|database, _| {
+            database.want_sums();
+            Ok(())
+        });
+        // Where nothing can be written, what there is can still be read.
+        let _ = wanted.await;
+    }
+}

@@ -1,0 +1,185 @@
+//! What pages show, asked once all that this gateway was told before is written.
+
+use std::collections::HashMap;
+
+use tokio_postgres::{
+    Row,
+    types::{ToSql, Type},
+};
+
+use super::{
+    Shared,
+    desk::{ACCOUNT, CREDIT, KEY, missing, read_account, read_credit, read_key},
+    pool::Parameter,
+    record::{self, COLUMNS, get, unreadable, unsigned},
+};
+use crate::{
+    ledger::{
+        AccountFound, Call, CallId, CallsPage, DayUse, Entry, EntryKind, GrantLeft, Key,
+        LedgerError,
+        conditions::{Conditions, Sql, Value},
+    },
+    money::NanoUsd,
+    postgres::Error,
+};
+
+impl Shared {
+    pub async fn usage_days(
+        &self,
+        account_id: &str,
+        from_day: &str,
+        to_day: &str,
+    ) -> Result<Vec<DayUse>, LedgerError> {
+        self.all_written().await;
+        let query =
+            "SELECT day, key_id, model, calls, charged, prompt, cached, completion, reasoning,
+                cost, last_ms
+            FROM usage_days WHERE account_id = $1 AND day >= $2 AND day <= $3
+            ORDER BY day, model, key_id";
+        let parameters = [
+            (&account_id as _, Type::TEXT),
+            (&from_day as _, Type::TEXT),
+            (&to_day as _, Type::TEXT),
+        ];
+        let rows = self.inner.pool.ask(query, &parameters).await?;
+        Ok(rows.iter().map(read_day).collect::<Result<_, _>>()?)
+    }
+
+    pub async fn last_used(&self, account_id: &str) -> Result<HashMap<String, i64>, LedgerError> {
+        self.all_written().await;
+        let query =
+            "SELECT key_id, max(last_ms) FROM usage_days WHERE account_id = $1 GROUP BY key_id";
+        let account = [(&account_id as _, Type::TEXT)];
+        let rows = self.inner.pool.ask(query, &account).await?;
+        let used = rows
+            .iter()
+            .map(|row| Ok((get(row, 0)?, get(row, 1)?)))
+            .collect::<Result<_, Error>>();
+        Ok(used?)
+    }
+
+    pub async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
+        self.all_written().await;
+        let mut wanted = Conditions::of_calls(Sql::Postgres, page);
+        if let Some(sums) = Conditions::of_sums(Sql::Postgres, page) {
+            let (query, parameters) = (sums.first_and_last(), parameters(&sums));
+            let rows = self.inner.pool.ask(&query, &parameters).await?;
+            let Some(row) = rows.first() else {
+                return Ok(Vec::new());
+            };
+            let (Some(first), Some(last)) = (get(row, 0)?, get(row, 1)?) else {
+                return Ok(Vec::new());
+            };
+            wanted.within(first, last);
+        }
+        let (conditions, order) = (&wanted.text, wanted.newest_first("ended_ms"));
+        // A list does without how hybrids decided, which is long.
+        let columns = COLUMNS.replace("decision", "NULL::text");
+        let limit = page.limit;
+        let query = format!("SELECT {columns} FROM calls {conditions} {order} LIMIT {limit}");
+        let parameters = parameters(&wanted);
+        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
+    }
+
+    pub async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
+        self.all_written().await;
+        let query = format!("SELECT {COLUMNS} FROM calls WHERE id = $1");
+        let id = i64::try_from(id.0).unwrap_or(i64::MAX);
+        let rows = self.inner.pool.ask(&query, &[(&id, Type::INT8)]).await?;
+        Ok(rows.first().map(record::read).transpose()?)
+    }
+
+    pub async fn entries_page(
+        &self,
+        account_id: &str,
+        before: i64,
+        limit: usize,
+    ) -> Result<Vec<Entry>, LedgerError> {
+        self.all_written().await;
+        let query = format!(
+            "SELECT seq, kind, ref, delta, balance_after, at FROM ledger_entries
+             WHERE account_id = $1 AND seq < $2 ORDER BY seq DESC LIMIT {limit}"
+        );
+        let parameters = [(&account_id as _, Type::TEXT), (&before as _, Type::INT8)];
+        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        Ok(rows.iter().map(read_entry).collect::<Result<_, _>>()?)
+    }
+
+    pub async fn grants_left(&self, account_id: &str) -> Result<Vec<GrantLeft>, LedgerError> {
+        let credit = self.credit(account_id).await?;
+        Ok(credit.grants_left(self.inner.clock.now()))
+    }
+
+    pub async fn find_accounts(
+        &self,
+        text: &str,
+        before: Option<(i64, String)>,
+        limit: usize,
+    ) -> Result<Vec<AccountFound>, LedgerError> {
+        self.all_written().await;
+        let wanted = Conditions::of_accounts(Sql::Postgres, text, before);
+        let (conditions, order) = (&wanted.text, wanted.newest_first("created_at"));
+        let query = format!(
+            "SELECT {ACCOUNT}, frozen, {CREDIT} FROM accounts {conditions} {order} LIMIT {limit}"
+        );
+        let parameters = parameters(&wanted);
+        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        let now = self.inner.clock.now();
+        let found = rows.iter().map(|row| {
+            Ok(AccountFound {
+                account: read_account(row)?,
+                frozen: get(row, 7)?,
+                balances: read_credit(row, 8)?.balances(now),
+            })
+        });
+        Ok(found.collect::<Result<_, Error>>()?)
+    }
+
+    pub async fn key(&self, id: &str) -> Result<Key, LedgerError> {
+        let query = format!("SELECT {KEY} FROM api_keys WHERE id = $1");
+        let rows = self.inner.pool.ask(&query, &[(&id, Type::TEXT)]).await?;
+        let row = rows.first().ok_or_else(|| missing("key", id))?;
+        Ok(read_key(row)?)
+    }
+}
+
+fn parameters(wanted: &Conditions) -> Vec<Parameter<'_>> {
+    let values = wanted.values.iter();
+    values
+        .map(|value| match value {
+            Value::Text(text) => (text as &(dyn ToSql + Sync), Type::TEXT),
+            Value::Number(number) => (number as &(dyn ToSql + Sync), Type::INT8),
+        })
+        .collect()
+}
+
+fn read_day(row: &Row) -> Result<DayUse, Error> {
+    let count = |column| get(row, column).map(unsigned);
+    Ok(DayUse {
+        day: get(row, 0)?,
+        key_id: get(row, 1)?,
+        model: get(row, 2)?,
+        calls: count(3)?,
+        charged: count(4)?,
+        prompt: count(5)?,
+        cached: count(6)?,
+        completion: count(7)?,
+        reasoning: count(8)?,
+        cost: NanoUsd::new(get(row, 9)?),
+        last_ms: get(row, 10)?,
+    })
+}
+
+fn read_entry(row: &Row) -> Result<Entry, Error> {
+    let kind: String = get(row, 1)?;
+    let kind = EntryKind::parse(&kind).ok_or_else(|| unreadable("a kind of entry"))?;
+    Ok(Entry {
+        seq: get(row, 0)?,
+        kind,
+        reference: kind.shown(get(row, 2)?),
+        delta: NanoUsd::new(get(row, 3)?),
+        balance_after: NanoUsd::new(get(row, 4)?),
+        at: get(row, 5)?,
+    })
+}
