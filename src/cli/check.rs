@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     config::{Config, Minute, StorePlace},
-    conversations, ledger, routing,
+    conversations, ledger, office, routing,
     tools::Toolbox,
 };
 
@@ -25,6 +25,7 @@ pub async fn run(file: &Path) -> Result<(), String> {
         StorePlace::File(path) => {
             report("store", ledger::probe(path));
             report("responses", conversations::probe(path));
+            report("portal", office::probe(path));
         }
         StorePlace::Postgres { address, .. } => {
             report("store", ledger::probe_database(address).await);

@@ -77,22 +77,8 @@ pub enum StorageError {
 /// Why responses can be neither stored nor found; for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
-    #[error("{path} cannot be used: {source}")]
-    Files {
-        path: String,
-        source: std::io::Error,
-    },
-    #[error("{path} cannot be used: {source}")]
-    Database {
-        path: String,
-        source: rusqlite::Error,
-    },
-    #[error("{path} was written by a newer tollgate (version {found}, this one knows {known})")]
-    TooNew {
-        path: String,
-        found: usize,
-        known: usize,
-    },
+    #[error(transparent)]
+    File(#[from] crate::sqlite::FileError),
     #[error("{address} cannot be used: {source}")]
     Postgres {
         address: String,
@@ -107,7 +93,7 @@ pub enum Cause {
 /// Looks at the file beside a ledger's database, or at the place where it would be made; changes
 /// nothing.
 pub fn probe(database: &Path) -> Result<String, String> {
-    sqlite::probe(&path_beside(database))
+    crate::sqlite::probe(&path_beside(database), &sqlite::KIND)
 }
 
 /// `data/tollgate.db` → `data/tollgate.responses.db`

@@ -1,3 +1,4 @@
 //! What tests need of the world: servers of their own.
 
+pub mod bouncer;
 pub mod postgres_server;

@@ -180,3 +180,17 @@ async fn what_lies_on_the_disk_is_private() {
     }
     assert!(seen >= 4, "the database, its lock and the minute");
 }
+
+/// Nobody who calls needs the portal.
+#[tokio::test]
+async fn a_portal_whose_file_is_damaged_stops_no_call() {
+    if files_only("it damages the portal's file") {
+        return;
+    }
+    let data = TestGateway::start().await.stop().await;
+    let file = data.path().join("tollgate.portal.db");
+    std::fs::write(&file, "garbage".repeat(999)).unwrap();
+    let gateway = TestGateway::start_in(data, "").await;
+    gateway.get("/health").await.assert_ok();
+    gateway.chat(&hello(MODEL)).await.assert_ok();
+}

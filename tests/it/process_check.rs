@@ -102,6 +102,7 @@ fn check_tells_a_good_configuration_from_a_bad_one() {
     for word in [
         "ok    store: ",
         "ok    responses: ",
+        "ok    portal: ",
         "ok    provider `play`",
     ] {
         assert!(stdout.contains(word), "{stdout}");

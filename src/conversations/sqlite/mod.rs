@@ -2,15 +2,24 @@
 
 use std::path::Path;
 
-mod open;
 mod responses;
-mod storage;
 mod worker;
 
-pub use self::open::probe;
-use self::{storage::Storage, worker::Worker};
+use self::worker::Worker;
 use super::{Cause, Record, Settings, StorageError, health};
-use crate::ledger::clock::Clock;
+use crate::{
+    config::Durability,
+    ledger::clock::Clock,
+    sqlite::{File, FileKind},
+};
+
+/// A flush only now and then: a power cut may take the last responses with it, and the ledger does
+/// not wait for the disk behind them. The file stays at the size of the most that was ever kept, at
+/// most some 260 MB.
+pub const KIND: FileKind = FileKind {
+    migrations: &[include_str!("migrations/1_responses.sql")],
+    durability: Durability::Process,
+};
 
 pub struct InFile {
     pub(super) worker: Worker,
@@ -27,7 +36,7 @@ impl InFile {
             }
         };
         Self {
-            worker: Worker::start(Storage::new(path), settings, upkeep),
+            worker: Worker::start(File::new(path, KIND), settings, upkeep),
             clock,
             settings,
         }

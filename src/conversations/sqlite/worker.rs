@@ -15,10 +15,11 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::{Cause, Settings, StorageError, health::Health, storage::Storage};
+use super::{Cause, Settings, StorageError, health::Health};
+use crate::sqlite::File;
 
 /// Says whether it went well.
-type Step = Box<dyn FnOnce(&mut Storage) -> bool + Send>;
+type Step = Box<dyn FnOnce(&mut File) -> bool + Send>;
 
 pub struct Worker {
     /// Always there until the worker is dropped.
@@ -32,7 +33,7 @@ pub struct Worker {
 impl Worker {
     /// `upkeep` is done at once, then from time to time.
     pub fn start(
-        storage: Storage,
+        file: File,
         settings: Settings,
         upkeep: impl FnMut(&mut Connection) -> rusqlite::Result<()> + Send + 'static,
     ) -> Self {
@@ -40,7 +41,7 @@ impl Worker {
         let (ends, ended) = mpsc::sync_channel(0);
         let health = Arc::<Health>::default();
         let mut work = Work {
-            storage,
+            file,
             health: health.clone(),
             queue,
             upkeep,
@@ -78,8 +79,8 @@ impl Worker {
     ) -> Result<oneshot::Receiver<Result<T, Cause>>, Cause> {
         let (done, result) = oneshot::channel();
         let health = self.health.clone();
-        let step: Step = Box::new(move |storage| {
-            let worked = storage.run(work);
+        let step: Step = Box::new(move |file| {
+            let worked = file.run(work).map_err(Cause::from);
             let went_well = worked.is_ok();
             if let Err(cause) = &worked {
                 health.fails(cause);
@@ -117,7 +118,7 @@ impl Drop for Worker {
 
 /// What the thread works with.
 struct Work<Upkeep> {
-    storage: Storage,
+    file: File,
     health: Arc<Health>,
     queue: Receiver<Step>,
     upkeep: Upkeep,
@@ -160,7 +161,7 @@ impl<Upkeep: FnMut(&mut Connection) -> rusqlite::Result<()>> Work<Upkeep> {
 
     fn take(&mut self, step: Step) -> bool {
         // A step that panics takes its own caller down, not the thread and every later one.
-        let taken = std::panic::catch_unwind(AssertUnwindSafe(|| step(&mut self.storage)));
+        let taken = std::panic::catch_unwind(AssertUnwindSafe(|| step(&mut self.file)));
         taken.unwrap_or_else(|_| {
             self.health.fails(&Cause::Stopped);
             false
@@ -168,7 +169,7 @@ impl<Upkeep: FnMut(&mut Connection) -> rusqlite::Result<()>> Work<Upkeep> {
     }
 
     fn look_after(&mut self) -> bool {
-        let done = self.storage.run(&mut self.upkeep);
+        let done = self.file.run(&mut self.upkeep);
         if let Err(cause) = &done {
             self.health.fails(cause);
         }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::*;
-use crate::conversations::path_beside;
+use crate::{conversations::path_beside, sqlite::FileError};
 
 /// Keeps the thread busy until it is dropped.
 struct Hanging(#[expect(dead_code, reason = "held")] mpsc::Sender<()>);
@@ -48,7 +48,9 @@ async fn a_file_that_someone_locks_is_unavailable_until_they_let_go() {
         let refused = given.conversations.store(record("a", "during")).await;
         let unavailable = matches!(
             refused,
-            Err(StorageError::Unavailable(Cause::Database { .. }))
+            Err(StorageError::Unavailable(Cause::File(
+                FileError::Database { .. }
+            )))
         );
         assert!(unavailable, "{refused:?}");
         assert!(started.elapsed() < SETTINGS.deadline);

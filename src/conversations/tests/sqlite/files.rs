@@ -3,7 +3,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
-use crate::conversations::{path_beside, probe};
+use crate::{
+    conversations::{path_beside, probe},
+    sqlite::FileError,
+};
 
 #[test]
 fn the_file_is_beside_the_ledgers() {
@@ -127,7 +130,12 @@ async fn a_place_that_cannot_be_written_is_tried_again() {
     std::fs::write(folder.path().join("store"), "a file, not a folder").unwrap();
     let conversations = Conversations::beside(&database);
     let refused = conversations.store(record("a", "resp_1")).await;
-    let files = matches!(refused, Err(StorageError::Unavailable(Cause::Files { .. })));
+    let files = matches!(
+        refused,
+        Err(StorageError::Unavailable(Cause::File(
+            FileError::Files { .. }
+        )))
+    );
     assert!(files, "{refused:?}");
     assert!(probe(&database).is_err());
     std::fs::remove_file(folder.path().join("store")).unwrap();

@@ -1,34 +1,31 @@
-//! Opening the file of stored responses.
+//! Opening a file, or looking at the place where it would be.
 
 use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path, time::Duration};
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::Cause;
-use crate::migrations;
+use super::{FileError, FileKind};
+use crate::{config::Durability, migrations};
 
-/// One after the other, each once: the file remembers how many it has seen.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/1_responses.sql")];
-
-/// Well below the deadline: whoever waits behind still gets an answer.
+/// Well below every deadline: whoever waits behind still gets an answer.
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A connection to a file that is there, with tables of today.
-pub fn connect(path: &Path) -> Result<Connection, Cause> {
-    create(path).map_err(|source| Cause::Files {
+pub fn connect(path: &Path, kind: &FileKind) -> Result<Connection, FileError> {
+    create(path).map_err(|source| FileError::Files {
         path: path.display().to_string(),
         source,
     })?;
-    let failed = |source| Cause::Database {
+    let failed = |source| FileError::Database {
         path: path.display().to_string(),
         source,
     };
     let mut connection = Connection::open(path).map_err(failed)?;
     connection.busy_timeout(LOCK_PATIENCE).map_err(failed)?;
     // Before anything is changed: a newer file may need what this version does not know.
-    check_version(path, migrations::seen(&connection).map_err(failed)?)?;
-    prepare(&connection).map_err(failed)?;
-    migrations::bring_up_to_date(&mut connection, &MIGRATIONS).map_err(failed)?;
+    check_version(path, kind, migrations::seen(&connection).map_err(failed)?)?;
+    prepare(&connection, kind.durability).map_err(failed)?;
+    migrations::bring_up_to_date(&mut connection, kind.migrations).map_err(failed)?;
     Ok(connection)
 }
 
@@ -45,27 +42,29 @@ fn create(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A flush only now and then: a power cut may take the last responses with it, and the ledger
-/// does not wait for the disk behind them.
-///
-/// The whole file is not looked through for damage, which could take longer than the deadline;
-/// SQLite says so when it meets some. The file does not shrink, but what was deleted makes room
-/// for what comes: it stays at the size of the most that was ever kept, at most some 260 MB.
-fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+/// The whole file is not looked through for damage, which could take longer than a deadline; SQLite
+/// says so when it meets some. The file does not shrink, but what was deleted makes room for what
+/// comes.
+fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "NORMAL")
+    let synchronous = match durability {
+        Durability::Power => "FULL",
+        Durability::Process => "NORMAL",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)
 }
 
-fn check_version(path: &Path, found: usize) -> Result<(), Cause> {
-    let known = MIGRATIONS.len();
+fn check_version(path: &Path, kind: &FileKind, found: usize) -> Result<(), FileError> {
+    let known = kind.migrations.len();
     if found <= known {
         return Ok(());
     }
     let path = path.display().to_string();
-    Err(Cause::TooNew { path, found, known })
+    Err(FileError::TooNew { path, found, known })
 }
 
-pub fn probe(path: &Path) -> Result<String, String> {
+/// Looks at a file, or at the place where it would be made; changes nothing.
+pub fn probe(path: &Path, kind: &FileKind) -> Result<String, String> {
     let shown = path.display();
     if !path.exists() {
         return crate::ledger::probe_folder(path).map(|()| format!("{shown} will be created"));
@@ -73,6 +72,6 @@ pub fn probe(path: &Path) -> Result<String, String> {
     let looked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .and_then(|connection| migrations::seen(&connection));
     let version = looked.map_err(|error| format!("{shown} cannot be used: {error}"))?;
-    check_version(path, version).map_err(|error| error.to_string())?;
+    check_version(path, kind, version).map_err(|error| error.to_string())?;
     Ok(format!("{shown} exists (version {version})"))
 }

@@ -7,10 +7,11 @@ use std::{
 
 use rusqlite::Connection;
 
-use super::{Cause, open};
+use super::{FileError, FileKind, open};
 
-pub struct Storage {
+pub struct File {
     path: PathBuf,
+    kind: FileKind,
     open: Option<Open>,
 }
 
@@ -22,10 +23,12 @@ struct Open {
 /// Device and inode.
 type FileId = (u64, u64);
 
-impl Storage {
-    pub fn new(path: &Path) -> Self {
+impl File {
+    /// Not opened before it is needed.
+    pub fn new(path: &Path, kind: FileKind) -> Self {
         Self {
             path: path.to_owned(),
+            kind,
             open: None,
         }
     }
@@ -34,9 +37,9 @@ impl Storage {
     pub fn run<T>(
         &mut self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, Cause> {
+    ) -> Result<T, FileError> {
         let mut open = self.take_or_open()?;
-        let done = work(&mut open.connection).map_err(|source| Cause::Database {
+        let done = work(&mut open.connection).map_err(|source| FileError::Database {
             path: self.path.display().to_string(),
             source,
         })?;
@@ -45,7 +48,7 @@ impl Storage {
         Ok(done)
     }
 
-    fn take_or_open(&mut self) -> Result<Open, Cause> {
+    fn take_or_open(&mut self) -> Result<Open, FileError> {
         let file = file_id(&self.path);
         match self.open.take() {
             Some(open) if Some(open.file) == file => return Ok(open),
@@ -53,8 +56,8 @@ impl Storage {
             // next start. It is closed first: closing removes the files beside it by their names.
             gone => drop(gone),
         }
-        let connection = open::connect(&self.path)?;
-        let file = file_id(&self.path).ok_or_else(|| Cause::Files {
+        let connection = open::connect(&self.path, &self.kind)?;
+        let file = file_id(&self.path).ok_or_else(|| FileError::Files {
             path: self.path.display().to_string(),
             source: std::io::ErrorKind::NotFound.into(),
         })?;

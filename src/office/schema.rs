@@ -1,0 +1,57 @@
+//! The tables, in words that both databases understand but for one.
+//!
+//! Times are seconds since 1970 (`…_at`) or milliseconds (`…_ms`), digests are in hexadecimal.
+
+/// The one word is the type of a number that rises with every row and is never given twice.
+macro_rules! tables {
+    ($rising:literal) => {
+        concat!(
+            "
+            CREATE TABLE office_people (
+                id          TEXT PRIMARY KEY NOT NULL,
+                -- As it was typed, and in lower case: one address is one person's.
+                email       TEXT NOT NULL,
+                email_key   TEXT NOT NULL UNIQUE,
+                name        TEXT,
+                -- A hash with its parameters; none where nobody can sign in by a password.
+                password    TEXT,
+                password_at BIGINT NOT NULL,
+                role        TEXT NOT NULL,
+                account_id  TEXT NOT NULL,
+                created_at  BIGINT NOT NULL
+            );
+            CREATE TABLE office_sessions (
+                digest     TEXT PRIMARY KEY NOT NULL,
+                -- None where somebody came with the operator token. The role counts for these only.
+                person_id  TEXT,
+                role       TEXT NOT NULL,
+                agent      TEXT NOT NULL,
+                began_at   BIGINT NOT NULL,
+                expires_at BIGINT NOT NULL
+            );
+            CREATE INDEX office_sessions_by_person ON office_sessions (person_id);
+            CREATE INDEX office_sessions_by_end ON office_sessions (expires_at);
+            CREATE TABLE office_actions (
+                seq          ",
+            $rising,
+            ",
+                -- Tells an action that is written twice from two alike.
+                id           TEXT NOT NULL UNIQUE,
+                at_ms        BIGINT NOT NULL,
+                actor        TEXT NOT NULL,
+                what         TEXT NOT NULL,
+                subject      TEXT NOT NULL,
+                value_before TEXT,
+                value_after  TEXT
+            );
+            CREATE INDEX office_actions_by_subject ON office_actions (subject, seq);
+            "
+        )
+    };
+}
+
+/// One after the other, each once: the file remembers how many it has seen.
+pub const IN_SQLITE: [&str; 1] = [tables!("INTEGER PRIMARY KEY AUTOINCREMENT")];
+
+/// The same, and the database remembers it in `office_schema`.
+pub const IN_POSTGRES: [&str; 1] = [tables!("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")];

@@ -1,0 +1,135 @@
+//! What is promised of actions.
+
+use super::*;
+
+contract!(
+    actions_come_back_as_they_were_with_the_latest_first,
+    pages_follow_each_other_without_a_gap,
+    actions_are_found_by_their_subject,
+    of_many_at_once_each_is_recorded_once,
+);
+
+pub fn action(what: &str, subject: &str) -> Action {
+    Action {
+        at_ms: NOW * 1_000,
+        actor: "person_1".into(),
+        what: what.into(),
+        subject: subject.into(),
+        before: None,
+        after: None,
+    }
+}
+
+fn whats(page: &[Recorded]) -> Vec<&str> {
+    page.iter()
+        .map(|recorded| recorded.action.what.as_str())
+        .collect()
+}
+
+async fn actions_come_back_as_they_were_with_the_latest_first(given: Given) {
+    assert_eq!(given.office.actions_page(None, None, 10).await.unwrap(), []);
+    let actions = [
+        action("account.close", "acct_1"),
+        Action {
+            // Their order is that of recording, whatever a clock says.
+            at_ms: NOW * 1_000 - 5,
+            actor: "token".into(),
+            before: Some("{\"tier\":\"free\"}".into()),
+            after: Some("{\"text\":\"\\u0000 ü 👩‍👩‍👧\"}".into()),
+            ..action("account.change", "acct_2")
+        },
+        Action {
+            after: Some("null".into()),
+            ..action("key.delete", "")
+        },
+        // The same again is another action.
+        action("account.close", "acct_1"),
+    ];
+    for action in &actions {
+        given.office.record(action).await.unwrap();
+    }
+    let page = given.office.actions_page(None, None, 10).await.unwrap();
+    assert!(
+        page.is_sorted_by(|one, next| one.seq > next.seq),
+        "{page:?}"
+    );
+    let found: Vec<_> = page.into_iter().map(|recorded| recorded.action).collect();
+    assert!(found.iter().eq(actions.iter().rev()), "{found:?}");
+}
+
+async fn pages_follow_each_other_without_a_gap(given: Given) {
+    for number in 0..10 {
+        given
+            .office
+            .record(&action(&number.to_string(), "acct_1"))
+            .await
+            .unwrap();
+    }
+    let (mut before, mut seen) = (None, Vec::new());
+    for _ in 0..10 {
+        let page = given.office.actions_page(None, before, 3).await.unwrap();
+        let Some(last) = page.last() else { break };
+        before = Some(last.seq);
+        seen.extend(whats(&page).into_iter().map(str::to_owned));
+        // What comes meanwhile is on none of the pages that follow.
+        given
+            .office
+            .record(&action("late", "acct_1"))
+            .await
+            .unwrap();
+    }
+    assert_eq!(seen, ["9", "8", "7", "6", "5", "4", "3", "2", "1", "0"]);
+    for (before, limit, length) in [
+        (None, 0, 0),
+        (None, usize::MAX, 14),
+        (Some(i64::MIN), 5, 0),
+        (Some(0), 5, 0),
+        (Some(i64::MAX), 5, 5),
+    ] {
+        let page = given
+            .office
+            .actions_page(None, before, limit)
+            .await
+            .unwrap();
+        assert_eq!(page.len(), length, "{before:?} {limit}");
+    }
+}
+
+async fn actions_are_found_by_their_subject(given: Given) {
+    for number in 0..10 {
+        let subject = format!("acct_{}", number % 2);
+        given
+            .office
+            .record(&action(&number.to_string(), &subject))
+            .await
+            .unwrap();
+    }
+    let page = async |subject, before| {
+        let page = given.office.actions_page(Some(subject), before, 3).await;
+        page.unwrap()
+    };
+    let first = page("acct_1", None).await;
+    assert_eq!(whats(&first), ["9", "7", "5"]);
+    let second = page("acct_1", Some(first[2].seq)).await;
+    assert_eq!(whats(&second), ["3", "1"]);
+    for nobody in ["acct_", "ACCT_1", "acct_%", "", "\0"] {
+        assert_eq!(page(nobody, None).await, []);
+    }
+}
+
+async fn of_many_at_once_each_is_recorded_once(given: Given) {
+    let crowd = (0..20).map(|number| {
+        let office = given.office.clone();
+        tokio::spawn(async move { office.record(&action(&number.to_string(), "acct_1")).await })
+    });
+    for one in crowd.collect::<Vec<_>>() {
+        one.await.unwrap().unwrap();
+    }
+    let page = given.office.actions_page(None, None, 100).await.unwrap();
+    let mut numbers: Vec<i32> = whats(&page)
+        .iter()
+        .map(|what| what.parse().unwrap())
+        .collect();
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..20));
+}

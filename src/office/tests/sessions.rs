@@ -1,0 +1,226 @@
+//! What is promised of sessions.
+
+use super::*;
+
+contract!(
+    a_session_is_found_by_its_digest,
+    the_operator_token_has_sessions_without_a_person,
+    a_session_expires_to_the_second,
+    a_session_has_the_role_that_its_person_has_now,
+    a_session_of_nobody_is_none,
+    a_session_that_was_ended_is_none,
+    all_sessions_of_one_person_are_ended_but_for_one,
+    a_new_password_ends_the_other_sessions_in_the_same_step,
+    sessions_are_listed_with_the_latest_first,
+    what_has_expired_is_pruned,
+    the_same_session_twice_is_one,
+);
+
+async fn a_session_is_found_by_its_digest(given: Given) {
+    let ada = given.person("ada@example.com").await;
+    // Every byte is a digit of its own in what is kept.
+    let digest: Digest = std::array::from_fn(|at| u8::try_from(at * 8).unwrap());
+    let new = NewSession {
+        digest,
+        ..new_session(0, Some(&ada), NOW)
+    };
+    given.office.begin_session(new).await.unwrap();
+    let expected = Session {
+        digest,
+        person: Some(ada),
+        role: Role::Customer,
+        agent: "browser 0".into(),
+        began_at: NOW,
+        expires_at: NOW + 1_000,
+    };
+    let found = given.office.session(&digest, NOW).await.unwrap();
+    assert_eq!(found, Some(expected));
+    let mut other = digest;
+    other[31] ^= 1;
+    assert!(!given.is_in(&other).await);
+    assert!(!given.is_in(&[0; 32]).await);
+}
+
+async fn the_operator_token_has_sessions_without_a_person(given: Given) {
+    for (number, role) in [(1, Role::Operator), (2, Role::Customer)] {
+        let new = NewSession {
+            role,
+            ..new_session(number, None, NOW)
+        };
+        let digest = new.digest;
+        given.office.begin_session(new).await.unwrap();
+        let found = given.office.session(&digest, NOW).await.unwrap().unwrap();
+        assert_eq!((found.person, found.role), (None, role));
+    }
+    assert_eq!(given.office.sessions_of("", NOW).await.unwrap(), []);
+}
+
+async fn a_session_expires_to_the_second(given: Given) {
+    let ada = given.person("ada@example.com").await;
+    let digest = given.session(1, &ada, NOW).await;
+    for (now, is_in) in [
+        (NOW, true),
+        (NOW + 999, true),
+        (NOW + 1_000, false),
+        (NOW + 1_001, false),
+    ] {
+        let found = given.office.session(&digest, now).await.unwrap();
+        assert_eq!(found.is_some(), is_in, "{now}");
+        let listed = given.office.sessions_of(&ada.id, now).await.unwrap();
+        assert_eq!(listed.len(), usize::from(is_in), "{now}");
+    }
+}
+
+async fn a_session_has_the_role_that_its_person_has_now(given: Given) {
+    let ada = given.person("ada@example.com").await;
+    let digest = given.session(1, &ada, NOW).await;
+    for role in [Role::Operator, Role::Customer] {
+        given.office.set_role(&ada.id, role).await.unwrap();
+        let found = given.office.session(&digest, NOW).await.unwrap().unwrap();
+        assert_eq!(found.role, role);
+        assert_eq!(found.person.unwrap().role, role);
+        let listed = given.office.sessions_of(&ada.id, NOW).await.unwrap();
+        assert_eq!(listed[0].role, role);
+    }
+}
+
+/// It must not pass for one of the operator token.
+async fn a_session_of_nobody_is_none(given: Given) {
+    let ada = given.person("ada@example.com").await;
+    let digest = given.session(1, &ada, NOW).await;
+    given.run("DELETE FROM office_people").await;
+    assert!(!given.is_in(&digest).await);
+    assert_eq!(given.office.sessions_of(&ada.id, NOW).await.unwrap(), []);
+}
+
+async fn a_session_that_was_ended_is_none(given: Given) {
+    let ada = given.person("ada@example.com").await;
+    let (one, other) = (
+        given.session(1, &ada, NOW).await,
+        given.session(2, &ada, NOW).await,
+    );
+    for _ in 0..2 {
+        given.office.end_session(&one).await.unwrap();
+        assert!(!given.is_in(&one).await && given.is_in(&other).await);
+    }
+}
+
+/// Three of one person's, one of another's and one of nobody's.
+async fn five_sessions(given: &Given) -> (Person, [Digest; 5]) {
+    let (ada, grace) = (
+        given.person("ada@example.com").await,
+        given.person("grace@example.com").await,
+    );
+    let mut digests = [[0; 32]; 5];
+    for (number, digest) in (0..).zip(&mut digests[..3]) {
+        *digest = given.session(number, &ada, NOW).await;
+    }
+    digests[3] = given.session(3, &grace, NOW).await;
+    let token = new_session(4, None, NOW);
+    digests[4] = token.digest;
+    given.office.begin_session(token).await.unwrap();
+    (ada, digests)
+}
+
+async fn which_are_in(given: &Given, digests: &[Digest; 5]) -> [bool; 5] {
+    let mut which = [false; 5];
+    for (is_in, digest) in which.iter_mut().zip(digests) {
+        *is_in = given.is_in(digest).await;
+    }
+    which
+}
+
+async fn all_sessions_of_one_person_are_ended_but_for_one(given: Given) {
+    let (ada, digests) = five_sessions(&given).await;
+    let end = async |except| given.office.end_sessions_of(&ada.id, except).await.unwrap();
+    end(Some(&digests[1])).await;
+    assert_eq!(
+        which_are_in(&given, &digests).await,
+        [false, true, false, true, true]
+    );
+    // One of another's is no exception.
+    end(Some(&digests[3])).await;
+    assert_eq!(
+        which_are_in(&given, &digests).await,
+        [false, false, false, true, true]
+    );
+    end(None).await;
+    assert_eq!(
+        which_are_in(&given, &digests).await,
+        [false, false, false, true, true]
+    );
+}
+
+async fn a_new_password_ends_the_other_sessions_in_the_same_step(given: Given) {
+    let (ada, digests) = five_sessions(&given).await;
+    let office = &given.office;
+    office
+        .set_password(&ada.id, "new", Some(&digests[2]), NOW)
+        .await
+        .unwrap();
+    assert_eq!(
+        which_are_in(&given, &digests).await,
+        [false, false, true, true, true]
+    );
+    let found = office.session(&digests[2], NOW).await.unwrap().unwrap();
+    assert_eq!(found.person.unwrap().password.as_deref(), Some("new"));
+    office
+        .set_password(&ada.id, "newer", None, NOW)
+        .await
+        .unwrap();
+    assert_eq!(
+        which_are_in(&given, &digests).await,
+        [false, false, false, true, true]
+    );
+}
+
+async fn sessions_are_listed_with_the_latest_first(given: Given) {
+    let (ada, grace) = (
+        given.person("ada@example.com").await,
+        given.person("grace@example.com").await,
+    );
+    for (number, age) in [(1, 20), (2, 0), (3, 10), (4, 1_000), (5, 10)] {
+        given.session(number, &ada, NOW - age).await;
+    }
+    let listed = given.office.sessions_of(&ada.id, NOW).await.unwrap();
+    let agents: Vec<_> = listed
+        .iter()
+        .map(|session| session.agent.as_str())
+        .collect();
+    assert_eq!(agents, ["browser 2", "browser 3", "browser 5", "browser 1"]);
+    assert!(
+        listed
+            .iter()
+            .all(|session| session.person.as_ref() == Some(&ada))
+    );
+    assert_eq!(given.office.sessions_of(&grace.id, NOW).await.unwrap(), []);
+}
+
+async fn what_has_expired_is_pruned(given: Given) {
+    let ada = given.person("ada@example.com").await;
+    for number in 1..=3 {
+        given.session(number, &ada, NOW + i64::from(number)).await;
+    }
+    let left = "SELECT count(*) FROM office_sessions";
+    for (now, expected) in [
+        (NOW + 1_000, 3),
+        (NOW + 1_001, 2),
+        (NOW + 1_001, 2),
+        (NOW + 1_003, 0),
+    ] {
+        given.office.prune(now).await.unwrap();
+        assert_eq!(given.count(left).await, expected, "{now}");
+    }
+    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+}
+
+/// Where a connection breaks it is begun again.
+async fn the_same_session_twice_is_one(given: Given) {
+    let ada = given.person("ada@example.com").await;
+    given.session(1, &ada, NOW).await;
+    given.session(1, &ada, NOW).await;
+    assert_eq!(
+        given.office.sessions_of(&ada.id, NOW).await.unwrap().len(),
+        1
+    );
+}

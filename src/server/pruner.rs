@@ -1,0 +1,23 @@
+//! Deletes every hour the sessions of the portal that have expired.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{gateway::Gateway, ledger::clock::Clock};
+
+const INTERVAL: Duration = Duration::from_hours(1);
+
+/// Runs until the gateway is asked to stop. Nobody waits for it: an expired session is none already.
+pub async fn run(gateway: Arc<Gateway>) {
+    loop {
+        let prune = async {
+            if let Err(error) = gateway.office.prune(Clock::System.now()).await {
+                tracing::warn!(%error, "expired sessions of the portal could not be deleted");
+            }
+            tokio::time::sleep(INTERVAL).await;
+        };
+        tokio::select! {
+            () = prune => {}
+            () = gateway.shutdown.requested() => return,
+        }
+    }
+}
