@@ -257,6 +257,9 @@ impl Admitted<'_> {
                     self.place
                         .settle(usage.total().saturating_sub(self.counted));
                     self.gateway.metrics.ended(&call);
+                    if let Some(charged) = call.charged {
+                        self.gateway.traffic.charged(charged);
+                    }
                     return Ok(());
                 }
                 Err(error) if !told => {

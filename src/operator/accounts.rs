@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{body::JsonBody, error::OperatorError, path::Path};
 use crate::{
+    acts::{self, Acts},
     catalog::{Tier, Track},
     gateway::Gateway,
     http::Json,
@@ -119,24 +120,13 @@ pub async fn create(
         name,
     }): JsonBody<Create>,
 ) -> Result<Response, OperatorError> {
-    let complete = email
-        .split_once('@')
-        .is_some_and(|(who, at)| !who.is_empty() && !at.is_empty());
-    if !complete || email.len() > 254 || email.chars().any(char::is_whitespace) {
-        return Err(OperatorError::invalid(
-            "email",
-            "`email` must be an e-mail address.",
-        ));
-    }
-    let account = gateway
-        .ledger
-        .create_account(NewAccount {
-            email,
-            name,
-            track,
-            tier,
-        })
-        .await?;
+    let new = NewAccount {
+        email,
+        name,
+        track,
+        tier,
+    };
+    let account = Acts::by_token(&gateway).create_account(new).await?;
     Ok(Json(AccountObject::new(&gateway, &account).await?).into_response())
 }
 
@@ -179,7 +169,7 @@ pub async fn change(
         tier,
         closed,
     };
-    let account = gateway.ledger.change_account(&id, change).await?;
+    let account = Acts::by_token(&gateway).change_account(id, change).await?;
     Ok(Json(AccountObject::new(&gateway, &account).await?).into_response())
 }
 
@@ -202,11 +192,7 @@ pub async fn grant(
         reference,
     }): JsonBody<CreateGrant>,
 ) -> Result<Response, OperatorError> {
-    let amount = NanoUsd::parse(&amount).filter(|amount| *amount > NanoUsd::default());
-    let amount = amount.ok_or_else(|| {
-        let message = "`amount` must be US dollars above zero as a decimal string, e.g. \"10.00\".";
-        OperatorError::invalid("amount", message)
-    })?;
+    let amount = acts::amount(&amount)?;
     let expires_at = match expires_at.as_deref() {
         None => None,
         Some(text) => Some(time_text::read(text).ok_or_else(|| {
@@ -214,18 +200,13 @@ pub async fn grant(
             OperatorError::invalid("expires_at", message)
         })?),
     };
-    let grant = gateway
-        .ledger
-        .add_grant(
-            &id,
-            NewGrant {
-                amount,
-                expires_at,
-                reason,
-                reference,
-            },
-        )
-        .await?;
+    let new = NewGrant {
+        amount,
+        expires_at,
+        reason,
+        reference,
+    };
+    let grant = Acts::by_token(&gateway).grant(id.clone(), new).await?;
     Ok(Json(GrantObject::new(&id, &grant)).into_response())
 }
 

@@ -9,7 +9,7 @@ use axum::{
 use serde::Serialize;
 
 use super::error::OperatorError;
-use crate::{gateway::Gateway, http::Json, ledger::Audit};
+use crate::{acts::Acts, gateway::Gateway, http::Json, ledger::Audit};
 
 /// An audit as it is told, here and on the command line.
 #[derive(Serialize)]
@@ -49,6 +49,6 @@ impl From<Audit> for AuditObject {
 }
 
 pub async fn run(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
-    let audit = gateway.ledger.audit().await?;
+    let audit = Acts::by_token(&gateway).audit().await?;
     Ok(Json(AuditObject::from(audit)).into_response())
 }

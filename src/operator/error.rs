@@ -6,6 +6,7 @@ use axum::{
 };
 
 use crate::{
+    acts::ActError,
     error::{Cause, Envelope, GatewayError},
     ledger::LedgerError,
 };
@@ -29,6 +30,25 @@ pub enum OperatorError {
     NoSuchModel(String),
     #[error("{0}")]
     Body(GatewayError),
+}
+
+impl From<ActError> for OperatorError {
+    fn from(error: ActError) -> Self {
+        match error {
+            ActError::Email => Self::invalid("email", "`email` must be an e-mail address."),
+            ActError::KeyName => Self::invalid("name", "`name` has more than 100 characters."),
+            ActError::Amount => Self::invalid(
+                "amount",
+                "`amount` must be US dollars above zero as a decimal string, e.g. \"10.00\".",
+            ),
+            ActError::ZeroCeiling(name) => Self::invalid(
+                name,
+                format!("`{name}` must be at least 1; 0 would refuse every request."),
+            ),
+            ActError::NoSuchModel(id) => Self::NoSuchModel(id),
+            ActError::Ledger(error) => Self::Ledger(error),
+        }
+    }
 }
 
 impl OperatorError {

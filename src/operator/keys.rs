@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{accounts::List, body::JsonBody, error::OperatorError, path::Path};
 use crate::{
+    acts::Acts,
     gateway::Gateway,
     http::Json,
     ledger::{Key, KeyState},
@@ -57,13 +58,9 @@ pub async fn create(
     Path(account_id): Path<String>,
     JsonBody(Create { name }): JsonBody<Create>,
 ) -> Result<Response, OperatorError> {
-    if name.chars().count() > 100 {
-        return Err(OperatorError::invalid(
-            "name",
-            "`name` has more than 100 characters.",
-        ));
-    }
-    let (key, secret) = gateway.ledger.create_key(&account_id, name).await?;
+    let (key, secret) = Acts::by_token(&gateway)
+        .create_key(account_id, name)
+        .await?;
     let shown = KeyObject {
         key: Some(secret.reveal()),
         ..KeyObject::new(&key)
@@ -105,6 +102,6 @@ async fn set_state(
     Path(id): Path<String>,
     state: KeyState,
 ) -> Result<Response, OperatorError> {
-    let key = gateway.ledger.set_key_state(&id, state).await?;
+    let key = Acts::by_token(&gateway).set_key_state(id, state).await?;
     Ok(Json(KeyObject::new(&key)).into_response())
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{accounts::List, body::JsonBody, error::OperatorError};
 use crate::{
+    acts::{Acts, LimitChange},
     gateway::Gateway,
     http::Json,
     ledger::{CeilingChange, LimitRule},
@@ -57,26 +58,13 @@ pub async fn change(
     State(gateway): State<Arc<Gateway>>,
     JsonBody(change): JsonBody<Change>,
 ) -> Result<Response, OperatorError> {
-    for (name, value) in [("rpm", change.rpm), ("tpm", change.tpm)] {
-        if value == CeilingChange::Set(0) {
-            let message = format!("`{name}` must be at least 1; 0 would refuse every request.");
-            return Err(OperatorError::invalid(name, message));
-        }
-    }
-    if let Some(account) = &change.account {
-        gateway.ledger.account(account).await?;
-    }
-    if let Some(model) = change
-        .model
-        .as_ref()
-        .filter(|id| gateway.routes().catalog.find(id).is_none())
-    {
-        return Err(OperatorError::NoSuchModel(model.clone()));
-    }
-    let rule = gateway
-        .ledger
-        .set_limit(change.account, change.model, change.rpm, change.tpm)
-        .await?;
+    let change = LimitChange {
+        account: change.account,
+        model: change.model,
+        requests: change.rpm,
+        tokens: change.tpm,
+    };
+    let rule = Acts::by_token(&gateway).change_limit(change).await?;
     Ok(Json(LimitObject::from(rule)).into_response())
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{accounts::List, body::JsonBody, error::OperatorError, path::Path};
 use crate::{
+    acts::Acts,
     catalog::{Model, Tier},
     gateway::Gateway,
     http::Json,
@@ -74,14 +75,7 @@ pub async fn change(
     Path(id): Path<String>,
     JsonBody(Change { enabled, unlisted }): JsonBody<Change>,
 ) -> Result<Response, OperatorError> {
-    let routes = gateway.routes();
-    let model = routes
-        .catalog
-        .find(&id)
-        .ok_or(OperatorError::NoSuchModel(id))?;
-    gateway
-        .ledger
-        .set_model(&model.id, enabled, unlisted)
-        .await?;
-    Ok(Json(ModelObject::new(&gateway, model)).into_response())
+    let acts = Acts::by_token(&gateway);
+    let model = acts.change_model(id, enabled, unlisted).await?;
+    Ok(Json(ModelObject::new(&gateway, &model)).into_response())
 }
