@@ -1,0 +1,191 @@
+//! One account: how it is doing, and what an operator can do about it.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use maud::{Markup, html};
+
+use super::{
+    access::{Id, OperatorIn},
+    accounts::{path, plans, state},
+    actions,
+    frame::{self, Place, scrolled},
+    keys, limits, requests,
+};
+use crate::{
+    auth::random_id,
+    gateway::Gateway,
+    ledger::{Account, Balances, CallsPage, GrantLeft},
+    portal::{
+        error::PortalError,
+        layout::{self, Page},
+        words::{moment, money},
+    },
+};
+
+const SHOWN_REQUESTS: usize = 10;
+const SHOWN_ACTIONS: usize = 10;
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    me: OperatorIn,
+    Id(id): Id,
+) -> Result<Page, PortalError> {
+    let ledger = &gateway.ledger;
+    ledger.refresh().await?;
+    let account = ledger.account(&id).await?;
+    let latest = CallsPage {
+        account_id: Some(&id),
+        limit: SHOWN_REQUESTS,
+        ..CallsPage::default()
+    };
+    let (balances, frozen, left, all_keys, used, calls) = tokio::try_join!(
+        ledger.balances(&id),
+        ledger.is_frozen(&id),
+        ledger.grants_left(&id),
+        ledger.keys(&id),
+        ledger.last_used(&id),
+        ledger.calls_page(&latest),
+    )?;
+    let done = gateway.office.actions_page(Some(&id), None, SHOWN_ACTIONS);
+    let done = done.await?;
+    let content = html! {
+        nav.back aria-label="Back" { a href="/portal/console/accounts" { "All accounts" } }
+        h1 { (account.email) }
+        @if frozen {
+            p.problem role="alert" { "The books of this account do not add up: nothing new is begun for it. Run the audit to see why." }
+        }
+        (facts(&account, frozen))
+        (cards(&balances))
+        div.columns {
+            (grant_form(&me, &account))
+            (plan_forms(&me, &account))
+        }
+        (credit(&left))
+        (keys::section(&me, &account, &all_keys, &used))
+        section {
+            h2 { "Limits per minute" }
+            (limits::of_account(&gateway, &me, &id))
+        }
+        section {
+            h2 { "Latest requests" }
+            (requests::table(&calls))
+            p { a href={ "/portal/console/requests?account=" (layout::encoded(&id)) } { "All its requests" } }
+        }
+        section {
+            h2 { "What operators did" }
+            (actions::table(&done))
+            p { a href={ "/portal/console/actions?subject=" (layout::encoded(&id)) } { "All that was done" } }
+        }
+    };
+    Ok(frame::page(&me, Place::Accounts, &account.email, &content))
+}
+
+fn facts(account: &Account, frozen: bool) -> Markup {
+    html! {
+        dl {
+            dt { "ID" } dd { code.whole { (account.id) } }
+            @if let Some(name) = &account.name { dt { "Name" } dd { (name) } }
+            dt { "State" } dd { (state(account, frozen)) }
+            dt { "Made" } dd { (moment(account.created_at)) }
+        }
+    }
+}
+
+fn cards(balances: &Balances) -> Markup {
+    let figures = [
+        ("Balance", balances.balance),
+        ("Set aside", balances.held),
+        ("Available", balances.available),
+    ];
+    html! {
+        div.grid {
+            @for (name, amount) in figures {
+                section.card { h2 { (name) } p.figure { (money(amount)) } }
+            }
+        }
+    }
+}
+
+/// The number in it is made with the page: a form that is sent twice gives once.
+fn grant_form(me: &OperatorIn, account: &Account) -> Markup {
+    html! {
+        section {
+            h2 { "Give credit" }
+            form.stack method="post" action={ (path(&account.id)) "/grants" } {
+                (me.token_field())
+                input type="hidden" name="reference" value=(random_id("console_"));
+                label { "US dollars"
+                    input type="text" name="amount" required inputmode="decimal" placeholder="10.00" autocomplete="off";
+                }
+                label { "Reason"
+                    input type="text" name="reason" required maxlength="200" placeholder="e.g. paid by transfer" autocomplete="off";
+                    span.muted { "Its owner reads it too." }
+                }
+                label { "Lasts to the end of " span.muted { "(optional, UTC)" }
+                    input type="date" name="until";
+                }
+                button.primary type="submit" { "Give credit" }
+            }
+        }
+    }
+}
+
+fn plan_forms(me: &OperatorIn, account: &Account) -> Markup {
+    let (verb, told) = if account.closed {
+        ("Open", "Its keys work again from the next request on.")
+    } else {
+        (
+            "Close",
+            "Requests with its keys are refused from the next one on.",
+        )
+    };
+    html! {
+        section {
+            h2 { "Plan" }
+            form.stack method="post" action={ (path(&account.id)) "/plan" } {
+                (me.token_field())
+                (plans(account.plan))
+                button type="submit" { "Change the plan" }
+            }
+            details {
+                summary { (verb) " this account" }
+                form method="post" action={ (path(&account.id)) "/state" } {
+                    (me.token_field())
+                    input type="hidden" name="state" value=(if account.closed { "open" } else { "closed" });
+                    p.muted { (told) }
+                    button.bad type="submit" { (verb) " the account" }
+                }
+            }
+        }
+    }
+}
+
+fn credit(left: &[GrantLeft]) -> Markup {
+    let table = html! {
+        table {
+            caption { "Credit, in the order in which it is used" }
+            thead { tr {
+                th scope="col" { "Grant" }
+                th.number scope="col" { "Left" }
+                th.number scope="col" { "Of it set aside" }
+                th scope="col" { "Expires" }
+            } }
+            tbody {
+                @for grant in left {
+                    tr {
+                        th scope="row" { code { (grant.grant_id) } }
+                        td.number { (money(grant.left)) }
+                        td.number { (money(grant.held)) }
+                        td { @match grant.expires_at { Some(at) => { (moment(at)) }, None => { "never" } } }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        @if !left.is_empty() {
+            section { h2 { "What is left" } (scrolled("What is left", &table)) }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What an operator does to accounts.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use serde::Deserialize;
+
+use super::{
+    access::{Id, OperatorForm},
+    accounts::{path, read_plan},
+};
+use crate::{
+    acts::{self, ActError},
+    gateway::Gateway,
+    ledger::{AccountChange, LedgerError, NewAccount, NewGrant},
+    portal::{error::PortalError, layout},
+    time_text,
+};
+
+const MAX_NAME: usize = 100;
+const MAX_REASON: usize = 200;
+const DAY: i64 = 86_400;
+
+#[derive(Deserialize)]
+pub struct NewOne {
+    #[serde(default)]
+    email: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    plan: String,
+}
+
+pub async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    OperatorForm { me, form }: OperatorForm<NewOne>,
+) -> Result<Response, PortalError> {
+    let plan = read_plan(&form.plan)?;
+    let name = plain(&form.name, MAX_NAME, "The name")?;
+    let new = NewAccount {
+        email: form.email.trim().to_owned(),
+        name,
+        track: plan.track(),
+        tier: plan.tier(),
+    };
+    let account = me.acts(&gateway).create_account(new).await?;
+    Ok(layout::redirect(&path(&account.id)))
+}
+
+#[derive(Deserialize)]
+pub struct NewPlan {
+    #[serde(default)]
+    plan: String,
+}
+
+pub async fn change_plan(
+    State(gateway): State<Arc<Gateway>>,
+    Id(id): Id,
+    OperatorForm { me, form }: OperatorForm<NewPlan>,
+) -> Result<Response, PortalError> {
+    let plan = read_plan(&form.plan)?;
+    let change = AccountChange {
+        track: Some(plan.track()),
+        tier: Some(plan.tier()),
+        closed: None,
+    };
+    let account = me.acts(&gateway).change_account(id, change).await?;
+    Ok(layout::redirect(&path(&account.id)))
+}
+
+#[derive(Deserialize)]
+pub struct NewState {
+    #[serde(default)]
+    state: String,
+}
+
+pub async fn change_state(
+    State(gateway): State<Arc<Gateway>>,
+    Id(id): Id,
+    OperatorForm { me, form }: OperatorForm<NewState>,
+) -> Result<Response, PortalError> {
+    let closed = match form.state.as_str() {
+        "closed" => true,
+        "open" => false,
+        _ => return Err(PortalError::Invalid("An account is open or closed.".into())),
+    };
+    let change = AccountChange {
+        closed: Some(closed),
+        ..AccountChange::default()
+    };
+    let account = me.acts(&gateway).change_account(id, change).await?;
+    Ok(layout::redirect(&path(&account.id)))
+}
+
+#[derive(Deserialize)]
+pub struct NewCredit {
+    #[serde(default)]
+    amount: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    until: String,
+    #[serde(default)]
+    reference: String,
+}
+
+pub async fn grant(
+    State(gateway): State<Arc<Gateway>>,
+    Id(id): Id,
+    OperatorForm { me, form }: OperatorForm<NewCredit>,
+) -> Result<Response, PortalError> {
+    let amount = acts::amount(form.amount.trim())?;
+    let reason = plain(&form.reason, MAX_REASON, "The reason")?;
+    let reason = reason
+        .ok_or_else(|| PortalError::Invalid("Say why, so that others can tell later.".into()))?;
+    // Without a number, a form that was sent twice would give twice.
+    let reference = plain(&form.reference, MAX_NAME, "The number")?.ok_or(PortalError::Stale)?;
+    let new = NewGrant {
+        amount,
+        expires_at: end_of_day(form.until.trim())?,
+        reason: Some(reason),
+        reference: Some(reference),
+    };
+    let page = path(&id);
+    match me.acts(&gateway).grant(id, new).await {
+        Err(ActError::Ledger(LedgerError::ReferenceTaken { .. })) => Err(PortalError::Invalid(
+            "This form has given credit before. Load the account's page anew to give more.".into(),
+        )),
+        given => {
+            given?;
+            Ok(layout::redirect(&page))
+        }
+    }
+}
+
+/// The first moment after a day, if one was said.
+fn end_of_day(day: &str) -> Result<Option<i64>, PortalError> {
+    if day.is_empty() {
+        return Ok(None);
+    }
+    let end = time_text::read(&format!("{day}T00:00:00Z")).map(|begin| begin + DAY);
+    match end {
+        Some(end) if end > time_text::now() => Ok(Some(end)),
+        Some(_) => Err(PortalError::Invalid("That day is over.".into())),
+        None => Err(PortalError::Invalid("Write the day as 2027-01-31.".into())),
+    }
+}
+
+/// A line of text, if there is one.
+pub fn plain(text: &str, most: usize, what: &str) -> Result<Option<String>, PortalError> {
+    let text = text.trim();
+    if text.chars().count() > most || text.chars().any(char::is_control) {
+        let message = format!("{what} has at most {most} characters, in one line.");
+        return Err(PortalError::Invalid(message));
+    }
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credit_lasts_to_the_end_of_a_day_that_is_not_over() {
+        assert_eq!(end_of_day("").unwrap(), None);
+        let end = time_text::read("2096-03-01T00:00:00Z");
+        assert_eq!(end_of_day("2096-02-29").unwrap(), end);
+        for wrong in [
+            "2020-01-01",
+            "2097-02-29",
+            "tomorrow",
+            "2096-02-29T00:00:00Z",
+        ] {
+            assert!(end_of_day(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_one_line_and_not_endless() {
+        assert_eq!(plain("  ", 3, "It").unwrap(), None);
+        assert_eq!(plain(" äöü ", 3, "It").unwrap().as_deref(), Some("äöü"));
+        assert!(plain("four", 3, "It").is_err() && plain("a\nb", 3, "It").is_err());
+    }
+}

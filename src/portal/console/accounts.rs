@@ -1,0 +1,188 @@
+//! Everyone's accounts: searched, listed, and a form for a new one.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    access::OperatorIn,
+    frame::{self, Place, scrolled},
+};
+use crate::{
+    catalog::{Plan, Tier, Track},
+    gateway::Gateway,
+    ledger::{Account, AccountFound},
+    portal::{
+        error::PortalError,
+        layout::{self, Page},
+        query::{ReadQuery, given},
+        words::{about, moment, money},
+    },
+};
+
+const ON_A_PAGE: usize = 50;
+
+#[derive(Deserialize)]
+pub struct Asked {
+    text: Option<String>,
+    before: Option<String>,
+}
+
+/// The page of one account.
+pub fn path(id: &str) -> String {
+    format!("/portal/console/accounts/{}", layout::encoded(id))
+}
+
+pub async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    me: OperatorIn,
+    ReadQuery(asked): ReadQuery<Asked>,
+) -> Result<Page, PortalError> {
+    let text = given(asked.text.as_ref()).unwrap_or_default();
+    let before = given(asked.before.as_ref()).map(|text| {
+        cursor(text)
+            .ok_or_else(|| PortalError::Invalid("There is no such page of accounts.".into()))
+    });
+    let before = before.transpose()?;
+    let is_first = before.is_none();
+    let limit = ON_A_PAGE + 1;
+    let mut found = gateway.ledger.find_accounts(text, before, limit).await?;
+    let more = found.len() > ON_A_PAGE;
+    found.truncate(ON_A_PAGE);
+    let next = found.last().filter(|_| more);
+    let address = format!("/portal/console/accounts?text={}", layout::encoded(text));
+    let content = html! {
+        h1 { "Accounts" }
+        form.inline method="get" action="/portal/console/accounts" role="search" {
+            label { "Start of an ID, or part of an e-mail address or a name"
+                input type="search" name="text" value=(text) autocomplete="off";
+            }
+            button.primary type="submit" { "Search" }
+            @if !text.is_empty() { a.button href="/portal/console/accounts" { "Show all" } }
+        }
+        @if found.is_empty() {
+            p.empty { @if is_first { "There is no such account." } @else { "There are no older accounts." } }
+        } @else {
+            (scrolled("Accounts", &table(&found)))
+        }
+        nav.pages aria-label="Pages" {
+            @if !is_first { a href=(address) { "Newest accounts" } }
+            @if let Some(AccountFound { account, .. }) = next {
+                a rel="next" href={ (address) "&before=" (account.created_at) "-" (layout::encoded(&account.id)) } { "Older accounts" }
+            }
+        }
+        (new_account(&me))
+    };
+    Ok(frame::page(&me, Place::Accounts, "Accounts", &content))
+}
+
+/// When the last account of a page was made, and its ID.
+fn cursor(text: &str) -> Option<(i64, String)> {
+    let (created_at, id) = text.split_once('-')?;
+    Some((created_at.parse().ok()?, id.to_owned()))
+}
+
+fn table(found: &[AccountFound]) -> Markup {
+    html! {
+        table {
+            caption { "Accounts, newest first" }
+            thead { tr {
+                th scope="col" { "E-mail" }
+                th scope="col" { "ID" }
+                th scope="col" { "Plan" }
+                th.number scope="col" { "Balance" }
+                th scope="col" { "State" }
+                th scope="col" { "Made" }
+            } }
+            tbody {
+                @for AccountFound { account, balances, frozen } in found {
+                    tr {
+                        th scope="row" {
+                            a href=(path(&account.id)) { (account.email) }
+                            @if let Some(name) = &account.name { " " span.muted { (name) } }
+                        }
+                        td { code { (account.id) } }
+                        td { (plan_words(account.plan)) }
+                        td.number title=(money(balances.balance)) { (about(balances.balance)) }
+                        td { (state(account, *frozen)) }
+                        td { (moment(account.created_at)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub fn state(account: &Account, frozen: bool) -> Markup {
+    html! {
+        @if account.closed { span.badge.bad { "closed" } }
+        @else { span.badge.good { "open" } }
+        @if frozen { " " span.badge.bad { "frozen" } }
+    }
+}
+
+pub fn plan_words(plan: Plan) -> String {
+    format!("{}/{}", plan.track().as_str(), plan.tier().as_str())
+}
+
+fn new_account(me: &OperatorIn) -> Markup {
+    html! {
+        details {
+            summary { "New account" }
+            form.stack method="post" action="/portal/console/accounts" {
+                (me.token_field())
+                label { "E-mail" input type="email" name="email" required maxlength="254" autocomplete="off"; }
+                label { "Name " span.muted { "(optional)" } input type="text" name="name" maxlength="100" autocomplete="off"; }
+                (plans(Plan::ANONYMOUS))
+                button.primary type="submit" { "Make the account" }
+            }
+        }
+    }
+}
+
+/// Every plan there is, with one chosen.
+pub fn plans(chosen: Plan) -> Markup {
+    let tracks = [Track::Personal, Track::Business].into_iter();
+    let plans = tracks.flat_map(|track| Tier::ALL.map(|tier| Plan::new(track, tier)));
+    html! {
+        label { "Plan"
+            select name="plan" {
+                @for plan in plans.flatten() {
+                    option value=(plan_words(plan)) selected[plan == chosen] { (plan_words(plan)) }
+                }
+            }
+        }
+    }
+}
+
+/// A plan as [`plan_words`] writes it.
+pub fn read_plan(text: &str) -> Result<Plan, PortalError> {
+    let plan = text
+        .split_once('/')
+        .and_then(|(track, tier)| Plan::new(Track::parse(track)?, Tier::parse(tier)?));
+    plan.ok_or_else(|| PortalError::Invalid("There is no such plan.".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_read_as_it_is_written() {
+        for plan in [Plan::ANONYMOUS, Plan::ALL] {
+            assert_eq!(read_plan(&plan_words(plan)).unwrap(), plan);
+        }
+        for wrong in ["", "personal", "personal/flex", "business/free", "a/b/c"] {
+            assert!(read_plan(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(plans(Plan::ALL).into_string().matches("<option").count(), 6);
+    }
+
+    #[test]
+    fn a_page_goes_on_where_the_last_one_ended() {
+        assert_eq!(cursor("17-acct_a-b"), Some((17, "acct_a-b".into())));
+        assert_eq!((cursor("17"), cursor("x-acct_a")), (None, None));
+    }
+}

@@ -1,0 +1,114 @@
+//! What operators did, here and by the operator API.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    access::OperatorIn,
+    accounts,
+    frame::{self, Place, scrolled},
+};
+use crate::{
+    gateway::Gateway,
+    office::Recorded,
+    portal::{
+        error::PortalError,
+        layout::{self, Page},
+        query::{ReadQuery, given},
+        words::moment,
+    },
+};
+
+const ON_A_PAGE: usize = 50;
+
+#[derive(Deserialize)]
+pub struct Asked {
+    subject: Option<String>,
+    before: Option<String>,
+}
+
+pub async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    me: OperatorIn,
+    ReadQuery(asked): ReadQuery<Asked>,
+) -> Result<Page, PortalError> {
+    let subject = given(asked.subject.as_ref());
+    let before = given(asked.before.as_ref()).map(str::parse).transpose();
+    let before =
+        before.map_err(|_| PortalError::Invalid("There is no such page of actions.".into()))?;
+    let page = gateway.office.actions_page(subject, before, ON_A_PAGE + 1);
+    let mut actions = page.await?;
+    let more = actions.len() > ON_A_PAGE;
+    actions.truncate(ON_A_PAGE);
+    let next = actions.last().filter(|_| more);
+    let named = layout::encoded(subject.unwrap_or_default());
+    let address = format!("/portal/console/actions?subject={named}");
+    let content = html! {
+        h1 { "Actions" }
+        p.muted { "Everything that operators changed, here and by the operator API: written once, never changed." }
+        form.inline method="get" action="/portal/console/actions" role="search" {
+            label { "Done to " span.muted { "(the ID of an account, a key or a model)" }
+                input type="search" name="subject" value=(subject.unwrap_or_default()) autocomplete="off";
+            }
+            button.primary type="submit" { "Show" }
+            @if subject.is_some() { a.button href="/portal/console/actions" { "Show all" } }
+        }
+        (table(&actions))
+        nav.pages aria-label="Pages" {
+            @if before.is_some() { a href=(address) { "Newest actions" } }
+            @if let Some(last) = next { a rel="next" href={ (address) "&before=" (last.seq) } { "Older actions" } }
+        }
+    };
+    Ok(frame::page(&me, Place::Actions, "Actions", &content))
+}
+
+pub fn table(actions: &[Recorded]) -> Markup {
+    if actions.is_empty() {
+        return html! { p.empty { "Nothing was done." } };
+    }
+    let table = html! {
+        table {
+            caption { "Actions, newest first" }
+            thead { tr {
+                th scope="col" { "When" }
+                th scope="col" { "Who" }
+                th scope="col" { "What" }
+                th scope="col" { "To" }
+                th scope="col" { "Before" }
+                th scope="col" { "After" }
+            } }
+            tbody {
+                @for Recorded { action, .. } in actions {
+                    tr {
+                        td { (moment(action.at_ms.div_euclid(1_000))) }
+                        td { (action.actor) }
+                        th scope="row" { code { (action.what) } }
+                        td { (subject(&action.subject)) }
+                        td { (change(action.before.as_deref())) }
+                        td { (change(action.after.as_deref())) }
+                    }
+                }
+            }
+        }
+    };
+    scrolled("Actions", &table)
+}
+
+fn subject(id: &str) -> Markup {
+    html! {
+        @if id.starts_with("acct_") { a href=(accounts::path(id)) { code { (id) } } }
+        @else { code { (id) } }
+    }
+}
+
+fn change(json: Option<&str>) -> Markup {
+    html! {
+        @match json {
+            Some(json) => { div.change { code { (json) } } },
+            None => { span.muted { "–" } },
+        }
+    }
+}

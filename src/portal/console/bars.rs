@@ -1,0 +1,163 @@
+//! Bars over the last minutes, drawn here as SVG; beside them stand the same numbers in words.
+
+use maud::{Markup, html};
+
+use crate::{portal::words::count, traffic::Sums};
+
+// A unit is a tenth of a pixel where the picture is as wide as it was made for.
+const LEFT: u128 = 900;
+const TOP: u128 = 150;
+const WIDE: u128 = 6_200;
+const HIGH: u128 = 1_600;
+const BASE: u128 = TOP + HIGH;
+/// What is there at all can be seen.
+const LEAST: u128 = 20;
+
+/// One bar for so many seconds, each stacked of the same series; the latest on the right.
+pub struct Bars<'a> {
+    pub title: &'a str,
+    /// In seconds.
+    pub a_bar: usize,
+    pub series: Vec<Series>,
+}
+
+pub struct Series {
+    name: &'static str,
+    /// The number of its colour.
+    colour: u8,
+    values: Vec<u64>,
+}
+
+impl Series {
+    pub fn new(
+        name: &'static str,
+        colour: u8,
+        seconds: &[Sums],
+        a_bar: usize,
+        value: impl Fn(Sums) -> u64,
+    ) -> Self {
+        let bars = seconds.chunks(a_bar.max(1));
+        Self {
+            name,
+            colour,
+            values: bars.map(|bar| value(Sums::of(bar))).collect(),
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.values.iter().copied().fold(0, u64::saturating_add)
+    }
+
+    fn at(&self, bar: usize) -> u128 {
+        self.values.get(bar).copied().unwrap_or(0).into()
+    }
+}
+
+impl Bars<'_> {
+    pub fn draw(&self) -> Markup {
+        let bars = self.series.iter().map(|series| series.values.len()).max();
+        let bars = bars.unwrap_or(0).max(1);
+        let sum = |bar| self.series.iter().map(|series| series.at(bar)).sum();
+        let most = (0..bars).map(sum).max().unwrap_or(0);
+        html! {
+            figure.chart {
+                figcaption { (self.title) ", each bar " (self.a_bar) " seconds" }
+                svg viewBox="0 0 7200 2050" role="img" aria-label=(self.summary(most)) {
+                    @for (value, y) in [(most, TOP), (0, BASE)] {
+                        line x1=(LEFT) x2=(LEFT + WIDE) y1=(y) y2=(y) class=[(y == BASE).then_some("base")] {}
+                        text.mark x=(LEFT - 100) y=(y + 45) text-anchor="end" { (shown(value)) }
+                    }
+                    text.mark x=(LEFT) y=(BASE + 220) { (bars * self.a_bar / 60) " minutes ago" }
+                    text.mark x=(LEFT + WIDE) y=(BASE + 220) text-anchor="end" { "now" }
+                    @for bar in 0..bars { (self.bar(bar, bars as u128, most.max(1))) }
+                }
+                ul.legend {
+                    @for series in &self.series {
+                        li {
+                            span class={ "swatch series-" (series.colour) } {}
+                            (series.name) " " span.muted { (count(series.total())) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// What each series adds stands on what those before it came to.
+    fn bar(&self, number: usize, bars: u128, most: u128) -> Markup {
+        let x = LEFT + WIDE * number as u128 / bars;
+        let width = (WIDE / bars).saturating_sub(10).max(1);
+        let mut below = 0;
+        let parts = self.series.iter().filter_map(|series| {
+            let value = series.at(number);
+            let bottom = BASE - below * HIGH / most;
+            below += value;
+            let height = (bottom - (BASE - below * HIGH / most)).max(LEAST);
+            (value > 0).then_some((series, value, bottom.saturating_sub(height), height))
+        });
+        html! {
+            @for (series, value, y, height) in parts {
+                rect class={ "series-" (series.colour) } x=(x) y=(y) width=(width) height=(height) {
+                    title { (series.name) ": " (shown(value)) }
+                }
+            }
+        }
+    }
+
+    /// For whoever does not see it.
+    fn summary(&self, most: u128) -> String {
+        let each = self.series.iter();
+        let each: Vec<_> = each
+            .map(|series| format!("{} {}", series.name.to_lowercase(), count(series.total())))
+            .collect();
+        let (title, seconds) = (self.title, self.a_bar);
+        let (each, most) = (each.join(", "), shown(most));
+        format!("{title} of the last minutes: {each}; at most {most} in {seconds} seconds.")
+    }
+}
+
+fn shown(value: u128) -> String {
+    count(u64::try_from(value).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(requests: &[u64]) -> String {
+        let second = |requests: &u64| Sums {
+            requests: *requests,
+            refused: *requests / 2,
+            ..Sums::default()
+        };
+        let seconds: Vec<_> = requests.iter().map(second).collect();
+        let bars = Bars {
+            title: "Requests",
+            a_bar: 2,
+            series: vec![
+                Series::new("All", 1, &seconds, 2, |sums| sums.requests),
+                Series::new("Refused", 2, &seconds, 2, |sums| sums.refused),
+            ],
+        };
+        bars.draw().into_string()
+    }
+
+    #[test]
+    fn seconds_are_added_up_to_bars_that_stand_on_each_other() {
+        let drawn = drawn(&[0, 0, 4, 4]);
+        assert_eq!(drawn.matches("<rect").count(), 2, "{drawn}");
+        assert!(
+            drawn.contains("All: 8") && drawn.contains("Refused: 4"),
+            "{drawn}"
+        );
+        assert!(drawn.contains("at most 12 in 2 seconds"), "{drawn}");
+    }
+
+    #[test]
+    fn nothing_and_the_largest_numbers_can_be_drawn() {
+        assert!(!drawn(&[]).contains("<rect"));
+        assert!(!drawn(&[0, 0]).contains("<rect"));
+        let most = drawn(&[u64::MAX, u64::MAX, 1, 0]);
+        assert_eq!(most.matches("<rect").count(), 3, "{most}");
+    }
+}

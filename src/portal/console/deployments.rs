@@ -1,0 +1,106 @@
+//! The upstreams that serve models, and how they are doing with this gateway.
+
+use std::{
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
+
+use axum::extract::State;
+use maud::{Markup, html};
+
+use super::{
+    access::OperatorIn,
+    frame::{self, Place, scrolled},
+};
+use crate::{
+    gateway::Gateway,
+    portal::{
+        layout::Page,
+        words::{count, duration, moment},
+    },
+    routing::{Listed, State as Circuit},
+};
+
+pub async fn show(State(gateway): State<Arc<Gateway>>, me: OperatorIn) -> Page {
+    let routes = gateway.routes();
+    let listed = routes.deployments.listed();
+    let table = html! {
+        table {
+            caption { "In the order of the configuration" }
+            thead { tr {
+                th scope="col" { "Model" }
+                th scope="col" { "Provider" }
+                th.number scope="col" { "Priority" }
+                th.number scope="col" { "Weight" }
+                th scope="col" { "Circuit" }
+                th.number scope="col" { "Running" }
+                th.number scope="col" { "Answered" }
+                th.number scope="col" { "Failed" }
+                th.number scope="col" { "First byte" }
+                th scope="col" { "Last failure" }
+            } }
+            tbody { @for one in listed { (row(one)) } }
+        }
+    };
+    let content = html! {
+        h1 { "Deployments" }
+        p.muted { "Counted by this gateway since it was started. Of those with the lowest priority number, each is asked as often as its weight says; one whose circuit is open is left alone for a while." }
+        @if listed.is_empty() { p.empty { "There are none." } }
+        @else { (scrolled("Deployments", &table)) }
+    };
+    frame::page(&me, Place::Deployments, "Deployments", &content)
+}
+
+fn row(listed: &Listed) -> Markup {
+    let (counts, now) = (listed.counts(), Instant::now());
+    html! {
+        tr {
+            th scope="row" {
+                code { (listed.model) }
+                @if let Some(name) = &listed.upstream_model { " " span.muted { "as " (name) } }
+            }
+            td { (listed.provider) }
+            td.number { (listed.priority) }
+            td.number { (listed.weight) }
+            td {
+                (circuit(counts.circuit.state(now)))
+                @if let Some(until) = counts.circuit.rests_until().filter(|until| *until > now) {
+                    @let rest = until.saturating_duration_since(now).as_millis();
+                    " " span.muted { "for " (duration(i64::try_from(rest).unwrap_or(i64::MAX))) }
+                }
+            }
+            td.number { (count(counts.running)) }
+            td.number { (count(counts.answered)) }
+            td.number {
+                (count(counts.failed))
+                @if counts.circuit.in_a_row() > 0 { " " span.muted { "(" (counts.circuit.in_a_row()) " in a row)" } }
+            }
+            td.number { @match counts.first_byte { Some(seconds) => { (milliseconds(seconds)) }, None => { "–" } } }
+            td.failure {
+                @match &counts.last_failure {
+                    Some((at, reason)) => { (moment(seconds_since_1970(*at))) ": " (reason) },
+                    None => { span.muted { "none" } },
+                }
+            }
+        }
+    }
+}
+
+fn circuit(state: Circuit) -> Markup {
+    let (class, words) = match state {
+        Circuit::Closed => ("badge good", "closed"),
+        Circuit::HalfOpen => ("badge", "half open"),
+        Circuit::Open => ("badge bad", "open"),
+    };
+    html! { span class=(class) { (words) } }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "milliseconds of a call")]
+fn milliseconds(seconds: f64) -> String {
+    duration((seconds * 1_000.0).round() as i64)
+}
+
+fn seconds_since_1970(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    i64::try_from(since.unwrap_or_default().as_secs()).unwrap_or(i64::MAX)
+}

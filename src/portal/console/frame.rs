@@ -1,0 +1,95 @@
+//! What every page of the console looks like.
+
+use maud::{Markup, html};
+
+use super::access::OperatorIn;
+use crate::portal::{
+    assets,
+    layout::{self, Page},
+};
+
+/// Without styles of its own, without anything in the history, and with failures left out of the page.
+const HTMX: &str =
+    r#"{"includeIndicatorCSS":false,"history":false,"noSwap":[204,304,"4xx","5xx"]}"#;
+
+/// Where a page belongs in the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Live,
+    Accounts,
+    Requests,
+    Models,
+    Limits,
+    Deployments,
+    Audit,
+    Actions,
+}
+
+impl Place {
+    const ALL: [Self; 8] = [
+        Self::Live,
+        Self::Accounts,
+        Self::Requests,
+        Self::Models,
+        Self::Limits,
+        Self::Deployments,
+        Self::Audit,
+        Self::Actions,
+    ];
+
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Live => ("/portal/console", "Live"),
+            Self::Accounts => ("/portal/console/accounts", "Accounts"),
+            Self::Requests => ("/portal/console/requests", "Requests"),
+            Self::Models => ("/portal/console/models", "Models"),
+            Self::Limits => ("/portal/console/limits", "Limits"),
+            Self::Deployments => ("/portal/console/deployments", "Deployments"),
+            Self::Audit => ("/portal/console/audit", "Audit"),
+            Self::Actions => ("/portal/console/actions", "Actions"),
+        }
+    }
+}
+
+pub fn page(me: &OperatorIn, place: Place, title: &str, content: &Markup) -> Page {
+    let head = html! {
+        link rel="stylesheet" href=(assets::path("console.css"));
+        @if place == Place::Live {
+            meta name="htmx-config" content=(HTMX);
+            script src=(assets::path("htmx.js")) defer {}
+        }
+    };
+    let body = html! {
+        header.top.console {
+            a.brand href="/portal/console" { (assets::mark()) "Tollgate console" }
+            nav aria-label="Console" {
+                ul {
+                    @for one in Place::ALL {
+                        @let (path, name) = one.words();
+                        li { a href=(path) aria-current=[(one == place).then_some("page")] { (name) } }
+                    }
+                    @if me.has_account() {
+                        li { a href="/portal" { "Portal" } }
+                    }
+                }
+            }
+            div.who {
+                button.quiet.theme type="button" hidden data-theme-switch { "Theme" }
+                span.muted title=(me.who()) { (me.who()) }
+                form method="post" action="/portal/console/sign-out" {
+                    (me.token_field())
+                    button.quiet type="submit" { "Sign out" }
+                }
+            }
+        }
+        main #content tabindex="-1" { (content) }
+    };
+    layout::framed(title, &head, &body)
+}
+
+/// A table that is scrolled where it is too wide.
+pub fn scrolled(label: &str, table: &Markup) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(label) { (table) }
+    }
+}

@@ -1,0 +1,177 @@
+//! Ceilings a minute: for all, for a model, for an account, for both together.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    access::{OperatorForm, OperatorIn},
+    accounts,
+    frame::{self, Place, scrolled},
+};
+use crate::{
+    acts::{ActError, LimitChange},
+    gateway::Gateway,
+    ledger::{CeilingChange, LedgerError, LimitRule},
+    portal::{
+        error::PortalError,
+        layout::{self, Page},
+        query::{ReadQuery, given},
+        words::count,
+    },
+};
+
+#[derive(Deserialize)]
+pub struct Asked {
+    account: Option<String>,
+}
+
+pub async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    me: OperatorIn,
+    ReadQuery(asked): ReadQuery<Asked>,
+) -> Result<Page, PortalError> {
+    gateway.ledger.refresh().await?;
+    let account = given(asked.account.as_ref()).unwrap_or_default();
+    let defaults = gateway.ceilings;
+    let content = html! {
+        h1 { "Limits per minute" }
+        p.muted {
+            "Where no rule says otherwise: " (count(defaults.requests.into())) " requests and "
+            (count(defaults.tokens.into())) " tokens, for each account with each model. The most specific rule counts; an account's goes before a model's."
+        }
+        (table(&me, &gateway.ledger.limits()))
+        h2 { "Set a limit" }
+        form.stack method="post" action="/portal/console/limits" {
+            (me.token_field())
+            label { "Account " span.muted { "(its ID; empty for all)" }
+                input type="text" name="account" value=(account) autocomplete="off";
+            }
+            (models(&gateway))
+            (ceiling("Requests a minute", "rpm"))
+            (ceiling("Tokens a minute", "tpm"))
+            button.primary type="submit" { "Set the limit" }
+        }
+    };
+    Ok(frame::page(&me, Place::Limits, "Limits", &content))
+}
+
+fn ceiling(label: &str, name: &str) -> Markup {
+    html! {
+        label { (label) " " span.muted { "(empty: no rule for it)" }
+            input type="text" name=(name) inputmode="numeric" autocomplete="off";
+        }
+    }
+}
+
+fn models(gateway: &Gateway) -> Markup {
+    let routes = gateway.routes();
+    html! {
+        label { "Model"
+            select name="model" {
+                option value="" { "all models" }
+                @for model in routes.catalog.models() { option value=(model.id) { (model.id) } }
+            }
+        }
+    }
+}
+
+/// The rules that name an account.
+pub fn of_account(gateway: &Gateway, me: &OperatorIn, id: &str) -> Markup {
+    let mut rules = gateway.ledger.limits();
+    rules.retain(|rule| rule.account.as_deref() == Some(id));
+    html! {
+        @if rules.is_empty() { p.muted { "It has no limits of its own." } }
+        @else { (table(me, &rules)) }
+        p { a href={ "/portal/console/limits?account=" (layout::encoded(id)) } { "Set a limit for it" } }
+    }
+}
+
+fn table(me: &OperatorIn, rules: &[LimitRule]) -> Markup {
+    if rules.is_empty() {
+        return html! { p.empty { "There are no rules." } };
+    }
+    let table = html! {
+        table {
+            caption { "Rules" }
+            thead { tr {
+                th scope="col" { "Account" }
+                th scope="col" { "Model" }
+                th.number scope="col" { "Requests" }
+                th.number scope="col" { "Tokens" }
+                th scope="col" { span.unseen { "Actions" } }
+            } }
+            tbody { @for rule in rules { (row(me, rule)) } }
+        }
+    };
+    scrolled("Rules", &table)
+}
+
+fn row(me: &OperatorIn, rule: &LimitRule) -> Markup {
+    let shown = |ceiling: Option<u32>| match ceiling {
+        Some(ceiling) => count(ceiling.into()),
+        None => "–".into(),
+    };
+    html! {
+        tr {
+            th scope="row" {
+                @match &rule.account {
+                    Some(id) => { a href=(accounts::path(id)) { code { (id) } } },
+                    None => { "all" },
+                }
+            }
+            td { @match &rule.model { Some(id) => { code { (id) } }, None => { "all" } } }
+            td.number { (shown(rule.requests)) }
+            td.number { (shown(rule.tokens)) }
+            td {
+                form method="post" action="/portal/console/limits" {
+                    (me.token_field())
+                    input type="hidden" name="account" value=(rule.account.as_deref().unwrap_or_default());
+                    input type="hidden" name="model" value=(rule.model.as_deref().unwrap_or_default());
+                    button.quiet.bad type="submit" { "Remove" }
+                }
+            }
+        }
+    }
+}
+
+/// A rule as it is to be; one without ceilings is none.
+#[derive(Deserialize)]
+pub struct Change {
+    account: Option<String>,
+    model: Option<String>,
+    rpm: Option<String>,
+    tpm: Option<String>,
+}
+
+pub async fn change(
+    State(gateway): State<Arc<Gateway>>,
+    OperatorForm { me, form }: OperatorForm<Change>,
+) -> Result<Response, PortalError> {
+    let change = LimitChange {
+        account: given(form.account.as_ref()).map(str::to_owned),
+        model: given(form.model.as_ref()).map(str::to_owned),
+        requests: read(form.rpm.as_ref())?,
+        tokens: read(form.tpm.as_ref())?,
+    };
+    match me.acts(&gateway).change_limit(change).await {
+        Err(ActError::Ledger(LedgerError::NotFound { .. })) => {
+            Err(PortalError::Invalid("There is no such account.".into()))
+        }
+        changed => {
+            changed?;
+            Ok(layout::redirect("/portal/console/limits"))
+        }
+    }
+}
+
+fn read(field: Option<&String>) -> Result<CeilingChange, PortalError> {
+    let Some(text) = given(field) else {
+        return Ok(CeilingChange::Clear);
+    };
+    let number = text.replace(',', "").parse();
+    let unreadable = |_| PortalError::Invalid("A limit is a whole number, e.g. 60.".into());
+    number.map(CeilingChange::Set).map_err(unreadable)
+}

@@ -1,0 +1,159 @@
+//! What this gateway is doing now: renewed every two seconds where a script runs.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use maud::{Markup, html};
+
+use super::{
+    access::OperatorIn,
+    bars::{Bars, Series},
+    frame::{self, Place},
+};
+use crate::{
+    gateway::Gateway,
+    ledger::Ledger,
+    money::NanoUsd,
+    portal::{
+        error::PortalError,
+        layout::Page,
+        words::{about, count, money},
+    },
+    traffic::{SECONDS, Sums},
+};
+
+/// How many seconds each bar stands for.
+const A_BAR: usize = 5;
+
+pub async fn show(State(gateway): State<Arc<Gateway>>, me: OperatorIn) -> Page {
+    let shared = matches!(*gateway.ledger, Ledger::Shared(_));
+    let content = html! {
+        h1 { "Live" }
+        @if shared {
+            p.muted { "This is what the gateway that made this page is doing. Others on the same stores count for themselves." }
+        }
+        div #live hx-get="/portal/console/live" hx-trigger="every 2s" hx-swap="innerHTML" { (figures(&gateway)) }
+        noscript { p.muted { "Without a script, reload the page to see the next seconds." } }
+    };
+    frame::page(&me, Place::Live, "Live", &content)
+}
+
+/// The part of the page that is renewed. Once nobody is signed in any more, the page is loaded anew, and
+/// leads to where one signs in.
+pub async fn part(
+    State(gateway): State<Arc<Gateway>>,
+    me: Result<OperatorIn, PortalError>,
+) -> Response {
+    let mut response = match me {
+        Ok(_) => Response::new(Body::from(figures(&gateway).into_string())),
+        Err(PortalError::NoOperator { .. }) => {
+            let mut response = StatusCode::NO_CONTENT.into_response();
+            let anew = HeaderValue::from_static("true");
+            response.headers_mut().insert("hx-refresh", anew);
+            return response;
+        }
+        Err(error) => return error.into_response(),
+    };
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, html);
+    response
+}
+
+fn figures(gateway: &Gateway) -> Markup {
+    let seconds = gateway.traffic.seconds();
+    let (calls, held) = gateway.ledger.all_held();
+    let calls = u64::try_from(calls).unwrap_or(u64::MAX);
+    let last = |count: usize| Sums::of(&seconds[SECONDS.saturating_sub(count)..]);
+    let (ten, minute, all) = (last(10), last(60), Sums::of(&seconds));
+    let spent = |sums: Sums| NanoUsd::new(i64::try_from(sums.spent).unwrap_or(i64::MAX));
+    html! {
+        div.grid {
+            section.card {
+                h2 { "Requests a second" }
+                p.figure { (tenths(ten.requests)) }
+                p.muted { "in the last ten seconds; " (count(all.requests)) " in five minutes" }
+            }
+            section.card {
+                h2 { "Not served" }
+                p.figure { (share(minute.refused.saturating_add(minute.failed), minute.requests)) }
+                p.muted { "in the last minute: " (count(minute.refused)) " refused, " (count(minute.failed)) " failed" }
+            }
+            section.card {
+                h2 { "Tokens" }
+                p.figure { (count(minute.tokens)) }
+                p.muted { "in the last minute; " (count(all.tokens)) " in five minutes" }
+            }
+            section.card {
+                h2 { "Spend" }
+                p.figure title=(money(spent(minute))) { (about(spent(minute))) }
+                p.muted { "in the last minute; " (about(spent(all))) " in five minutes" }
+            }
+            section.card {
+                h2 { "Running" }
+                p.figure { (count(calls)) }
+                p.muted { "with " (about(held)) " set aside" }
+            }
+        }
+        div.charts { (requests(&seconds)) (tokens(&seconds)) }
+    }
+}
+
+fn requests(seconds: &[Sums]) -> Markup {
+    let served = |sums: Sums| {
+        let rest = sums.requests.saturating_sub(sums.refused);
+        rest.saturating_sub(sums.failed)
+    };
+    Bars {
+        title: "Requests",
+        a_bar: A_BAR,
+        series: vec![
+            Series::new("Served", 3, seconds, A_BAR, served),
+            Series::new("Refused", 2, seconds, A_BAR, |sums| sums.refused),
+            Series::new("Failed", 6, seconds, A_BAR, |sums| sums.failed),
+        ],
+    }
+    .draw()
+}
+
+fn tokens(seconds: &[Sums]) -> Markup {
+    Bars {
+        title: "Tokens charged for",
+        a_bar: A_BAR,
+        series: vec![Series::new("Tokens", 1, seconds, A_BAR, |sums| sums.tokens)],
+    }
+    .draw()
+}
+
+/// A tenth of a count, as it is of ten seconds.
+fn tenths(number: u64) -> String {
+    format!("{}.{}", count(number / 10), number % 10)
+}
+
+/// In per cent, with one decimal.
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "–".into();
+    }
+    let per_mille = (u128::from(part) * 1_000 + u128::from(whole) / 2) / u128::from(whole);
+    format!("{}.{} %", per_mille / 10, per_mille % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_tenths_have_one_decimal() {
+        assert_eq!((share(0, 0), share(1, 3)), ("–".into(), "33.3 %".into()));
+        assert_eq!(share(u64::MAX, u64::MAX), "100.0 %");
+        assert_eq!(
+            (tenths(7), tenths(12_345)),
+            ("0.7".into(), "1,234.5".into())
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! The operator's side of the portal: everyone's accounts, requests and limits, and what the gateway is
+//! doing. Whatever is done here is written down with who did it (`acts/`).
+//!
+//! Customers are not told that it is there.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    routing::{get, post},
+};
+
+mod access;
+mod account;
+mod account_forms;
+mod accounts;
+mod actions;
+mod audit;
+mod bars;
+mod deployments;
+mod frame;
+mod keys;
+mod limits;
+mod live;
+mod models;
+mod requests;
+mod sign_in;
+mod story;
+
+use crate::gateway::Gateway;
+
+/// Every page of the console on one screen.
+pub fn router() -> Router<Arc<Gateway>> {
+    Router::new()
+        .route("/portal/console", get(live::show))
+        .route("/portal/console/live", get(live::part))
+        .route(
+            "/portal/console/sign-in",
+            get(sign_in::show).post(sign_in::sign_in),
+        )
+        .route("/portal/console/sign-out", post(sign_in::sign_out))
+        .route(
+            "/portal/console/accounts",
+            get(accounts::list).post(account_forms::create),
+        )
+        .route("/portal/console/accounts/{id}", get(account::show))
+        .route(
+            "/portal/console/accounts/{id}/plan",
+            post(account_forms::change_plan),
+        )
+        .route(
+            "/portal/console/accounts/{id}/state",
+            post(account_forms::change_state),
+        )
+        .route(
+            "/portal/console/accounts/{id}/grants",
+            post(account_forms::grant),
+        )
+        .route("/portal/console/accounts/{id}/keys", post(keys::create))
+        .route("/portal/console/keys/{id}/state", post(keys::set_state))
+        .route("/portal/console/requests", get(requests::list))
+        .route("/portal/console/requests/{id}", get(story::show))
+        .route(
+            "/portal/console/models",
+            get(models::list).post(models::change),
+        )
+        .route(
+            "/portal/console/limits",
+            get(limits::list).post(limits::change),
+        )
+        .route("/portal/console/deployments", get(deployments::show))
+        .route("/portal/console/audit", get(audit::show).post(audit::run))
+        .route("/portal/console/actions", get(actions::list))
+}

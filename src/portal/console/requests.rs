@@ -1,0 +1,244 @@
+//! Everyone's requests, newest first; and one of them by an ID.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    access::OperatorIn,
+    accounts,
+    frame::{self, Place, scrolled},
+};
+use crate::{
+    gateway::Gateway,
+    http::loggable,
+    ledger::{Call, CallId, CallsPage, Outcome},
+    portal::{
+        error::PortalError,
+        layout,
+        query::{ReadQuery, given},
+        words,
+    },
+};
+
+const ON_A_PAGE: usize = 50;
+
+#[derive(Deserialize)]
+pub struct Asked {
+    /// Ours or a client's.
+    id: Option<String>,
+    account: Option<String>,
+    key: Option<String>,
+    model: Option<String>,
+    outcome: Option<String>,
+    before: Option<String>,
+}
+
+/// The story of one.
+pub fn path(id: CallId) -> String {
+    format!("/portal/console/requests/{id}")
+}
+
+pub async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    me: OperatorIn,
+    ReadQuery(asked): ReadQuery<Asked>,
+) -> Result<Response, PortalError> {
+    if let Some(id) = given(asked.id.as_ref()) {
+        return found(&gateway, &me, id).await;
+    }
+    let outcome = given(asked.outcome.as_ref()).map(|text| {
+        Outcome::parse(text)
+            .ok_or_else(|| PortalError::Invalid("No request ends in that way.".into()))
+    });
+    let before = given(asked.before.as_ref()).map(|text| {
+        cursor(text)
+            .ok_or_else(|| PortalError::Invalid("There is no such page of requests.".into()))
+    });
+    let page = CallsPage {
+        account_id: given(asked.account.as_ref()),
+        key_id: given(asked.key.as_ref()),
+        model: given(asked.model.as_ref()),
+        outcome: outcome.transpose()?,
+        before: before.transpose()?,
+        limit: ON_A_PAGE + 1,
+    };
+    let mut calls = gateway.ledger.calls_page(&page).await?;
+    let more = calls.len() > ON_A_PAGE;
+    calls.truncate(ON_A_PAGE);
+    let next = calls.last().filter(|_| more);
+    let content = html! {
+        h1 { "Requests" }
+        (find_form(""))
+        (filter_form(&page))
+        (table(&calls))
+        nav.pages aria-label="Pages" {
+            @if page.before.is_some() { a href=(address(&page, None)) { "Newest requests" } }
+            @if let Some(last) = next { a rel="next" href=(address(&page, Some(last))) { "Older requests" } }
+        }
+    };
+    Ok(frame::page(&me, Place::Requests, "Requests", &content).into_response())
+}
+
+/// By its number of ours, or by the ID that its client was told to quote, which may be that of many.
+async fn found(gateway: &Gateway, me: &OperatorIn, id: &str) -> Result<Response, PortalError> {
+    let calls = gateway.ledger.find_calls(&loggable(id)).await?;
+    if let [only] = calls.as_slice() {
+        return Ok(layout::redirect(&path(only.id)));
+    }
+    let content = html! {
+        h1 { "Requests" }
+        (find_form(id))
+        @if calls.is_empty() {
+            p.empty { "No request that was admitted has this ID. One that was refused before that is in the log alone." }
+        } @else {
+            p { (words::count(calls.len() as u64)) " requests have this ID." }
+            (table(&calls))
+        }
+        p { a href="/portal/console/requests" { "All requests" } }
+    };
+    Ok(frame::page(me, Place::Requests, "Requests", &content).into_response())
+}
+
+/// When the last request of a page ended, and its number.
+fn cursor(text: &str) -> Option<(i64, CallId)> {
+    let (ended_ms, id) = text.split_once('-')?;
+    Some((ended_ms.parse().ok()?, CallId::parse(id)?))
+}
+
+/// The address of these requests: the newest of them, or those after `last`.
+fn address(page: &CallsPage<'_>, last: Option<&Call>) -> String {
+    let named = [
+        ("account", page.account_id.map(layout::encoded)),
+        ("key", page.key_id.map(layout::encoded)),
+        ("model", page.model.map(layout::encoded)),
+        (
+            "outcome",
+            page.outcome.map(|outcome| outcome.as_str().into()),
+        ),
+        (
+            "before",
+            last.map(|call| format!("{}-{}", call.ended_ms, call.id)),
+        ),
+    ];
+    let pairs: Vec<_> = named
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name}={}", value?)))
+        .collect();
+    format!("/portal/console/requests?{}", pairs.join("&"))
+}
+
+fn find_form(id: &str) -> Markup {
+    html! {
+        form.inline method="get" action="/portal/console/requests" role="search" {
+            label { "Request ID or call ID"
+                input type="search" name="id" value=(id) required placeholder="req_… or call_…" autocomplete="off";
+            }
+            button.primary type="submit" { "Find" }
+        }
+    }
+}
+
+fn filter_form(page: &CallsPage<'_>) -> Markup {
+    let field = |label: &str, name: &str, value: Option<&str>| {
+        html! {
+            label { (label) input type="text" name=(name) value=(value.unwrap_or_default()) placeholder="all" autocomplete="off"; }
+        }
+    };
+    html! {
+        form.inline method="get" action="/portal/console/requests" {
+            (field("Account", "account", page.account_id))
+            (field("Key", "key", page.key_id))
+            (field("Model", "model", page.model))
+            label { "Outcome"
+                select name="outcome" {
+                    option value="" { "all" }
+                    @for one in Outcome::ALL {
+                        option value=(one.as_str()) selected[page.outcome == Some(one)] { (one.as_str()) }
+                    }
+                }
+            }
+            button type="submit" { "Show" }
+            @if page.account_id.or(page.key_id).or(page.model).is_some() || page.outcome.is_some() {
+                a.button href="/portal/console/requests" { "Show all" }
+            }
+        }
+    }
+}
+
+pub fn table(calls: &[Call]) -> Markup {
+    if calls.is_empty() {
+        return html! { p.empty { "There are no such requests." } };
+    }
+    let table = html! {
+        table {
+            caption { "Requests, newest first" }
+            thead { tr {
+                th scope="col" { "When" }
+                th scope="col" { "Account" }
+                th scope="col" { "Model" }
+                th scope="col" { "Upstream" }
+                th.number scope="col" { "Tokens" }
+                th.number scope="col" { "Cost" }
+                th.number scope="col" { "Took" }
+                th scope="col" { "Outcome" }
+            } }
+            tbody { @for call in calls { (row(call)) } }
+        }
+    };
+    scrolled("Requests", &table)
+}
+
+fn row(call: &Call) -> Markup {
+    html! {
+        tr {
+            th scope="row" { a href=(path(call.id)) { (words::moment(call.ended_ms.div_euclid(1_000))) } }
+            td { a href=(accounts::path(&call.account_id)) { code { (call.account_id) } } }
+            td {
+                code { (call.model) }
+                @if call.routed_model != call.model { " → " code { (call.routed_model) } }
+            }
+            td { (call.upstream.as_deref().unwrap_or("–")) }
+            td.number { @match call.charged { Some(charged) => { (words::count(charged.usage.total())) }, None => { "–" } } }
+            td.number { (words::money(call.charged.map(|charged| charged.cost).unwrap_or_default())) }
+            td.number { (words::duration(call.ended_ms - call.admitted_ms)) }
+            td { (outcome(call.outcome)) }
+        }
+    }
+}
+
+/// In the ledger's own word, as the operator API and the metrics have it.
+pub fn outcome(outcome: Outcome) -> Markup {
+    let class = match outcome {
+        Outcome::Answered => "badge good",
+        Outcome::ClientLeft => "badge",
+        _ => "badge bad",
+    };
+    html! { span class=(class) { (outcome.as_str()) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_keeps_what_was_asked_for() {
+        let page = CallsPage {
+            account_id: Some("acct_1"),
+            model: Some("a&b"),
+            outcome: Some(Outcome::NoUsage),
+            ..CallsPage::default()
+        };
+        assert_eq!(
+            address(&page, None),
+            "/portal/console/requests?account=acct%5F1&model=a%26b&outcome=no_usage"
+        );
+        assert_eq!(cursor("5-call_0000000000000"), Some((5, CallId(0))));
+        assert_eq!((cursor("5"), cursor("5-6")), (None, None));
+    }
+}

@@ -1,0 +1,185 @@
+//! Into the console with the operator token, and out again.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use maud::html;
+use serde::Deserialize;
+
+use super::access::{OperatorForm, presented};
+use crate::{
+    acts::TOKEN,
+    gateway::Gateway,
+    http::Peer,
+    office::{Attempt, NewSession, Role},
+    portal::{
+        cookies::{self, Kind, Token},
+        error::PortalError,
+        form::{Nothing, OpenForm},
+        layout,
+        query::ReadQuery,
+        session::{agent, token_field},
+        sign_in::{came_from_elsewhere, destination, end_presented, once_more, told, visited},
+    },
+    time_text,
+};
+
+const HOME: &str = "/portal/console";
+/// The token opens everything, so that what it has opened does not stay open for long.
+const SESSION_SECONDS: i64 = 12 * 3_600;
+
+#[derive(Deserialize)]
+pub struct Asked {
+    #[serde(default)]
+    to: String,
+}
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    ReadQuery(asked): ReadQuery<Asked>,
+    headers: HeaderMap,
+) -> Result<Response, PortalError> {
+    let to = within(&asked.to);
+    if came_from_elsewhere(&headers) {
+        return Ok(once_more(&to));
+    }
+    if is_operator(&gateway, &headers).await? {
+        return Ok(layout::redirect(&to));
+    }
+    Ok(visited(&gateway, &headers, |visit| form(visit, &to, None)))
+}
+
+/// Whether an operator is signed in already. For a customer there is no such page.
+async fn is_operator(gateway: &Gateway, headers: &HeaderMap) -> Result<bool, PortalError> {
+    match presented(gateway, headers).await? {
+        None => Ok(false),
+        Some((_, session)) if session.role == Role::Operator => Ok(true),
+        Some(_) => Err(PortalError::NotFound),
+    }
+}
+
+/// A page of the console, whatever was asked for.
+fn within(to: &str) -> String {
+    let page = destination(to);
+    if page.starts_with(HOME) {
+        page
+    } else {
+        HOME.into()
+    }
+}
+
+fn form(visit: &Token, to: &str, problem: Option<&str>) -> Response {
+    let content = html! {
+        h1 { "Operator's console" }
+        (told(problem))
+        form.stack method="post" action="/portal/console/sign-in" {
+            (token_field(visit))
+            input type="hidden" name="to" value=(to);
+            label { "Operator token"
+                input type="password" name="secret" required autocomplete="off" autofocus;
+            }
+            button.primary type="submit" { "Sign in" }
+        }
+        p.muted {
+            "Operators with an address of their own "
+            a href={ "/portal/sign-in?to=" (layout::encoded(to)) } { "sign in with it" }
+            ", so that what they do is written down under their name."
+        }
+    };
+    layout::plain("Operator's console", &content).into_response()
+}
+
+#[derive(Deserialize)]
+pub struct SignIn {
+    #[serde(default)]
+    secret: String,
+    #[serde(default)]
+    to: String,
+}
+
+pub async fn sign_in(
+    State(gateway): State<Arc<Gateway>>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    OpenForm(sent): OpenForm<SignIn>,
+) -> Result<Response, PortalError> {
+    is_operator(&gateway, &headers).await?;
+    let to = within(&sent.to);
+    // No address looks like this one: guesses at the token are counted apart from all others.
+    let peer = peer.map(|Extension(Peer(address))| address);
+    let attempt = Attempt::new(TOKEN, peer, None);
+    let throttle = &gateway.portal.throttle;
+    throttle
+        .attempt(&attempt)
+        .map_err(|seconds| PortalError::TooMany { seconds })?;
+    if !gateway.operator_token.matches(sent.secret.trim()) {
+        let problem = Some("This is not the operator token.");
+        let mut response = visited(&gateway, &headers, |visit| form(visit, &to, problem));
+        *response.status_mut() = StatusCode::UNAUTHORIZED;
+        return Ok(response);
+    }
+    throttle.succeeded(&attempt);
+    begin(&gateway, &headers, &to).await
+}
+
+/// Begins a session that ends when the token is replaced by another.
+async fn begin(gateway: &Gateway, headers: &HeaderMap, to: &str) -> Result<Response, PortalError> {
+    end_presented(gateway, headers).await?;
+    let (token, now) = (Token::generate(), time_text::now());
+    let session = NewSession {
+        digest: token.digest_with(&gateway.operator_token),
+        person_id: None,
+        role: Role::Operator,
+        agent: agent(headers),
+        now,
+        expires_at: now + SESSION_SECONDS,
+    };
+    gateway.office.begin_session(session).await?;
+    let mut response = layout::redirect(to);
+    let secure = gateway.portal.is_secure();
+    for cookie in [
+        token.set(Kind::Session, secure),
+        cookies::forget(Kind::Visit, secure),
+    ] {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+pub async fn sign_out(
+    State(gateway): State<Arc<Gateway>>,
+    OperatorForm { me, form: _ }: OperatorForm<Nothing>,
+) -> Result<Response, PortalError> {
+    gateway.office.end_session(&me.session.digest).await?;
+    let mut response = layout::redirect("/portal/console/sign-in");
+    let headers = response.headers_mut();
+    let forgotten = cookies::forget(Kind::Session, gateway.portal.is_secure());
+    headers.append(header::SET_COOKIE, forgotten);
+    // Pages that the browser has kept for the way back are dropped with it.
+    headers.insert("clear-site-data", HeaderValue::from_static("\"cache\""));
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::within;
+
+    #[test]
+    fn signing_in_leads_into_the_console() {
+        let page = "/portal/console/accounts?text=a";
+        assert_eq!(within(page), page);
+        for other in [
+            "",
+            "/portal/keys",
+            "//evil.example",
+            "/portal/console/sign-in",
+        ] {
+            assert_eq!(within(other), "/portal/console", "{other}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! An operator in the console.
+
+use std::time::Duration;
+
+use tollgate::office::{Action, Role};
+
+use super::{
+    TestGateway,
+    gateway::OPERATOR_TOKEN,
+    portal::{Browser, Seen},
+};
+
+pub const PAGES: [&str; 8] = [
+    "/portal/console",
+    "/portal/console/accounts",
+    "/portal/console/requests",
+    "/portal/console/models",
+    "/portal/console/limits",
+    "/portal/console/deployments",
+    "/portal/console/audit",
+    "/portal/console/actions",
+];
+
+/// Whoever has the operator token.
+pub async fn with_token(gateway: &TestGateway) -> Browser {
+    let browser = Browser::new(gateway);
+    let signed_in = give_token(&browser, OPERATOR_TOKEN).await;
+    signed_in.assert_sent_to("/portal/console");
+    browser
+}
+
+pub async fn give_token(browser: &Browser, token: &str) -> Seen {
+    browser.get("/portal/console/sign-in").await.assert_page();
+    let secret = [("secret", token)];
+    browser.post("/portal/console/sign-in", &secret).await
+}
+
+/// Somebody with an account of their own and the operator's role.
+pub async fn person(gateway: &TestGateway) -> Browser {
+    let browser = Browser::signed_in(gateway).await;
+    set_role(gateway, &browser, Role::Operator).await;
+    browser
+}
+
+pub async fn set_role(gateway: &TestGateway, browser: &Browser, role: Role) {
+    let office = &gateway.inside().office;
+    let person = office.person_by_email(&browser.email).await.unwrap();
+    office.set_role(&person.unwrap().id, role).await.unwrap();
+}
+
+/// What was written down, the latest first.
+pub async fn actions(gateway: &TestGateway, subject: Option<&str>) -> Vec<Action> {
+    let page = gateway.inside().office.actions_page(subject, None, 1_000);
+    let page = page.await.unwrap();
+    page.into_iter().map(|recorded| recorded.action).collect()
+}
+
+/// Loads a page until there is this on it.
+pub async fn until_shown(browser: &Browser, path: &str, text: &str) -> Seen {
+    for _ in 0..200 {
+        let seen = browser.get(path).await;
+        if seen.text.contains(text) {
+            return seen;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("no {text:?} on {path}");
+}
