@@ -1,11 +1,11 @@
 # `make` lists the commands.
 
-.PHONY: help run run-local test lint fmt servers unit shared fleet chain clients upstreams router-eval
+.PHONY: help run run-local test lint fmt servers unit shared fleet chain clients browser screenshots upstreams router-eval
 
 help:
 	@echo "make run        build in release and start tollgate dev, with a simulated model"
 	@echo "make run-local  the same in front of a small real model, which it installs"
-	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client and upstream tests"
+	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser and upstream tests"
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
 	@echo "make unit       unit and integration tests only, on SQLite and memory"
@@ -13,6 +13,8 @@ help:
 	@echo "make fleet      several gateways on one PostgreSQL and one Redis, which are killed, slow and not heard"
 	@echo "make chain      the chain tools against a real node"
 	@echo "make clients    the official and popular client libraries against tollgate dev"
+	@echo "make browser    the portal in a real browser, which it installs; pictures go to target/browser"
+	@echo "make screenshots  the same, and the pictures in the documentation anew"
 	@echo "make upstreams  tollgate in front of model servers that others wrote"
 	@echo "make router-eval DATA=file  what the router is worth on prompts with known outcomes"
 
@@ -23,7 +25,7 @@ run-local:
 	cargo build --release
 	@scripts/run-local
 
-test: lint unit shared fleet chain clients upstreams
+test: lint unit shared fleet chain clients browser upstreams
 
 lint:
 	cargo fmt --check
@@ -60,6 +62,13 @@ chain:
 clients:
 	cargo build
 	tests/clients/run
+
+browser:
+	cargo build
+	tests/browser/run
+
+screenshots: browser
+	tests/browser/to-docs
 
 upstreams:
 	cargo build

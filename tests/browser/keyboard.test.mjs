@@ -1,0 +1,104 @@
+// Everything can be reached and done with the keyboard alone, and one sees where one is.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { DEMO } from './support/gateway.mjs';
+import { everywhere, PAGES, resident } from './support/places.mjs';
+import { follow, go, textOf, visitor } from './support/visitor.mjs';
+
+/** What has the focus: its words, or the name of a field. */
+const focused = (page) => page.evaluate(() => {
+  const { textContent, name } = document.activeElement;
+  return textContent.replaceAll(/\s+/g, ' ').trim() || name;
+});
+
+/** Goes on with the Tab key until the focus is on what is called so. */
+async function tabTo(page, name) {
+  for (let presses = 0; presses < 60; presses += 1) {
+    await page.keyboard.press('Tab');
+    if ((await focused(page)) === name) return;
+  }
+  assert.fail(`the Tab key never leads to ${name} on ${page.url()}`);
+}
+
+/** What can be used on this page, in the order in which it stands there; each gets a number. */
+const usable = (page) => page.evaluate(() => {
+  const all = document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]');
+  const usable = [...all].filter((one) => !one.disabled && one.type !== 'hidden' && one.checkVisibility());
+  usable.forEach((one, number) => { one.dataset.number = number; });
+  return usable.map((one) => one.outerHTML.slice(0, 80));
+});
+
+/** Where the focus is, and whether that can be seen. */
+const look = (page) => page.evaluate(() => {
+  const element = document.activeElement;
+  const { outlineStyle, outlineWidth } = getComputedStyle(element);
+  const { left, right, top, bottom, width, height } = element.getBoundingClientRect();
+  const inSight = width > 0 && height > 0 && right > 0 && bottom > 0 && left < innerWidth && top < innerHeight;
+  const outlined = outlineStyle !== 'none' && Number.parseFloat(outlineWidth) >= 2;
+  return { number: element.dataset.number, html: element.outerHTML.slice(0, 80), outlined, inSight };
+});
+
+test('the Tab key leads through everything on every page in its order, and the focus is seen', async (t) => {
+  await everywhere(t, {}, async (page, { name }) => {
+    const expected = await usable(page);
+    assert.match(expected[0], /To the content/, name);
+    await page.focus('.skip');
+    // There and back: a focus that a script has set is not always shown.
+    await page.keyboard.press('Tab');
+    await page.keyboard.down('Shift');
+    await page.keyboard.press('Tab');
+    await page.keyboard.up('Shift');
+    for (const [number, html] of expected.entries()) {
+      const seen = await look(page);
+      assert.equal(seen.number, String(number), `${name}: ${html} comes after ${seen.html}`);
+      assert.ok(seen.outlined, `${name}: the focus on ${html} has no outline`);
+      assert.ok(seen.inSight, `${name}: the focus on ${html} is out of sight`);
+      // A date has a stop for each of its parts.
+      do await page.keyboard.press('Tab');
+      while (html.includes('type="date"') && (await look(page)).number === String(number));
+    }
+  });
+});
+
+test('the first thing is a link past the navigation', async (t) => {
+  const page = await resident(t);
+  for (const { open, name } of PAGES) {
+    await open(page);
+    await page.keyboard.press('Tab');
+    assert.equal(await focused(page), 'To the content', name);
+    const { left } = await page.$eval('.skip', (skip) => skip.getBoundingClientRect().toJSON());
+    assert.ok(left >= 0, `${name}: it is seen once it has the focus`);
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('Tab');
+    const inside = await page.evaluate(() => document.activeElement.closest('main') !== null);
+    assert.ok(inside, `${name}: the next one is in the content`);
+  }
+});
+
+test('a key is made and deleted without a mouse, from signing in to signing out', async (t) => {
+  const page = await visitor(t);
+  await go(page, '/portal/sign-in');
+  // The first field has the focus from the start.
+  await page.keyboard.type(DEMO.email);
+  await page.keyboard.press('Tab');
+  await page.keyboard.type(DEMO.password);
+  await follow(page, () => page.keyboard.press('Enter'));
+  await tabTo(page, 'API keys');
+  await follow(page, () => page.keyboard.press('Enter'));
+  await tabTo(page, 'name');
+  await page.keyboard.type('by hand');
+  await follow(page, () => page.keyboard.press('Enter'));
+  assert.match(await textOf(page, '#new-key'), /^sk-svc-/);
+  await tabTo(page, 'I have copied it');
+  await follow(page, () => page.keyboard.press('Enter'));
+  assert.match(await textOf(page), /by hand/);
+  await tabTo(page, 'Delete by hand');
+  await follow(page, () => page.keyboard.press('Enter'));
+  await tabTo(page, 'Delete the key');
+  await follow(page, () => page.keyboard.press('Space'));
+  assert.doesNotMatch(await textOf(page), /by hand/);
+  await tabTo(page, 'Sign out');
+  await follow(page, () => page.keyboard.press('Enter'));
+  assert.equal(await textOf(page, 'h1'), 'Sign in');
+});

@@ -1,0 +1,92 @@
+// Someone new, from nothing to the first request and what it cost.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { nanos, operate } from './support/gateway.mjs';
+import { accountOf, clickTo, fill, follow, go, isThere, rowWith, signUp, textOf, visitor } from './support/visitor.mjs';
+
+const GRANTED = '5.00';
+const CURL = /^curl (\S+) \\\n\s*-H "([^"]+)" \\\n\s*-H "([^"]+)" \\\n\s*-d '(.+)'$/;
+
+/** Sends what stands on the page, as a shell would. */
+async function sendAsWritten(text) {
+  const written = CURL.exec(text.trim());
+  assert.ok(written, text);
+  const [, url, ...rest] = written;
+  const body = rest.pop();
+  return fetch(url, { method: 'POST', headers: rest.map((header) => header.split(/:\s*/)), body });
+}
+
+/** The figure of a card. */
+const figure = (page, title) => page.$$eval('section.card', (cards, title) => {
+  const card = cards.find((card) => card.querySelector('h2').innerText === title);
+  return card.querySelector('.figure').innerText;
+}, title);
+
+test('sign up, get credit, make a key, send the request, see what it cost', async (t) => {
+  const page = await visitor(t);
+  await signUp(page, { name: 'Grace', email: 'grace@example.com', password: 'a compiler is a program' });
+  assert.equal(await textOf(page, 'h1'), 'Overview');
+  const steps = await textOf(page, '.steps');
+  assert.match(steps, /Get some credit/);
+  assert.match(steps, /Create an API key/);
+  assert.ok((await textOf(page)).includes('YOUR_API_KEY'));
+
+  await follow(page, () => page.click('.steps a[href="/portal/billing"]'));
+  assert.equal(nanos(await figure(page, 'Balance')), 0n);
+  const account = `/operator/accounts/${await accountOf(page)}`;
+  await operate('POST', `${account}/grants`, { amount: GRANTED, reason: 'For the start' });
+  await clickTo(page, 'link', 'Overview');
+  assert.doesNotMatch(await textOf(page, '.steps'), /Get some credit/);
+  assert.equal(nanos(await figure(page, 'Balance')), nanos(GRANTED));
+
+  await clickTo(page, 'link', 'Create an API key');
+  await fill(page, 'name', 'first');
+  await clickTo(page, 'button', 'Create key');
+  const response = await sendAsWritten(await textOf(page, '.snippet pre'));
+  assert.equal(response.status, 200);
+  const { usage, model } = await response.json();
+  const { data: [charged] } = await operate('GET', `${account}/usage`);
+  const cost = nanos(charged.cost);
+  assert.ok(cost > 0n);
+
+  await go(page, '/portal');
+  assert.ok(!(await isThere(page, 'heading', 'Your first request')), 'it is not the first any more');
+  assert.ok((await rowWith(page, model)).some((cell) => cell.startsWith('first')));
+
+  await clickTo(page, 'link', 'Requests');
+  const request = await rowWith(page, model);
+  assert.equal(Number(request[3]), usage.prompt_tokens);
+  assert.equal(Number(request[4]), usage.completion_tokens);
+  assert.equal(nanos(request[5]), cost);
+  await follow(page, () => page.click('main tbody a'));
+  const told = await textOf(page);
+  assert.ok(told.includes(charged.id) && told.includes(charged.request_id), told);
+  assert.equal(nanos((await textOf(page, 'tfoot td')).trim()), cost);
+
+  await clickTo(page, 'link', 'Usage');
+  assert.equal(nanos(await figure(page, 'Cost')), cost);
+  assert.equal(await figure(page, 'Requests'), '1');
+  assert.equal(Number(await figure(page, 'Input tokens')), usage.prompt_tokens);
+  assert.equal(Number(await figure(page, 'Output tokens')), usage.completion_tokens);
+  assert.equal(nanos((await rowWith(page, model)).at(-1)), cost);
+
+  await clickTo(page, 'link', 'Billing');
+  const left = nanos(GRANTED) - cost;
+  assert.equal(nanos(await figure(page, 'Balance')), left);
+  assert.equal(nanos(await figure(page, 'Available')), left);
+  const [, , amount, after] = await rowWith(page, charged.id);
+  assert.equal(nanos(amount), -cost);
+  assert.equal(nanos(after), left);
+  const [, , granted] = await rowWith(page, 'Credit added');
+  assert.equal(nanos(granted), nanos(GRANTED));
+});
+
+test('an address that is taken is refused in words, and what was typed is kept', async (t) => {
+  const page = await visitor(t);
+  page.expected.push('400');
+  await signUp(page, { name: 'Not Demo', email: process.env.TOLLGATE_PORTAL_EMAIL, password: 'a password of mine' });
+  assert.match(await textOf(page, '[role="alert"]'), /cannot be used/);
+  assert.equal(await page.$eval('[name="name"]', ({ value }) => value), 'Not Demo');
+  assert.equal(await page.$eval('[name="password"]', ({ value }) => value), '');
+});

@@ -1,0 +1,167 @@
+// Every page there is, how one gets there, and what it must say: also without a script.
+
+import assert from 'node:assert/strict';
+import { DEMO } from './gateway.mjs';
+import { theResident } from './resident.mjs';
+import { clickTo, fill, follow, go, makeKey, named, signIn, until, visitor } from './visitor.mjs';
+
+const page = (name, path, ...says) => ({ name, says, open: (page) => go(page, path) });
+
+/** Those in the navigation, in its order. */
+export const PAGES = [
+  page('overview', '/portal', 'Overview', 'Balance', 'Spent in 7 days', 'Latest requests', 'All requests'),
+  page('keys', '/portal/keys', 'API keys', 'production', 'old laptop', 'disabled', 'Create key'),
+  page('playground', '/portal/playground', 'Playground', 'Model', 'Message', 'Send'),
+  page('usage', '/portal/usage', 'Usage', 'Cost a day', 'Requests a day', 'Usage by model', 'Download as CSV'),
+  page('requests', '/portal/requests', 'Requests', 'svc-pro-coding', 'Answered', 'Failed'),
+  page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00'),
+  page('plan', '/portal/plan', 'Plan and limits', 'Flex', 'Business', 'Limits per minute'),
+  page('models', '/portal/models', 'Models', 'svc-native-fast', 'svc-flex-beta-3.6', 'Included'),
+  page('settings', '/portal/settings', 'Settings', 'ada@example.com', 'Change password', 'this one'),
+];
+
+/** Those that are reached from there, in whatever state they are worth a look in. */
+export const STATES = [
+  page('usage-by-key', '/portal/usage?days=7&by=key', 'Usage by key', 'nightly tests'),
+  {
+    name: 'request',
+    says: ['Request', 'svc-basic', 'What it cost', 'Charged', 'Steps', 'convert_units'],
+    async open(page) {
+      await go(page, '/portal/requests?model=svc-basic');
+      await follow(page, () => page.click('main tbody a'));
+    },
+  },
+  {
+    name: 'delete-key',
+    says: ['Delete old laptop?', 'Keep it'],
+    async open(page) {
+      await go(page, '/portal/keys');
+      await clickTo(page, 'link', 'Delete old laptop');
+    },
+  },
+  page('nothing-found', '/portal/requests?outcome=lost', 'No request is like that.'),
+  {
+    name: 'not-found',
+    says: ['Not found', 'To your overview'],
+    async open(page) {
+      page.expected.push('404');
+      await go(page, '/portal/nothing-here', 404);
+    },
+  },
+];
+
+/** What takes a script to get to, or leaves something behind. */
+export const DEEDS = [
+  {
+    name: 'new-key',
+    says: ['Your new key', 'Copy it now', 'curl'],
+    open: (page) => makeKey(page, 'staging'),
+    async undo(page) {
+      await go(page, '/portal/keys');
+      await clickTo(page, 'link', 'Delete staging');
+      await clickTo(page, 'button', 'Delete the key');
+    },
+  },
+  {
+    name: 'answered',
+    says: ['You', 'Answer', 'tokens in'],
+    async open(page) {
+      await go(page, '/portal/playground');
+      await (await named(page, 'button', 'Send')).click();
+      await until(page, () => document.querySelector('#told').textContent.includes('tokens in'));
+    },
+  },
+];
+
+let guesses = 0;
+
+/** The operator's, in the order of their navigation, and what is reached from there. */
+export const CONSOLE = [
+  page('console-live', '/portal/console', 'Live', 'Requests a second', 'Spend', 'Running'),
+  page('console-accounts', '/portal/console/accounts', 'Accounts', 'ada@example.com', 'New account'),
+  page('console-requests', '/portal/console/requests', 'Requests', 'svc-pro-coding', 'simulator'),
+  page('console-models', '/portal/console/models', 'Models', 'svc-flex-beta-3.6', 'enabled'),
+  page('console-limits', '/portal/console/limits', 'Limits per minute', 'Set a limit'),
+  page('console-deployments', '/portal/console/deployments', 'Deployments', 'simulator'),
+  page('console-audit', '/portal/console/audit', 'Audit', 'Run the audit'),
+  page('console-actions', '/portal/console/actions', 'Actions', 'Done to'),
+];
+export const CONSOLE_STATES = [
+  {
+    name: 'console-account',
+    says: ['ada@example.com', 'Give credit', 'Latest requests', 'Invoice 2026-0417'],
+    async open(page) {
+      await go(page, '/portal/console/accounts?text=ada%40example.com');
+      await clickTo(page, 'link', 'ada@example.com');
+    },
+  },
+  {
+    name: 'console-request',
+    says: ['svc-basic', 'convert_units'],
+    async open(page) {
+      await go(page, '/portal/console/requests?model=svc-basic');
+      await follow(page, () => page.click('main tbody a'));
+    },
+  },
+  {
+    name: 'console-audited',
+    says: ['Everything adds up'],
+    async open(page) {
+      await go(page, '/portal/console/audit');
+      await clickTo(page, 'button', 'Run the audit');
+    },
+  },
+];
+
+/** For those who are not signed in. */
+export const OUTSIDE = [
+  page('sign-in', '/portal/sign-in', 'Sign in', 'E-mail', 'Password', 'Make an account'),
+  page('console-sign-in', '/portal/console/sign-in', 'Operator token'),
+  page('sign-up', '/portal/sign-up', 'Make an account', 'At least 10 characters.'),
+  {
+    name: 'refused',
+    says: ['The e-mail address or the password is not right.'],
+    async open(page) {
+      page.expected.push('401');
+      await go(page, '/portal/sign-in');
+      // Guesses are counted by address.
+      guesses += 1;
+      await fill(page, 'email', `nobody-${guesses}@example.com`);
+      await fill(page, 'password', 'not the password');
+      const response = await clickTo(page, 'button', 'Sign in');
+      assert.equal(response.status(), 401);
+    },
+  },
+];
+
+/** A visitor who is signed in as the resident. */
+export async function resident(t, options = {}) {
+  const { cookies } = await theResident(() => visitor(t));
+  return visitor(t, { ...options, cookies });
+}
+
+let operatorsCookies = null;
+
+/** A visitor who is signed in as an operator. */
+export async function operator(t, options = {}) {
+  operatorsCookies ??= visitor(t).then(async (page) => {
+    await signIn(page, DEMO);
+    return page.browserContext().cookies();
+  });
+  return visitor(t, { ...options, cookies: await operatorsCookies });
+}
+
+/** Every page in turn, each with a visitor who is there. */
+export async function everywhere(t, options, look) {
+  const [inside, outside] = [await resident(t, options), await visitor(t, options)];
+  const atTheDesk = await operator(t, options);
+  for (const place of [...PAGES, ...STATES, ...DEEDS]) await at(inside, place, look);
+  for (const place of [...CONSOLE, ...CONSOLE_STATES]) await at(atTheDesk, place, look);
+  for (const place of OUTSIDE) await at(outside, place, look);
+}
+
+async function at(page, place, look) {
+  await place.open(page);
+  await look(page, place);
+  await place.undo?.(page);
+}

@@ -1,0 +1,50 @@
+// Someone who has been here for a while: with keys, credit that expires and credit that does not, and
+// requests that ended in each of the ways that happen.
+
+import assert from 'node:assert/strict';
+import { chat, operate } from './gateway.mjs';
+import { accountOf, signUp } from './visitor.mjs';
+
+const REQUESTS = [
+  ['production', 'svc-standard', 'Summarise this report. [[sim tokens=420]]'],
+  ['production', 'svc-standard', 'And the next one. [[sim tokens=380 cached=300]]'],
+  ['production', 'svc-pro', 'Plan the migration. [[sim tokens=900 reasoning=250]]'],
+  ['production', 'svc-hybrid-cost', 'What is a toll gate?'],
+  ['production', 'svc-basic', '[[sim tool=convert_units {"amount": "1.5", "from": "ether", "to": "wei"}]]'],
+  ['laptop', 'svc-pro-coding', 'Write a parser. [[sim tokens=700]]'],
+  ['laptop', 'svc-native-fast', 'Hello!'],
+  ['laptop', 'svc-native-fast', 'It breaks. [[sim status=500]]'],
+  ['nightly tests', 'svc-native-flash', 'Translate this. [[sim tokens=160]]'],
+  ['nightly tests', 'svc-native-light', 'Classify this. [[sim tokens=12]]'],
+];
+
+let resident = null;
+
+/** Who they are, and their cookies. They move in, as a visitor, with the first test that asks for them. */
+export async function theResident(newVisitor) {
+  resident ??= newVisitor().then(moveIn);
+  return resident;
+}
+
+async function moveIn(visitor) {
+  const person = { name: 'Ada Lovelace', email: 'ada@example.com', password: 'a tower of correct horses' };
+  await signUp(visitor, person);
+  const account = `/operator/accounts/${await accountOf(visitor)}`;
+  await operate('PATCH', account, { track: 'business', tier: 'flex' });
+  const soon = new Date(Date.now() + 30 * 86_400_000).toISOString().replace(/\.\d+Z/, 'Z');
+  await operate('POST', `${account}/grants`, { amount: '5.00', reason: 'Welcome', expires_at: soon });
+  await operate('POST', `${account}/grants`, { amount: '120.00', reason: 'Invoice 2026-0417' });
+  const keys = {};
+  for (const name of ['production', 'laptop', 'nightly tests', 'old laptop']) {
+    keys[name] = await operate('POST', `${account}/keys`, { name });
+  }
+  await operate('POST', `/operator/keys/${keys['old laptop'].id}/disable`);
+  for (const [name, model, content] of REQUESTS) {
+    const response = await chat(keys[name].key, content, { model });
+    const answer = await response.text();
+    const expected = content.includes('status=500') ? 502 : 200;
+    assert.equal(response.status, expected, `${model}: ${answer}`);
+  }
+  const cookies = await visitor.browserContext().cookies();
+  return { ...person, cookies };
+}
