@@ -105,7 +105,8 @@ pub fn random_id(kind: &str) -> String {
     id
 }
 
-fn random_text(length: usize) -> String {
+/// So many random characters that can stand in a URL or a cookie.
+pub fn random_text(length: usize) -> String {
     let mut rng = rand::rng();
     (0..length)
         .map(|_| char::from(URL_SAFE[rng.random_range(0..URL_SAFE.len())]))

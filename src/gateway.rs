@@ -15,17 +15,21 @@ use crate::{
     limits::{Ceilings, Limiter},
     metrics::Metrics,
     money::NanoUsd,
+    office::Office,
     routing::{
         Deployments,
         hybrid::{Knowledge, Sessions},
     },
     tools::Toolbox,
+    traffic::Traffic,
 };
 
 mod hybrids;
+mod portal;
 mod tally;
 
 pub use hybrids::task;
+pub use portal::Portal;
 pub use tally::{Chose, Tallied, Tally};
 
 const MAX_DRAINS: usize = 1_000;
@@ -36,11 +40,16 @@ pub struct Gateway {
     pub ledger: Arc<Ledger>,
     /// Responses that callers may go on from.
     pub conversations: Conversations,
+    /// People who sign in to the portal, their sessions, and what operators did.
+    pub office: Office,
     pub operator_token: Secret,
     pub links: Links,
+    pub portal: Portal,
     pub max_body_bytes: usize,
     pub limiter: Arc<Limiter>,
     pub metrics: Metrics,
+    /// The last minutes, second by second.
+    pub traffic: Traffic,
     /// Conversations that hybrids remember.
     pub sessions: Sessions,
     /// What hybrids have chosen.
@@ -63,6 +72,7 @@ pub struct Stores {
     pub ledger: Arc<Ledger>,
     pub limiter: Arc<Limiter>,
     pub conversations: Conversations,
+    pub office: Office,
 }
 
 /// What can change while the gateway runs.
@@ -133,7 +143,9 @@ impl Gateway {
         let origin = config.server.public_url.as_deref().unwrap_or(origin);
         Ok(Self {
             conversations: stores.conversations,
+            office: stores.office,
             metrics: Metrics::new(stores.ledger.health()),
+            traffic: Traffic::default(),
             ledger: stores.ledger,
             sessions: Sessions::default(),
             tally: Tally::default(),
@@ -142,6 +154,7 @@ impl Gateway {
                 billing: format!("{origin}/portal/billing"),
                 upgrade: format!("{origin}/portal/plan"),
             },
+            portal: Portal::new(&config.portal, origin),
             max_body_bytes: config.server.max_body_bytes,
             limiter: stores.limiter,
             ceilings: config.limits,

@@ -8,16 +8,20 @@ pub mod server;
 
 pub mod http;
 pub mod operator;
+pub mod portal;
 
+pub mod acts;
 pub mod gateway;
 pub mod metered;
 pub mod metrics;
 pub mod routing;
+pub mod traffic;
 pub mod upstream;
 
 pub mod chat;
 pub mod conversations;
 pub mod ledger;
+pub mod office;
 pub mod tools;
 pub mod wire;
 
@@ -33,6 +37,7 @@ mod migrations;
 pub mod money;
 pub mod outgoing;
 pub mod postgres;
+pub mod sqlite;
 pub mod telemetry;
 #[cfg(test)]
 mod testing;

@@ -2,6 +2,17 @@
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
+/// This moment, in seconds since 1970.
+pub fn now() -> i64 {
+    OffsetDateTime::now_utc().unix_timestamp()
+}
+
+/// The same in milliseconds.
+pub fn now_ms() -> i64 {
+    let nanos = OffsetDateTime::now_utc().unix_timestamp_nanos();
+    i64::try_from(nanos.div_euclid(1_000_000)).unwrap_or(0)
+}
+
 pub fn shown(unix_seconds: i64) -> String {
     let time = OffsetDateTime::from_unix_timestamp(unix_seconds).ok();
     time.and_then(|time| time.format(&Rfc3339).ok())

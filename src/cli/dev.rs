@@ -10,23 +10,22 @@ use std::{
 
 use clap::Args;
 
-use super::serve::{StopSignals, until_stopped};
+use super::{
+    demo::{DEMO_EMAIL, Demo},
+    serve::{StopSignals, until_stopped},
+};
 use crate::{
-    auth::{ApiKey, Secret},
-    catalog::{Catalog, Tier, Track},
+    auth::Secret,
+    catalog::Catalog,
     config::{
-        Config, Deployment, Durability, Log, LogFormat, Minute, Operator, Patience, Provider,
-        Routing, Server, Store, StorePlace, Tools,
+        Config, Deployment, Durability, Log, LogFormat, Minute, Operator, Patience, Portal,
+        Provider, Routing, Server, Store, StorePlace, Tools,
     },
-    ledger::{Ledger, LedgerError, NewAccount, NewGrant},
     limits::Ceilings,
     money::NanoUsd,
     server::{self, Running, StartError},
     telemetry,
 };
-
-const DEMO_EMAIL: &str = "demo@tollgate.local";
-const DEMO_CREDIT: i64 = 100_000_000_000;
 
 #[derive(Args)]
 pub struct Options {
@@ -58,15 +57,12 @@ pub async fn run(options: Options) -> Result<(), String> {
     let running = server::start(config)
         .await
         .map_err(|error| explain(&error))?;
-    let known = before
-        .get("OPENAI_API_KEY")
-        .and_then(|key| ApiKey::parse(key));
-    let key = demo_key(&running.gateway.ledger, known)
+    let demo = Demo::ready(&running.gateway, &before)
         .await
         .map_err(|error| format!("the demo account could not be made: {error}"))?;
-    write_env(&env_file, &running, &key, &token)
+    write_env(&env_file, &running, &demo, &token)
         .map_err(|error| format!("{} cannot be written: {error}", env_file.display()))?;
-    println!("{}", welcome(&running, &key, &env_file));
+    println!("{}", welcome(&running, &demo, &env_file));
     until_stopped(running, signals).await
 }
 
@@ -97,6 +93,10 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
         routing: Routing::default(),
         weights: None,
         tools: Tools::default(),
+        portal: Portal {
+            sign_up_open: true,
+            ..Portal::default()
+        },
         max_overdraft: NanoUsd::new(5_000_000_000),
         providers: BTreeMap::from([("simulator".into(), Provider::Simulator)]),
         deployments: vec![Deployment {
@@ -113,41 +113,6 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
     }
 }
 
-/// The key of an earlier start if it still works, else a new one for the demo account.
-async fn demo_key(ledger: &Ledger, known: Option<ApiKey>) -> Result<ApiKey, LedgerError> {
-    if let Some(key) = known {
-        let caller = ledger.look(key.digest()).await?;
-        if caller.is_some_and(|caller| !caller.account_closed) {
-            return Ok(key);
-        }
-    }
-    let demo = |account: &crate::ledger::Account| account.email == DEMO_EMAIL && !account.closed;
-    let account_id = match ledger.accounts().await?.into_iter().find(demo) {
-        Some(account) => account.id,
-        None => demo_account(ledger).await?,
-    };
-    let (_, key) = ledger.create_key(&account_id, "dev".into()).await?;
-    Ok(key)
-}
-
-async fn demo_account(ledger: &Ledger) -> Result<String, LedgerError> {
-    let account = NewAccount {
-        email: DEMO_EMAIL.into(),
-        name: Some("Demo".into()),
-        track: Track::Business,
-        tier: Tier::Flex,
-    };
-    let account = ledger.create_account(account).await?;
-    let credit = NewGrant {
-        amount: NanoUsd::new(DEMO_CREDIT),
-        expires_at: None,
-        reason: Some("for trying things out".into()),
-        reference: None,
-    };
-    ledger.add_grant(&account.id, credit).await?;
-    Ok(account.id)
-}
-
 fn read_env(file: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.split_once('='));
@@ -157,7 +122,7 @@ fn read_env(file: &Path) -> BTreeMap<String, String> {
 }
 
 /// Writes the file in one piece and for this user's eyes only: it holds a key.
-fn write_env(file: &Path, running: &Running, key: &ApiKey, token: &Secret) -> std::io::Result<()> {
+fn write_env(file: &Path, running: &Running, demo: &Demo, token: &Secret) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let draft = file.with_extension("env.new");
     let mut options = std::fs::OpenOptions::new();
@@ -168,9 +133,12 @@ fn write_env(file: &Path, running: &Running, key: &ApiKey, token: &Secret) -> st
         .mode(0o600)
         .open(&draft)?;
     writeln!(written, "OPENAI_BASE_URL={}/v1", running.origin)?;
-    writeln!(written, "OPENAI_API_KEY={}", key.reveal())?;
+    writeln!(written, "OPENAI_API_KEY={}", demo.key.reveal())?;
     writeln!(written, "TOLLGATE_OPERATOR_URL=http://{}", running.operator)?;
     writeln!(written, "TOLLGATE_OPERATOR_TOKEN={}", token.reveal())?;
+    writeln!(written, "TOLLGATE_PORTAL_URL={}/portal", running.origin)?;
+    writeln!(written, "TOLLGATE_PORTAL_EMAIL={DEMO_EMAIL}")?;
+    writeln!(written, "TOLLGATE_PORTAL_PASSWORD={}", demo.password)?;
     written.sync_all()?;
     std::fs::rename(draft, file)
 }
@@ -186,8 +154,9 @@ fn explain(error: &StartError) -> String {
     }
 }
 
-fn welcome(running: &Running, key: &ApiKey, env_file: &Path) -> String {
-    let (origin, operator, key) = (&running.origin, running.operator, key.reveal());
+fn welcome(running: &Running, demo: &Demo, env_file: &Path) -> String {
+    let (origin, operator) = (&running.origin, running.operator);
+    let (key, password) = (demo.key.reveal(), &demo.password);
     let env_file = env_file.display();
     format!(
         r#"
@@ -195,6 +164,8 @@ Tollgate is ready. A simulated model answers, so nothing costs money.
 
   API        {origin}/v1
   Key        {key}
+  Portal     {origin}/portal
+  Sign in    {DEMO_EMAIL} with {password}
   Operator   http://{operator}
 
 Try it:
@@ -207,6 +178,6 @@ For the official clients and the operator commands, load the same settings:
 
   set -a; . {env_file}; set +a
 
-Ctrl-C stops it. The account and the key are kept for the next start."#
+Ctrl-C stops it. The account, its key and its password are kept for the next start."#
     )
 }

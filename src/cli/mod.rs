@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod audit;
 mod check;
+mod demo;
 mod dev;
 mod operator_client;
 mod operator_commands;

@@ -24,7 +24,7 @@ pub use tools::{Chain, Market, Tools};
 
 use crate::{
     auth::Secret,
-    catalog::Catalog,
+    catalog::{Catalog, Plan},
     checked_toml::Mistake,
     limits::{self, Ceilings},
     money::NanoUsd,
@@ -48,6 +48,7 @@ pub struct Config {
     /// The router weights that stand in for the built-in ones.
     pub weights: Option<OwnWeights>,
     pub tools: Tools,
+    pub portal: Portal,
     pub catalog: Catalog,
     /// Where the catalog was read from, if not from the program itself.
     pub catalog_file: Option<PathBuf>,
@@ -94,6 +95,26 @@ pub struct TlsFiles {
 pub struct Operator {
     pub listen: SocketAddr,
     pub token: Secret,
+}
+
+/// The pages under `/portal`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Portal {
+    pub enabled: bool,
+    /// Whether anyone may make an account.
+    pub sign_up_open: bool,
+    /// The plan that a new account begins with.
+    pub sign_up_plan: Plan,
+}
+
+impl Default for Portal {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            sign_up_open: false,
+            sign_up_plan: Plan::ANONYMOUS,
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -3,15 +3,15 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::{
-    Config, Durability, Log, LogFormat, Minute, Operator, Patience, Server, Store, StorePlace,
-    TlsFiles,
+    Config, Durability, Log, LogFormat, Minute, Operator, Patience, Portal, Server, Store,
+    StorePlace, TlsFiles,
     tools::tools,
     upstreams::{deployment, provider, routing},
     values::{Environment, address, http_url, readable_file, seconds, secret, store_url},
 };
 use crate::{
     auth::Secret,
-    catalog::Catalog,
+    catalog::{Catalog, Plan, Tier, Track},
     checked_toml::{self, Mistake, Node, Section, Value, as_text},
     ledger,
     limits::{self, Ceilings},
@@ -29,6 +29,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
         let tools = tools(root.section("tools"), environment);
+        let portal = portal(root.section("portal"));
         let providers: BTreeMap<_, _> = root
             .named_sections("providers")
             .into_iter()
@@ -64,6 +65,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
             routing,
             weights,
             tools,
+            portal,
             catalog,
             catalog_file,
             log,
@@ -241,6 +243,38 @@ fn max_overdraft(mut section: Section) -> NanoUsd {
     });
     section.finish();
     amount.unwrap_or(NanoUsd::new(5_000_000_000))
+}
+
+fn portal(mut section: Section) -> Portal {
+    let default = Portal::default();
+    let enabled = section.flag("enabled").unwrap_or(default.enabled);
+    let sign_up = section.optional("sign_up", "`open` or `closed`", |value| {
+        match as_text(value)?.as_str() {
+            "open" => Some(true),
+            "closed" => Some(false),
+            _ => None,
+        }
+    });
+    let track = section.optional("sign_up_track", "`personal` or `business`", |value| {
+        Track::parse(&as_text(value)?)
+    });
+    let tier = section.optional("sign_up_tier", "a tier, e.g. `free` or `basic`", |value| {
+        Tier::parse(&as_text(value)?)
+    });
+    let track = track.unwrap_or(default.sign_up_plan.track());
+    let plan = Plan::new(track, tier.unwrap_or(default.sign_up_plan.tier()));
+    if plan.is_none() {
+        section.mistake(
+            "sign_up_tier",
+            "does not belong to the track: `flex` is the business track's tier, and its only one",
+        );
+    }
+    section.finish();
+    Portal {
+        enabled,
+        sign_up_open: sign_up.unwrap_or(default.sign_up_open),
+        sign_up_plan: plan.unwrap_or(default.sign_up_plan),
+    }
 }
 
 fn log(mut section: Section) -> Log {

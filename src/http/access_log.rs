@@ -21,6 +21,7 @@ use crate::{
     error::{Cause, Refused},
     gateway::Gateway,
     metered::Ending,
+    traffic::End,
     wire::chat::Usage,
 };
 
@@ -147,6 +148,10 @@ impl Drop for Line {
             .metrics
             .served(route, self.status.unwrap_or(499), took);
         let fields = self.log.fields();
+        if self.path.starts_with("/v1/") {
+            let end = end(self.status, fields.problem.is_some());
+            self.gateway.traffic.ended(end);
+        }
         let left = (!self.complete).then_some("the client left before the end");
         tracing::info!(
             target: "tollgate::request",
@@ -162,6 +167,16 @@ impl Drop for Line {
             problem = fields.problem.as_deref().or(left),
             "request",
         );
+    }
+}
+
+/// A stream that breaks off has had a good status; a client that left was not failed by us.
+fn end(status: Option<u16>, has_problem: bool) -> End {
+    match status {
+        Some(400..500) => End::Refused,
+        Some(500..) => End::Failed,
+        Some(_) if has_problem => End::Failed,
+        _ => End::Served,
     }
 }
 

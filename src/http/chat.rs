@@ -25,9 +25,19 @@ pub async fn chat_completions(
     Extension(log): Extension<RequestLog>,
     body: Body,
 ) -> Result<Response, GatewayError> {
-    let body = body_of(&gateway, &caller, body).await?;
-    confirmed(&gateway, caller, |caller| {
-        answer(&gateway, caller, &log, &body)
+    chat_as(&gateway, caller, log, body).await
+}
+
+/// The same for a caller who was recognised by something else than a key.
+pub async fn chat_as(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    log: RequestLog,
+    body: Body,
+) -> Result<Response, GatewayError> {
+    let body = body_of(gateway, &caller, body).await?;
+    confirmed(gateway, caller, |caller| {
+        answer(gateway, caller, &log, &body)
     })
     .await
 }

@@ -26,6 +26,10 @@ const BODY_PACE: usize = 30 << 10;
 /// How much of a body that nobody wants is still taken off the wire.
 const MAX_DRAINED_BYTES: usize = 64 << 20;
 
+/// Where a request's connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub std::net::IpAddr);
+
 /// The key in the `Authorization` header.
 pub fn key_presented(headers: &HeaderMap) -> Result<ApiKey, GatewayError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();

@@ -14,9 +14,10 @@ mod responses;
 mod router;
 mod sse;
 
-pub use access_log::{log_requests, loggable};
+pub use access_log::{RequestLog, log_requests, loggable};
 pub use call::explain;
-pub use extract::{drain_unread, read_body};
+pub use chat::chat_as;
+pub use extract::{Peer, drain_unread, read_body};
 pub use layers::{catch_panics, refuse_bad_heads};
 pub use refused::{MAX_HEAD_BYTES, MAX_HEADERS, Refused};
 pub use router::router;

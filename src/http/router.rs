@@ -8,13 +8,19 @@ use axum::{
 };
 
 use super::{access_log, chat, health, layers, models, provider, responses};
-use crate::gateway::Gateway;
+use crate::{gateway::Gateway, portal};
 
 pub fn router(gateway: &Arc<Gateway>) -> Router {
     let authenticate = middleware::from_fn_with_state(gateway.clone(), layers::authenticate);
     let anew = middleware::from_fn_with_state(gateway.clone(), layers::authenticate_anew);
     let logged = middleware::from_fn_with_state(gateway.clone(), access_log::log_requests);
     let stopping = middleware::from_fn_with_state(gateway.clone(), layers::refuse_when_stopping);
+
+    let pages = if gateway.portal.enabled {
+        portal::router(gateway)
+    } else {
+        Router::new()
+    };
 
     Router::new()
         .route(
@@ -37,6 +43,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/v1/provider", get(provider::provider))
         .route("/health", get(health::ready))
         .route("/health/live", get(health::alive))
+        .merge(pages)
         // §4.3 Everything else, other methods included.
         .fallback(layers::route_not_found)
         .method_not_allowed_fallback(layers::route_not_found)

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use super::{guard::Guard, socket, stall::StallLimit};
-use crate::{config::Patience, gateway::Shutdown};
+use crate::{config::Patience, gateway::Shutdown, http::Peer};
 
 /// How long a connection may stay without a request.
 const IDLE_PATIENCE: Duration = Duration::from_secs(75);
@@ -51,11 +51,12 @@ pub async fn serve(
             () = shutdown.deadline() => break,
         };
         match socket {
-            Ok((socket, _)) => {
+            Ok((socket, peer)) => {
                 socket::prepare(&socket);
                 let socket = StallLimit::new(socket, patience.stall);
                 let serving = connection(
                     socket,
+                    Peer(peer.ip()),
                     router.clone(),
                     tls.clone(),
                     patience,
@@ -79,16 +80,17 @@ pub async fn serve(
 
 async fn connection(
     socket: StallLimit,
+    peer: Peer,
     router: Router,
     tls: Option<TlsAcceptor>,
     patience: Patience,
     shutdown: Shutdown,
 ) {
     let Some(tls) = tls else {
-        return converse(socket, router, patience, shutdown).await;
+        return converse(socket, peer, router, patience, shutdown).await;
     };
     match tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(socket)).await {
-        Ok(Ok(socket)) => converse(socket, router, patience, shutdown).await,
+        Ok(Ok(socket)) => converse(socket, peer, router, patience, shutdown).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
@@ -96,13 +98,19 @@ async fn connection(
 
 async fn converse(
     socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
     router: Router,
     patience: Patience,
     shutdown: Shutdown,
 ) {
     let socket = Guard::new(socket, IDLE_PATIENCE, patience.head);
-    let service =
-        router.map_request(|request: hyper::Request<Incoming>| request.map(axum::body::Body::new));
+    let service = router.map_request(move |mut request: hyper::Request<Incoming>| {
+        // Nobody else asks where a request comes from.
+        if request.uri().path().starts_with("/portal") {
+            request.extensions_mut().insert(peer);
+        }
+        request.map(axum::body::Body::new)
+    });
     let came_late = shutdown.is_requested();
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

@@ -9,12 +9,14 @@ mod framing;
 mod guard;
 mod head;
 mod listener;
+mod pruner;
 mod reconciler;
 mod reload;
 mod socket;
 mod stall;
 mod stores;
 mod tls;
+mod watcher;
 
 use crate::{
     config::{Config, TlsFiles},
@@ -77,6 +79,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         );
     }
     gateway.background.spawn(reconciler::run(gateway.clone()));
+    gateway.background.spawn(pruner::run(gateway.clone()));
+    gateway.background.spawn(watcher::run(gateway.clone()));
     let acceptor = tls.map(|certificate| certificate.acceptor());
     let serve = |listener, router, acceptor| {
         tokio::spawn(listener::serve(

@@ -9,18 +9,22 @@ use crate::{
     gateway::Stores,
     ledger::Ledger,
     limits::Limiter,
+    office::Office,
 };
 
 impl Stores {
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         let durability = config.store.durability;
-        let (ledger, conversations) = match &config.store.place {
-            StorePlace::File(path) => {
-                (Ledger::open(path, durability)?, Conversations::beside(path))
-            }
+        let (ledger, conversations, office) = match &config.store.place {
+            StorePlace::File(path) => (
+                Ledger::open(path, durability)?,
+                Conversations::beside(path),
+                Office::beside(path),
+            ),
             StorePlace::Postgres { address, deadline } => (
                 Ledger::share(address, durability, *deadline).await?,
                 Conversations::shared((**address).clone()),
+                Office::shared((**address).clone()),
             ),
         };
         let ledger = Arc::new(ledger);
@@ -38,6 +42,7 @@ impl Stores {
             ledger,
             limiter: Arc::new(limiter),
             conversations,
+            office,
         })
     }
 }

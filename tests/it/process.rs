@@ -35,6 +35,9 @@ async fn dev_is_ready_with_nothing_but_a_folder() {
         "OPENAI_BASE_URL",
         "TOLLGATE_OPERATOR_TOKEN",
         "TOLLGATE_OPERATOR_URL",
+        "TOLLGATE_PORTAL_EMAIL",
+        "TOLLGATE_PORTAL_PASSWORD",
+        "TOLLGATE_PORTAL_URL",
     ];
     assert_eq!(names, expected);
     let mode = std::fs::metadata(data.join("dev.env"))
@@ -63,6 +66,11 @@ async fn dev_is_ready_with_nothing_but_a_folder() {
         !welcome.contains(token.as_str()),
         "the operator token is in dev.env alone"
     );
+
+    for word in ["URL", "EMAIL", "PASSWORD"] {
+        let value = &environment[&format!("TOLLGATE_PORTAL_{word}")];
+        assert!(welcome.contains(value.as_str()), "{word}: {welcome}");
+    }
 
     let models = client().get(format!("{base}/models")).bearer_auth(key);
     let models: Value = models.send().await.unwrap().json().await.unwrap();

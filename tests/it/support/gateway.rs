@@ -118,6 +118,7 @@ impl TestGateway {
             {stores}
             limits.rpm = 1000000
             limits.tpm = 1000000000
+            portal.sign_up = "open"
             [providers.fake]
             kind = "openai"
             base_url = "http://{address}/v1"

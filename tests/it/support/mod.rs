@@ -3,11 +3,14 @@
 pub mod anthropic;
 pub mod bodies;
 pub mod books;
+pub mod console;
+pub mod desk;
 pub mod gateway;
 pub mod gemini;
 pub mod hybrids;
 pub mod market;
 pub mod models;
+pub mod portal;
 #[path = "../../../src/testing/postgres_server.rs"]
 pub mod postgres_server;
 pub mod process;

@@ -1,0 +1,119 @@
+//! The account that `tollgate dev` has ready: with credit, a key, and someone to sign in as.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    auth::{ApiKey, random_text},
+    catalog::{Tier, Track},
+    gateway::Gateway,
+    ledger::{Ledger, LedgerError, NewAccount, NewGrant},
+    money::NanoUsd,
+    office::{NewPerson, OfficeError, Role},
+    time_text,
+};
+
+pub const DEMO_EMAIL: &str = "demo@tollgate.local";
+const DEMO_CREDIT: i64 = 100_000_000_000;
+const PASSWORD_CHARS: usize = 16;
+
+pub struct Demo {
+    pub key: ApiKey,
+    pub password: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error(transparent)]
+    Office(#[from] OfficeError),
+    #[error("its password could not be hashed")]
+    Password,
+}
+
+impl Demo {
+    /// As an earlier start left it in `before`, as far as it still works.
+    pub async fn ready(
+        gateway: &Gateway,
+        before: &BTreeMap<String, String>,
+    ) -> Result<Self, DemoError> {
+        let key = before.get("OPENAI_API_KEY");
+        let key = demo_key(&gateway.ledger, key.and_then(|key| ApiKey::parse(key))).await?;
+        let password = before.get("TOLLGATE_PORTAL_PASSWORD").cloned();
+        let password = demo_person(gateway, &key, password).await?;
+        Ok(Self { key, password })
+    }
+}
+
+/// The password of whoever signs in as the demo's owner.
+async fn demo_person(
+    gateway: &Gateway,
+    key: &ApiKey,
+    known: Option<String>,
+) -> Result<String, DemoError> {
+    let (office, passwords) = (&gateway.office, &gateway.office.passwords);
+    let person = office.person_by_email(DEMO_EMAIL).await?;
+    let kept = person.as_ref().and_then(|person| person.password.clone());
+    if let Some(known) = known
+        && kept.is_some()
+        && passwords.verify(known.clone(), kept).await
+    {
+        return Ok(known);
+    }
+    let password = random_text(PASSWORD_CHARS);
+    let hash = passwords.hash(password.clone()).await;
+    let hash = hash.map_err(|_| DemoError::Password)?;
+    let now = time_text::now();
+    if let Some(person) = person {
+        office.set_password(&person.id, &hash, None, now).await?;
+        return Ok(password);
+    }
+    let caller = gateway.ledger.look(key.digest()).await?;
+    let account_id = caller.map(|caller| caller.account_id);
+    office
+        .add_person(NewPerson {
+            email: DEMO_EMAIL.into(),
+            name: Some("Demo".into()),
+            password: Some(hash),
+            role: Role::Operator,
+            account_id: account_id.ok_or(LedgerError::Unavailable)?,
+            now,
+        })
+        .await?;
+    Ok(password)
+}
+
+/// The key of an earlier start if it still works, else a new one for the demo account.
+async fn demo_key(ledger: &Ledger, known: Option<ApiKey>) -> Result<ApiKey, LedgerError> {
+    if let Some(key) = known {
+        let caller = ledger.look(key.digest()).await?;
+        if caller.is_some_and(|caller| !caller.account_closed) {
+            return Ok(key);
+        }
+    }
+    let demo = |account: &crate::ledger::Account| account.email == DEMO_EMAIL && !account.closed;
+    let account_id = match ledger.accounts().await?.into_iter().find(demo) {
+        Some(account) => account.id,
+        None => demo_account(ledger).await?,
+    };
+    let (_, key) = ledger.create_key(&account_id, "dev".into()).await?;
+    Ok(key)
+}
+
+async fn demo_account(ledger: &Ledger) -> Result<String, LedgerError> {
+    let account = NewAccount {
+        email: DEMO_EMAIL.into(),
+        name: Some("Demo".into()),
+        track: Track::Business,
+        tier: Tier::Flex,
+    };
+    let account = ledger.create_account(account).await?;
+    let credit = NewGrant {
+        amount: NanoUsd::new(DEMO_CREDIT),
+        expires_at: None,
+        reason: Some("for trying things out".into()),
+        reference: None,
+    };
+    ledger.add_grant(&account.id, credit).await?;
+    Ok(account.id)
+}

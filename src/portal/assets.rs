@@ -1,0 +1,84 @@
+//! Styles, scripts and the mark: part of the program, under names that change with what is in them.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+use axum::{
+    body::Body,
+    extract::Path,
+    http::{HeaderValue, header},
+    response::{IntoResponse as _, Response},
+};
+use maud::{Markup, PreEscaped};
+use sha2::{Digest as _, Sha256};
+
+use super::error::PortalError;
+
+const ALL: [(&str, &str, &str); 7] = [
+    (
+        "portal.css",
+        "text/css; charset=utf-8",
+        include_str!("assets/portal.css"),
+    ),
+    (
+        "pages.css",
+        "text/css; charset=utf-8",
+        include_str!("assets/pages.css"),
+    ),
+    (
+        "console.css",
+        "text/css; charset=utf-8",
+        include_str!("assets/console.css"),
+    ),
+    (
+        "htmx.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/htmx.min.js"),
+    ),
+    (
+        "theme.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/theme.js"),
+    ),
+    (
+        "portal.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/portal.js"),
+    ),
+    ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
+];
+
+/// The path of each, by its name.
+static PATHS: LazyLock<HashMap<&str, String>> = LazyLock::new(|| {
+    let path = |(name, _, text): (&'static str, &str, &str)| {
+        let digest = Sha256::digest(text.as_bytes());
+        let (stem, kind) = name.split_once('.').unwrap_or((name, ""));
+        let [a, b, c, d, ..]: [u8; 32] = digest.into();
+        let path = format!("/portal/assets/{stem}-{a:02x}{b:02x}{c:02x}{d:02x}.{kind}");
+        (name, path)
+    };
+    ALL.into_iter().map(path).collect()
+});
+
+/// Where a page finds it.
+pub fn path(name: &str) -> &'static str {
+    PATHS.get(name).map_or("", String::as_str)
+}
+
+/// The mark beside the name.
+pub fn mark() -> Markup {
+    PreEscaped(include_str!("assets/icon.svg").to_owned())
+}
+
+pub async fn serve(Path(name): Path<String>) -> Response {
+    let asked = format!("/portal/assets/{name}");
+    let found = ALL.into_iter().find(|(name, ..)| path(name) == asked);
+    let Some((_, kind, text)) = found else {
+        return PortalError::NotFound.into_response();
+    };
+    let mut response = Response::new(Body::from(text));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
+    headers.insert(header::CACHE_CONTROL, forever);
+    response
+}

@@ -1,0 +1,267 @@
+//! Bars on days, drawn here as SVG: a browser needs no script to show them.
+//!
+//! Nothing is said by a picture alone. Its label sums it up, each bar has its words, the colours are
+//! named below it, and the page has the same numbers in a table.
+
+use maud::{Markup, html};
+
+use super::{days, words};
+use crate::money::NanoUsd;
+
+/// How many series have a colour of their own. Of more, the last are drawn as one.
+const MAX_SERIES: usize = 7;
+/// The most lines above the base.
+const MAX_LINES: u128 = 5;
+/// About as many days are named as have room beside each other.
+const NAMED_DAYS: usize = 7;
+
+// A unit is a tenth of a pixel where the picture is as wide as it was made for.
+const LEFT: u128 = 1_000;
+const TOP: u128 = 150;
+const WIDE: u128 = 5_950;
+const HIGH: u128 = 2_000;
+const BASE: u128 = TOP + HIGH;
+const RIGHT: u128 = LEFT + WIDE;
+/// What is there at all can be seen.
+const LEAST: u128 = 20;
+
+/// Bars, one a day, each stacked of the same series.
+pub struct Chart<'a> {
+    /// What is shown, e.g. "Cost a day".
+    pub title: &'a str,
+    pub unit: Unit,
+    /// In order.
+    pub days: &'a [String],
+    /// What matters most first. Two charts with the same names in the same order have the same colours.
+    pub series: Vec<Series>,
+}
+
+pub struct Series {
+    pub name: String,
+    /// One for each day.
+    pub values: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Unit {
+    /// Values are billionths of a dollar.
+    Dollars,
+    Requests,
+}
+
+impl Unit {
+    fn amount(self, value: u128) -> String {
+        match self {
+            Self::Dollars => dollars(value),
+            Self::Requests if value == 1 => "1 request".into(),
+            Self::Requests => {
+                let value = u64::try_from(value).unwrap_or(u64::MAX);
+                format!("{} requests", words::count(value))
+            }
+        }
+    }
+
+    /// As it stands beside a line.
+    fn mark(self, value: u128) -> String {
+        match self {
+            Self::Dollars => dollars(value),
+            Self::Requests => shortened(value),
+        }
+    }
+}
+
+impl Series {
+    fn total(&self) -> u128 {
+        self.values.iter().copied().map(u128::from).sum()
+    }
+
+    fn on(&self, day: usize) -> u64 {
+        self.values.get(day).copied().unwrap_or(0)
+    }
+}
+
+impl Chart<'_> {
+    pub fn draw(self) -> Markup {
+        let (title, unit, days) = (self.title, self.unit, self.days);
+        let series = coloured(self.series);
+        html! {
+            figure.chart {
+                figcaption { (title) }
+                @if series.is_empty() {
+                    p.muted { "There is nothing in these days." }
+                } @else {
+                    div.scroll tabindex="0" role="region" aria-label=(title) {
+                        (picture(title, unit, days, &series))
+                    }
+                    ul.legend {
+                        @for (number, series) in &series {
+                            li {
+                                span class={ "swatch " (class(*number)) } {}
+                                (series.name) " "
+                                span.muted { (unit.amount(series.total())) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A series with the number of its colour.
+type Coloured = (usize, Series);
+
+/// What comes to nothing is left out, and leaves the colours of the others as they are.
+fn coloured(mut series: Vec<Series>) -> Vec<Coloured> {
+    if series.len() > MAX_SERIES {
+        let others = series.split_off(MAX_SERIES - 1);
+        let days = others.iter().map(|other| other.values.len()).max();
+        let sum_on = |day| {
+            let values = others.iter().map(|other| other.on(day));
+            values.fold(0, u64::saturating_add)
+        };
+        series.push(Series {
+            name: format!("{} others", others.len()),
+            values: (0..days.unwrap_or(0)).map(sum_on).collect(),
+        });
+    }
+    let numbered = (1..).zip(series);
+    numbered.filter(|(_, series)| series.total() > 0).collect()
+}
+
+fn picture(title: &str, unit: Unit, days: &[String], series: &[Coloured]) -> Markup {
+    let totals: Vec<u128> = (0..days.len())
+        .map(|day| {
+            let values = series.iter().map(|(_, series)| series.on(day));
+            values.map(u128::from).sum()
+        })
+        .collect();
+    let most = totals.iter().copied().max().unwrap_or(0);
+    let step = step(most);
+    let lines = most.div_ceil(step).max(1);
+    let scale = Scale {
+        top: lines * step,
+        days: days.len().max(1) as u128,
+    };
+    html! {
+        svg viewBox="0 0 7200 2500" role="img" aria-label=(summary(title, unit, days, &totals)) {
+            @for line in 0..=lines {
+                @let y = scale.y(line * step);
+                line x1=(LEFT) x2=(RIGHT) y1=(y) y2=(y) class=[(line == 0).then_some("base")] {}
+                text.mark x=(LEFT - 100) y=(y + 45) text-anchor="end" { (unit.mark(line * step)) }
+            }
+            @for (number, day) in days.iter().enumerate() {
+                @if is_named(number, days.len()) {
+                    text.mark x=(scale.middle(number)) y=(BASE + 220) text-anchor="middle" {
+                        (days::short(day))
+                    }
+                }
+                (bar(&scale, unit, number, day, series))
+            }
+        }
+    }
+}
+
+/// One day: what each series adds stands on what those before it came to.
+fn bar(scale: &Scale, unit: Unit, number: usize, day: &str, series: &[Coloured]) -> Markup {
+    let (mut sum, mut floor) = (0, BASE);
+    let parts = series.iter().filter_map(|(colour, series)| {
+        let value = u128::from(series.on(number));
+        if value == 0 {
+            return None;
+        }
+        sum += value;
+        let y = scale.y(sum).min(floor - LEAST);
+        let height = floor - y;
+        floor = y;
+        Some((colour, series, value, y, height))
+    });
+    html! {
+        @for (colour, series, value, y, height) in parts {
+            rect class=(class(*colour)) x=(scale.left(number)) y=(y) width=(scale.width()) height=(height) {
+                title { (days::long(day)) ", " (series.name) ": " (unit.amount(value)) }
+            }
+        }
+    }
+}
+
+/// Where things stand in the picture.
+struct Scale {
+    /// What the highest line stands for.
+    top: u128,
+    days: u128,
+}
+
+impl Scale {
+    fn y(&self, value: u128) -> u128 {
+        BASE - value * HIGH / self.top
+    }
+
+    fn width(&self) -> u128 {
+        WIDE * 8 / (self.days * 10)
+    }
+
+    fn left(&self, day: usize) -> u128 {
+        self.middle(day) - self.width() / 2
+    }
+
+    fn middle(&self, day: usize) -> u128 {
+        LEFT + WIDE * (2 * day as u128 + 1) / (2 * self.days)
+    }
+}
+
+fn class(number: usize) -> String {
+    format!("series-{number}")
+}
+
+/// Evenly, and today always.
+fn is_named(day: usize, days: usize) -> bool {
+    (days - 1 - day).is_multiple_of(days.div_ceil(NAMED_DAYS))
+}
+
+/// The least of 1, 2, 5, 10, 20, 50, … with which a few lines reach `most`.
+fn step(most: u128) -> u128 {
+    let powers = std::iter::successors(Some(1_u128), |power| power.checked_mul(10));
+    let mut steps =
+        powers.flat_map(|power| [1, 2, 5].map(|digit: u128| digit.saturating_mul(power)));
+    let found = steps.find(|step| most.div_ceil(*step) <= MAX_LINES);
+    found.unwrap_or(most)
+}
+
+/// For whoever does not see it.
+fn summary(title: &str, unit: Unit, days: &[String], totals: &[u128]) -> String {
+    let (Some(first), Some(last)) = (days.first(), days.last()) else {
+        return title.to_owned();
+    };
+    let all = unit.amount(totals.iter().sum());
+    let highest = days.iter().zip(totals).max_by_key(|(_, total)| **total);
+    let most = highest.map_or_else(String::new, |(day, total)| {
+        format!(", most on {} ({})", days::long(day), unit.amount(*total))
+    });
+    let (first, last) = (days::long(first), days::long(last));
+    format!("{title}, {first} to {last}: {all} in all{most}.")
+}
+
+fn dollars(nanos: u128) -> String {
+    words::money(NanoUsd::new(i64::try_from(nanos).unwrap_or(i64::MAX)))
+}
+
+/// "950", "1.5k", "20M": lines stand at round numbers, so that one decimal says it all.
+fn shortened(value: u128) -> String {
+    let units = [
+        (1_000_000_000_000, "T"),
+        (1_000_000_000, "B"),
+        (1_000_000, "M"),
+        (1_000, "k"),
+    ];
+    let Some((size, unit)) = units.into_iter().find(|(size, _)| value >= *size) else {
+        return value.to_string();
+    };
+    match value % size * 10 / size {
+        0 => format!("{}{unit}", value / size),
+        tenths => format!("{}.{tenths}{unit}", value / size),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! Days as the ledger writes them ("2026-11-16", UTC) and as people read them.
+
+use time::{Date, OffsetDateTime};
+
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+/// The last `count` days up to the one of this time, in order.
+pub fn last(count: u16, unix_seconds: i64) -> Vec<String> {
+    let now = OffsetDateTime::from_unix_timestamp(unix_seconds);
+    let today = now.map_or(Date::MIN, OffsetDateTime::date);
+    let mut days: Vec<_> = std::iter::successors(Some(today), |day| day.previous_day())
+        .take(count.into())
+        .map(|day| day.to_string())
+        .collect();
+    days.reverse();
+    days
+}
+
+/// "16 Nov".
+pub fn short(day: &str) -> String {
+    parts(day).map_or_else(
+        || day.to_owned(),
+        |(_, month, day)| format!("{day} {month}"),
+    )
+}
+
+/// "16 Nov 2026".
+pub fn long(day: &str) -> String {
+    parts(day).map_or_else(
+        || day.to_owned(),
+        |(year, month, day)| format!("{day} {month} {year}"),
+    )
+}
+
+fn parts(day: &str) -> Option<(&str, &'static str, u8)> {
+    let (year, rest) = day.split_once('-')?;
+    let (month, day) = rest.split_once('-')?;
+    let month: usize = month.parse().ok()?;
+    let month = MONTHS.get(month.checked_sub(1)?)?;
+    Some((year, month, day.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_days_end_with_today_and_cross_months_and_years() {
+        let noon_of_new_year = 1_767_268_800; // 2026-01-01T12:00:00Z
+        let days = last(3, noon_of_new_year);
+        assert_eq!(days, ["2025-12-30", "2025-12-31", "2026-01-01"]);
+        assert_eq!(last(90, noon_of_new_year).len(), 90);
+        let before_midnight = noon_of_new_year + 43_199;
+        assert_eq!(last(1, before_midnight), ["2026-01-01"]);
+        assert_eq!(last(1, before_midnight + 1), ["2026-01-02"]);
+    }
+
+    #[test]
+    fn a_day_is_told_in_words_and_what_is_none_as_it_stands() {
+        assert_eq!(short("2026-11-06"), "6 Nov");
+        assert_eq!(long("2026-11-16"), "16 Nov 2026");
+        for none in ["", "2026", "2026-13-01", "2026-00-01", "2026-01-x"] {
+            assert_eq!(long(none), none);
+        }
+    }
+}

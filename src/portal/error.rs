@@ -1,0 +1,149 @@
+//! How a page fails: as a page, in words that say what to do next.
+
+use axum::{
+    http::{HeaderValue, StatusCode as Status, header},
+    response::{IntoResponse, Response},
+};
+use maud::html;
+
+use super::layout;
+use crate::{
+    acts::ActError,
+    error::{Cause, GatewayError},
+    ledger::LedgerError,
+    office::OfficeError,
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum PortalError {
+    /// Nobody is signed in; afterwards they come back to this path.
+    #[error("Please sign in.")]
+    SignedOut { to: String },
+    /// The same on a page of the console.
+    #[error("Please sign in.")]
+    NoOperator { to: String },
+    #[error("There is no such page, or it is not yours.")]
+    NotFound,
+    /// What was sent makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// A form without the token of its visitor, most often because the page is old.
+    #[error("This page has grown old. Go back, reload it and try again.")]
+    Stale,
+    /// A form from a page of somebody else's.
+    #[error("This was not sent from a page of ours, so nothing was done.")]
+    Foreign,
+    #[error("Too many attempts. Wait {} and try again.", wait(*seconds))]
+    TooMany { seconds: u64 },
+    #[error("This cannot be shown at the moment. Nothing is lost; try again in a moment.")]
+    Unavailable(String),
+    #[error("{0}")]
+    Body(GatewayError),
+}
+
+fn wait(seconds: u64) -> String {
+    match seconds.div_ceil(60) {
+        0 | 1 => "a minute".into(),
+        minutes => format!("{minutes} minutes"),
+    }
+}
+
+impl From<LedgerError> for PortalError {
+    fn from(error: LedgerError) -> Self {
+        match error {
+            LedgerError::NotFound { .. } => Self::NotFound,
+            LedgerError::KeyDeleted => {
+                Self::Invalid("That key was deleted, which is for good.".into())
+            }
+            LedgerError::NoSuchPlan { .. }
+            | LedgerError::TooMuchCredit
+            | LedgerError::ReferenceTaken { .. } => Self::Invalid(error.to_string()),
+            LedgerError::Database(_)
+            | LedgerError::Postgres(_)
+            | LedgerError::NotCommitted
+            | LedgerError::NoHold
+            | LedgerError::Stopped
+            | LedgerError::Unavailable => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<ActError> for PortalError {
+    fn from(error: ActError) -> Self {
+        match error {
+            ActError::Email
+            | ActError::KeyName
+            | ActError::Amount
+            | ActError::ZeroCeiling(_)
+            | ActError::NoSuchModel(_) => {
+                let error = error.to_string();
+                let (first, rest) = error.split_at(error.len().min(1));
+                Self::Invalid(format!("{}{rest}.", first.to_uppercase()))
+            }
+            ActError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<OfficeError> for PortalError {
+    fn from(error: OfficeError) -> Self {
+        match error {
+            OfficeError::EmailTaken => Self::Invalid(error.to_string()),
+            OfficeError::Unavailable(reason) => Self::Unavailable(reason),
+        }
+    }
+}
+
+impl PortalError {
+    fn status(&self) -> Status {
+        match self {
+            Self::SignedOut { .. } | Self::NoOperator { .. } => Status::SEE_OTHER,
+            Self::NotFound => Status::NOT_FOUND,
+            Self::Invalid(_) => Status::BAD_REQUEST,
+            Self::Stale | Self::Foreign => Status::FORBIDDEN,
+            Self::TooMany { .. } => Status::TOO_MANY_REQUESTS,
+            Self::Unavailable(_) => Status::SERVICE_UNAVAILABLE,
+            Self::Body(error) => error.envelope().status,
+        }
+    }
+}
+
+impl IntoResponse for PortalError {
+    fn into_response(self) -> Response {
+        if let Self::SignedOut { to } = &self {
+            return layout::redirect(&format!("/portal/sign-in?to={}", layout::encoded(to)));
+        }
+        if let Self::NoOperator { to } = &self {
+            let to = layout::encoded(to);
+            return layout::redirect(&format!("/portal/console/sign-in?to={to}"));
+        }
+        let status = self.status();
+        let title = match status {
+            Status::NOT_FOUND => "Not found",
+            Status::SERVICE_UNAVAILABLE => "Not available",
+            Status::TOO_MANY_REQUESTS => "Too many attempts",
+            _ => "That did not work",
+        };
+        let content = html! {
+            h1 { (title) }
+            p { (self.to_string()) }
+            p { a href="/portal" { "To your overview" } }
+        };
+        let mut response = layout::plain(title, &content).into_response();
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        let retry = match self {
+            Self::TooMany { seconds } => Some(seconds),
+            Self::Unavailable(_) => Some(2),
+            _ => None,
+        };
+        if let Some(seconds) = retry {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        // A visitor's own words stay out of the log; a store's reason belongs there.
+        if let Self::Unavailable(reason) = self {
+            response.extensions_mut().insert(Cause(reason));
+        }
+        response
+    }
+}

@@ -1,0 +1,98 @@
+//! What protects every page: where a form may come from, and what a browser may do with the answer.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, header},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+
+use super::error::PortalError;
+use crate::{gateway::Gateway, http::drain_unread};
+
+/// Scripts, styles and pictures of ours, nothing inline, and no page of ours inside another's.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+     img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+const FIXED: [(HeaderName, &str); 6] = [
+    (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "same-origin"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("permissions-policy"),
+        "camera=(), geolocation=(), microphone=()",
+    ),
+];
+
+pub async fn protect(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response =
+        if request.method().is_safe() || came_from_us(request.headers(), &gateway.portal.origin) {
+            next.run(request).await
+        } else {
+            drain_unread(request.into_body());
+            PortalError::Foreign.into_response()
+        };
+    let headers = response.headers_mut();
+    for (name, value) in FIXED {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if gateway.portal.is_secure() {
+        let year = HeaderValue::from_static("max-age=31536000");
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, year);
+    }
+    // Pages hold what is private; what may be kept says so itself.
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Browsers say where a form was sent from. It must be the host that was asked, or the address that
+/// the operator has published.
+fn came_from_us(headers: &HeaderMap, published: &str) -> bool {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let Some(origin) = text(header::ORIGIN) else {
+        return false;
+    };
+    let host = origin.split_once("://").map(|(_, host)| host);
+    origin == published || (host.is_some() && host == text(header::HOST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(origin: Option<&'static str>, host: &'static str) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_static(host));
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
+        }
+        came_from_us(&headers, "https://llm.example.com")
+    }
+
+    #[test]
+    fn a_form_comes_from_the_host_that_was_asked_or_from_the_published_one() {
+        assert!(from(Some("http://localhost:8080"), "localhost:8080"));
+        assert!(from(Some("https://llm.example.com"), "10.0.0.1:8080"));
+        assert!(!from(Some("https://evil.example"), "localhost:8080"));
+        assert!(!from(Some("http://localhost:8081"), "localhost:8080"));
+        assert!(!from(
+            Some("http://localhost:8080.evil.example"),
+            "localhost:8080"
+        ));
+        assert!(!from(Some("null"), "localhost:8080"));
+        assert!(!from(None, "localhost:8080"));
+    }
+}

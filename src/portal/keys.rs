@@ -1,0 +1,218 @@
+//! API keys: made and shown once, suspended, deleted.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    extract::{Path, State},
+    response::Response,
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    error::PortalError,
+    form::{Nothing, SignedForm},
+    layout::{self, Page, Place},
+    session::SignedIn,
+    sign_in::told,
+    snippets,
+    words::moment,
+};
+use crate::{
+    gateway::Gateway,
+    ledger::{Key, KeyState},
+};
+
+const MAX_NAME: usize = 100;
+
+pub async fn list(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
+    page(&gateway, &me, None).await
+}
+
+async fn page(
+    gateway: &Gateway,
+    me: &SignedIn,
+    problem: Option<&str>,
+) -> Result<Page, PortalError> {
+    let mut keys = gateway.ledger.keys(&me.account.id).await?;
+    keys.retain(|key| key.state != KeyState::Deleted);
+    keys.reverse();
+    let used = gateway.ledger.last_used(&me.account.id).await?;
+    let content = html! {
+        h1 { "API keys" }
+        p.muted { "A key is sent as a bearer token with every request. It is shown once, when it is made." }
+        (told(problem))
+        form.inline method="post" action="/portal/keys" {
+            (me.token_field())
+            label { "Name of the new key"
+                input type="text" name="name" required maxlength=(MAX_NAME) placeholder="e.g. laptop" autocomplete="off";
+            }
+            button.primary type="submit" { "Create key" }
+        }
+        @if keys.is_empty() {
+            p.empty { "There is no key yet. Give one a name and create it: the next page has a request that is ready to be pasted." }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-label="Your keys" { (table(me, &keys, &used)) }
+        }
+    };
+    Ok(layout::page(me, Place::Keys, "API keys", &content))
+}
+
+fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "Name" }
+                th scope="col" { "Key" }
+                th scope="col" { "State" }
+                th scope="col" { "Created" }
+                th scope="col" { "Last used" }
+                th scope="col" { span.unseen { "Actions" } }
+            } }
+            tbody {
+                @for key in keys {
+                    tr {
+                        th scope="row" { (shown_name(key)) }
+                        td { code { (key.prefix) "…" } }
+                        td { (state(key)) }
+                        td { (moment(key.created_at)) }
+                        td {
+                            @match used.get(&key.id) {
+                                Some(ms) => (moment(ms / 1_000)),
+                                None => span.muted { "never" },
+                            }
+                        }
+                        td.actions { (actions(me, key)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A key without a name is told by its first characters.
+pub fn shown_name(key: &Key) -> &str {
+    if key.name.is_empty() {
+        "unnamed"
+    } else {
+        &key.name
+    }
+}
+
+pub fn state(key: &Key) -> Markup {
+    match key.state {
+        KeyState::Active => html! { span.badge.good { "active" } },
+        KeyState::Disabled => html! { span.badge { "disabled" } },
+        KeyState::Deleted => html! { span.badge.bad { "deleted" } },
+    }
+}
+
+fn actions(me: &SignedIn, key: &Key) -> Markup {
+    let (verb, name) = if key.state == KeyState::Active {
+        ("disable", "Disable")
+    } else {
+        ("enable", "Enable")
+    };
+    html! {
+        form method="post" action={ "/portal/keys/" (key.id) "/" (verb) } {
+            (me.token_field())
+            button.quiet type="submit" { (name) span.unseen { " " (shown_name(key)) } }
+        }
+        a.quiet.button.bad href={ "/portal/keys/" (key.id) "/delete" } {
+            "Delete" span.unseen { " " (shown_name(key)) }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub struct Create {
+    #[serde(default)]
+    name: String,
+}
+
+pub async fn create(
+    State(gateway): State<Arc<Gateway>>,
+    SignedForm { me, form }: SignedForm<Create>,
+) -> Result<Page, PortalError> {
+    let name = form.name.trim();
+    if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
+        let problem = "A key needs a name of at most 100 characters, so that you know it again.";
+        return page(&gateway, &me, Some(problem)).await;
+    }
+    let (key, secret) = gateway
+        .ledger
+        .create_key(&me.account.id, name.to_owned())
+        .await?;
+    let content = html! {
+        h1 { "Your new key" }
+        p { "This is " strong { (key.name) } ". Copy it now: it is not shown again." }
+        div.copyable.secret {
+            code #new-key { (secret.reveal()) }
+            (snippets::copy_button("Copy key"))
+        }
+        h2 { "A first request" }
+        (snippets::all(&gateway.portal.url, secret.reveal()))
+        p { a.button href="/portal/keys" { "I have copied it" } }
+    };
+    Ok(layout::page(&me, Place::Keys, "Your new key", &content))
+}
+
+/// The key, if it is one of this account's.
+async fn own(gateway: &Gateway, me: &SignedIn, id: &str) -> Result<Key, PortalError> {
+    let key = gateway.ledger.key(id).await?;
+    let is_theirs = key.account_id == me.account.id && key.state != KeyState::Deleted;
+    is_theirs.then_some(key).ok_or(PortalError::NotFound)
+}
+
+pub async fn disable(
+    gateway: State<Arc<Gateway>>,
+    id: Path<String>,
+    form: SignedForm<Nothing>,
+) -> Result<Response, PortalError> {
+    set_state(gateway, id, form, KeyState::Disabled).await
+}
+
+pub async fn enable(
+    gateway: State<Arc<Gateway>>,
+    id: Path<String>,
+    form: SignedForm<Nothing>,
+) -> Result<Response, PortalError> {
+    set_state(gateway, id, form, KeyState::Active).await
+}
+
+pub async fn delete(
+    gateway: State<Arc<Gateway>>,
+    id: Path<String>,
+    form: SignedForm<Nothing>,
+) -> Result<Response, PortalError> {
+    set_state(gateway, id, form, KeyState::Deleted).await
+}
+
+async fn set_state(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    SignedForm { me, form: _ }: SignedForm<Nothing>,
+    state: KeyState,
+) -> Result<Response, PortalError> {
+    let key = own(&gateway, &me, &id).await?;
+    gateway.ledger.set_key_state(&key.id, state).await?;
+    Ok(layout::redirect("/portal/keys"))
+}
+
+pub async fn confirm_delete(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    me: SignedIn,
+) -> Result<Page, PortalError> {
+    let key = own(&gateway, &me, &id).await?;
+    let content = html! {
+        h1 { "Delete " (shown_name(&key)) "?" }
+        p { "Requests with " code { (key.prefix) "…" } " are refused from then on, and it never comes back. What it was used for stays in your history." }
+        form.inline method="post" action={ "/portal/keys/" (key.id) "/delete" } {
+            (me.token_field())
+            button.bad type="submit" { "Delete the key" }
+            a.button href="/portal/keys" { "Keep it" }
+        }
+    };
+    Ok(layout::page(&me, Place::Keys, "Delete a key", &content))
+}

@@ -1,0 +1,146 @@
+//! What every page looks like: its head, its navigation, its frame.
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use maud::{DOCTYPE, Markup, html};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::{assets, session::SignedIn};
+use crate::office::Role;
+
+/// A whole page.
+pub struct Page(Markup);
+
+impl IntoResponse for Page {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.0.into_string()));
+        let html = HeaderValue::from_static("text/html; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, html);
+        response
+    }
+}
+
+/// Where a page belongs in the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Overview,
+    Keys,
+    Playground,
+    Usage,
+    Requests,
+    Billing,
+    Plan,
+    Models,
+    Settings,
+}
+
+impl Place {
+    const ALL: [Self; 9] = [
+        Self::Overview,
+        Self::Keys,
+        Self::Playground,
+        Self::Usage,
+        Self::Requests,
+        Self::Billing,
+        Self::Plan,
+        Self::Models,
+        Self::Settings,
+    ];
+
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Overview => ("/portal", "Overview"),
+            Self::Keys => ("/portal/keys", "API keys"),
+            Self::Playground => ("/portal/playground", "Playground"),
+            Self::Usage => ("/portal/usage", "Usage"),
+            Self::Requests => ("/portal/requests", "Requests"),
+            Self::Billing => ("/portal/billing", "Billing"),
+            Self::Plan => ("/portal/plan", "Plan and limits"),
+            Self::Models => ("/portal/models", "Models"),
+            Self::Settings => ("/portal/settings", "Settings"),
+        }
+    }
+}
+
+/// A page for someone who is signed in.
+pub fn page(me: &SignedIn, place: Place, title: &str, content: &Markup) -> Page {
+    let who = me.person.name.as_deref().unwrap_or(&me.person.email);
+    let body = html! {
+        header.top {
+            a.brand href="/portal" { (assets::mark()) "Tollgate" }
+            nav aria-label="Portal" {
+                ul {
+                    @for one in Place::ALL {
+                        @let (path, name) = one.words();
+                        li { a href=(path) aria-current=[(one == place).then_some("page")] { (name) } }
+                    }
+                    @if me.person.role == Role::Operator {
+                        li { a href="/portal/console" { "Console" } }
+                    }
+                }
+            }
+            div.who {
+                button.quiet.theme type="button" hidden data-theme-switch { "Theme" }
+                span.muted title=(me.person.email) { (who) }
+                form method="post" action="/portal/sign-out" {
+                    (me.token_field())
+                    button.quiet type="submit" { "Sign out" }
+                }
+            }
+        }
+        main #content tabindex="-1" { (content) }
+    };
+    framed(title, &html! {}, &body)
+}
+
+/// A page for someone who is not, or for whom something went wrong.
+pub fn plain(title: &str, content: &Markup) -> Page {
+    let body = html! {
+        header.top.plain { a.brand href="/portal" { (assets::mark()) "Tollgate" } }
+        main.narrow #content tabindex="-1" { (content) }
+    };
+    framed(title, &html! {}, &body)
+}
+
+/// With what else its head has.
+pub fn framed(title: &str, head: &Markup, body: &Markup) -> Page {
+    Page(html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="robots" content="noindex";
+                title { (title) " · Tollgate" }
+                link rel="icon" type="image/svg+xml" href=(assets::path("icon.svg"));
+                link rel="stylesheet" href=(assets::path("portal.css"));
+                link rel="stylesheet" href=(assets::path("pages.css"));
+                script src=(assets::path("theme.js")) {}
+                script src=(assets::path("portal.js")) defer {}
+                (head)
+            }
+            body {
+                a.skip href="#content" { "To the content" }
+                (body)
+            }
+        }
+    })
+}
+
+/// A browser is sent on with a GET, whatever it came with.
+pub fn redirect(to: &str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    let to = HeaderValue::try_from(to).unwrap_or(HeaderValue::from_static("/portal"));
+    response.headers_mut().insert(header::LOCATION, to);
+    response
+}
+
+/// A text as it can stand in a query.
+pub fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}

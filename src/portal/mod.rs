@@ -1,0 +1,84 @@
+//! The pages for those who own accounts: rendered here, under `/portal`, readable without a script.
+//!
+//! A page is asked for with a session cookie; whatever changes something is a form with a token that
+//! belongs to that session, sent from a page of ours. Nothing here knows more than the ledger and the
+//! office tell it.
+
+use std::sync::Arc;
+
+use axum::{
+    Router, middleware,
+    response::{IntoResponse as _, Response},
+    routing::{any, get, post},
+};
+
+mod agents;
+mod assets;
+mod billing;
+mod chart;
+mod console;
+mod cookies;
+mod days;
+mod error;
+mod form;
+mod headers;
+mod keys;
+mod layout;
+mod models;
+mod overview;
+mod plan;
+mod playground;
+mod query;
+mod requests;
+mod session;
+mod settings;
+mod sign_in;
+mod sign_up;
+mod snippets;
+mod usage;
+mod words;
+
+pub use sign_up::{MIN_PASSWORD, enrol};
+
+use self::error::PortalError;
+use crate::gateway::Gateway;
+
+/// Every page on one screen.
+pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+    Router::new()
+        .route("/portal", get(overview::show))
+        .route("/portal/sign-in", get(sign_in::show).post(sign_in::sign_in))
+        .route("/portal/sign-up", get(sign_up::show).post(sign_up::sign_up))
+        .route("/portal/sign-out", post(sign_in::sign_out))
+        .route("/portal/keys", get(keys::list).post(keys::create))
+        .route("/portal/keys/{id}/disable", post(keys::disable))
+        .route("/portal/keys/{id}/enable", post(keys::enable))
+        .route(
+            "/portal/keys/{id}/delete",
+            get(keys::confirm_delete).post(keys::delete),
+        )
+        .route("/portal/usage", get(usage::show))
+        .route("/portal/usage.csv", get(usage::csv))
+        .route("/portal/requests", get(requests::show))
+        .route("/portal/requests/{id}", get(requests::one))
+        .route("/portal/billing", get(billing::show))
+        .route("/portal/plan", get(plan::show))
+        .route("/portal/models", get(models::show))
+        .route("/portal/playground", get(playground::show))
+        .route("/portal/playground/run", post(playground::run))
+        .route("/portal/settings", get(settings::show))
+        .route("/portal/settings/password", post(settings::change_password))
+        .route("/portal/settings/sessions", post(settings::end_sessions))
+        .merge(console::router())
+        .route("/portal/assets/{name}", get(assets::serve))
+        .route("/portal/", any(not_found))
+        .route("/portal/{*rest}", any(not_found))
+        .layer(middleware::from_fn_with_state(
+            gateway.clone(),
+            headers::protect,
+        ))
+}
+
+async fn not_found() -> Response {
+    PortalError::NotFound.into_response()
+}

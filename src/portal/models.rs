@@ -1,0 +1,110 @@
+//! Every model that is listed: its ID, its prices, and which plan has it.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use maud::{Markup, html};
+
+use super::{
+    error::PortalError,
+    layout::{self, Page, Place},
+    plan::tier_name,
+    session::SignedIn,
+    snippets::copy_button,
+    words::{count, money},
+};
+use crate::{
+    catalog::{Model, Plan},
+    gateway::Gateway,
+    money::{NanoUsd, TokenPrice},
+};
+
+pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
+    gateway.ledger.refresh().await?;
+    let models = gateway.visible_models(Plan::ALL);
+    let content = html! {
+        h1 { "Models" }
+        p.muted {
+            "Prices are US dollars per million tokens. A model that chooses among others is billed at \
+             the price of the one that answers, which is at most the price shown."
+        }
+        @if models.is_empty() {
+            p.empty { "There are no models at the moment." }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-label="Models" {
+                table {
+                    caption { "Models and their prices per million tokens" }
+                    thead {
+                        tr {
+                            th scope="col" { "Model" }
+                            th scope="col" { "ID" }
+                            th.number scope="col" { "Input" }
+                            th.number scope="col" { "Cached input" }
+                            th.number scope="col" { "Output" }
+                            th.number scope="col" { "Context" }
+                            th.number scope="col" { "Longest answer" }
+                            th scope="col" { "Your plan" }
+                        }
+                    }
+                    tbody {
+                        @for model in &models { (row(model, me.account.plan)) }
+                    }
+                }
+            }
+        }
+    };
+    Ok(layout::page(&me, Place::Models, "Models", &content))
+}
+
+fn row(model: &Model, plan: Plan) -> Markup {
+    let prices = model.prices;
+    html! {
+        tr {
+            th.words scope="row" {
+                (model.name)
+                @if !model.description.is_empty() {
+                    div.muted { (model.description) }
+                }
+            }
+            td { div.copyable.slim { code.whole { (model.id) } (copy_button("Copy")) } }
+            @for rate in [prices.input, prices.cached_input, prices.output] {
+                td.number {
+                    @if model.is_hybrid() { "up to " }
+                    (rate_words(rate))
+                }
+            }
+            td.number { (count(model.context_length.into())) }
+            td.number { (count(model.max_output.into())) }
+            td {
+                @if plan.includes(model.min_tier) {
+                    span.badge.good { "Included" }
+                } @else {
+                    a href="/portal/plan" { "Needs " (tier_name(model.min_tier)) }
+                }
+            }
+        }
+    }
+}
+
+/// A price as people write it: dollars per million tokens.
+pub fn rate_words(rate: TokenPrice) -> String {
+    // Trillionths a token are millionths of a dollar a million.
+    money(NanoUsd::new(rate.picos().saturating_mul(1_000)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_reads_as_it_is_written_in_the_catalog() {
+        for (written, shown) in [
+            ("2.00", "$2.00"),
+            ("0.000001", "$0.000001"),
+            ("36", "$36.00"),
+        ] {
+            let rate = TokenPrice::parse_per_million(written).unwrap();
+            assert_eq!(rate_words(rate), shown);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The first page: how things stand, and what to do next.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use maud::{Markup, html};
+
+use super::{
+    error::PortalError,
+    layout::{self, Page, Place},
+    requests,
+    session::SignedIn,
+    snippets,
+    words::{self, about, count, moment, money},
+};
+use crate::{
+    gateway::Gateway,
+    ledger::{Balances, CallsPage, DayUse, KeyState},
+    money::NanoUsd,
+    time_text,
+};
+
+const SHOWN_REQUESTS: usize = 8;
+const DAYS: i64 = 7;
+
+pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
+    let (ledger, account) = (&gateway.ledger, me.account.id.as_str());
+    let now = time_text::now();
+    let (from, today) = (words::day(now - (DAYS - 1) * 86_400), words::day(now));
+    let balances = ledger.balances(account).await?;
+    let days = ledger.usage_days(account, &from, &today).await?;
+    let keys = ledger.keys(account).await?;
+    let latest = CallsPage {
+        account_id: Some(account),
+        key_id: None,
+        model: None,
+        outcome: None,
+        before: None,
+        limit: SHOWN_REQUESTS,
+    };
+    let calls = ledger.calls_page(&latest).await?;
+    let has_key = keys.iter().any(|key| key.state == KeyState::Active);
+    let content = html! {
+        h1 { "Overview" }
+        @if me.account.closed {
+            p.problem role="alert" { "This account is closed: requests with its keys are refused." }
+        }
+        (cards(&balances, &days, &today))
+        @if calls.is_empty() { (first_steps(&gateway, has_key, &balances)) }
+        @else {
+            h2 { "Latest requests" }
+            (requests::table(&calls, &keys))
+            p { a href="/portal/requests" { "All requests" } }
+        }
+    };
+    Ok(layout::page(&me, Place::Overview, "Overview", &content))
+}
+
+fn cards(balances: &Balances, days: &[DayUse], today: &str) -> Markup {
+    let sum = |of: &dyn Fn(&DayUse) -> i64| days.iter().map(of).fold(0_i64, i64::saturating_add);
+    let spent = NanoUsd::new(sum(&|day| day.cost.nanos()));
+    let spent_today = NanoUsd::new(sum(&|day| {
+        if day.day == today {
+            day.cost.nanos()
+        } else {
+            0
+        }
+    }));
+    let calls: u64 = days.iter().map(|day| day.calls).sum();
+    let tokens: u64 = days.iter().map(|day| day.prompt + day.completion).sum();
+    html! {
+        div.grid {
+            section.card {
+                h2 { "Balance" }
+                p.figure title=(money(balances.balance)) { (about(balances.balance)) }
+                p.muted {
+                    @if balances.held > NanoUsd::default() { (about(balances.held)) " set aside for running requests. " }
+                    @match balances.expires_at {
+                        Some(at) => { "Used next, expires " (moment(at)) "." },
+                        None => "Does not expire.",
+                    }
+                }
+                p { a href="/portal/billing" { "Billing" } }
+            }
+            section.card {
+                h2 { "Spent in 7 days" }
+                p.figure title=(money(spent)) { (about(spent)) }
+                p.muted title=(money(spent_today)) { (about(spent_today)) " today" }
+                p { a href="/portal/usage" { "Usage" } }
+            }
+            section.card {
+                h2 { "Requests in 7 days" }
+                p.figure { (count(calls)) }
+                p.muted { (count(tokens)) " tokens" }
+                p { a href="/portal/requests" { "Requests" } }
+            }
+        }
+    }
+}
+
+fn first_steps(gateway: &Gateway, has_key: bool, balances: &Balances) -> Markup {
+    html! {
+        section.card {
+            h2 { "Your first request" }
+            ol.steps {
+                @if balances.available <= NanoUsd::default() {
+                    li { "Get some credit: see " a href="/portal/billing" { "Billing" } "." }
+                }
+                li {
+                    @if has_key { "You have a key. It was shown when it was made; " a href="/portal/keys" { "make another" } " if it is lost." }
+                    @else { a href="/portal/keys" { "Create an API key" } "." }
+                }
+                li { "Send this, with the key in its place, or try the " a href="/portal/playground" { "playground" } " first:" }
+            }
+            (snippets::all(&gateway.portal.url, "YOUR_API_KEY"))
+        }
+    }
+}

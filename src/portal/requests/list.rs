@@ -1,0 +1,303 @@
+//! The list of requests, newest first, as many as one asks for.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{key_words, outcome, path};
+use crate::{
+    catalog::Plan,
+    gateway::Gateway,
+    ledger::{Call, CallId, CallsPage, Key, Outcome},
+    portal::{
+        error::PortalError,
+        keys::shown_name,
+        layout::{self, Page, Place},
+        query::{ReadQuery, given},
+        session::SignedIn,
+        words,
+    },
+};
+
+const ON_A_PAGE: usize = 50;
+
+#[derive(Deserialize)]
+pub struct Asked {
+    key: Option<String>,
+    model: Option<String>,
+    outcome: Option<String>,
+    before: Option<String>,
+}
+
+/// What was asked for, as far as it makes sense.
+#[derive(Clone, Copy)]
+struct Filter<'a> {
+    key: Option<&'a str>,
+    model: Option<&'a str>,
+    outcome: Option<Outcome>,
+    before: Option<Cursor>,
+}
+
+impl<'a> Filter<'a> {
+    fn read(asked: &'a Asked) -> Result<Self, PortalError> {
+        let outcome = given(asked.outcome.as_ref()).map(|text| {
+            Outcome::parse(text)
+                .ok_or_else(|| PortalError::Invalid("No request ends in that way.".into()))
+        });
+        let before = given(asked.before.as_ref()).map(|text| {
+            Cursor::parse(text)
+                .ok_or_else(|| PortalError::Invalid("There is no such page of requests.".into()))
+        });
+        Ok(Self {
+            key: given(asked.key.as_ref()),
+            model: given(asked.model.as_ref()),
+            outcome: outcome.transpose()?,
+            before: before.transpose()?,
+        })
+    }
+
+    fn is_any(&self) -> bool {
+        self.key.is_none() && self.model.is_none() && self.outcome.is_none()
+    }
+
+    /// The address of these requests: the newest of them, or those after `last`.
+    fn path(&self, last: Option<Cursor>) -> String {
+        let outcome = self.outcome.map(Outcome::as_str);
+        let named = [
+            ("key", self.key.map(layout::encoded)),
+            ("model", self.model.map(layout::encoded)),
+            ("outcome", outcome.map(str::to_owned)),
+            ("before", last.map(|last| last.to_string())),
+        ];
+        let pairs: Vec<_> = named
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name}={}", value?)))
+            .collect();
+        format!("/portal/requests?{}", pairs.join("&"))
+    }
+}
+
+/// The last request of a page: where the next one goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cursor {
+    ended_ms: i64,
+    id: CallId,
+}
+
+impl Cursor {
+    fn of(call: &Call) -> Self {
+        Self {
+            ended_ms: call.ended_ms,
+            id: call.id,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (ended_ms, id) = text.split_once('-')?;
+        Some(Self {
+            ended_ms: ended_ms.parse().ok()?,
+            id: CallId::parse(id)?,
+        })
+    }
+}
+
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.ended_ms, self.id)
+    }
+}
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+    ReadQuery(asked): ReadQuery<Asked>,
+) -> Result<Page, PortalError> {
+    let filter = Filter::read(&asked)?;
+    let page = CallsPage {
+        account_id: Some(&me.account.id),
+        key_id: filter.key,
+        model: filter.model,
+        outcome: filter.outcome,
+        before: filter.before.map(|last| (last.ended_ms, last.id)),
+        limit: ON_A_PAGE + 1,
+    };
+    let (mut calls, keys) = tokio::try_join!(
+        gateway.ledger.calls_page(&page),
+        gateway.ledger.keys(&me.account.id)
+    )?;
+    let more = calls.len() > ON_A_PAGE;
+    calls.truncate(ON_A_PAGE);
+    let next = calls.last().filter(|_| more).map(Cursor::of);
+    let content = html! {
+        h1 { "Requests" }
+        p.muted { "What was asked and answered is no part of this list." }
+        (form(&gateway, &filter, &keys))
+        @if calls.is_empty() {
+            (nothing(&filter))
+        } @else {
+            (table(&calls, &keys))
+        }
+        nav.pages aria-label="Pages" {
+            @if filter.before.is_some() {
+                a href=(filter.path(None)) { "Newest requests" }
+            }
+            @if let Some(last) = next {
+                a rel="next" href=(filter.path(Some(last))) { "Older requests" }
+            }
+        }
+    };
+    Ok(layout::page(&me, Place::Requests, "Requests", &content))
+}
+
+fn nothing(filter: &Filter<'_>) -> Markup {
+    html! {
+        p.empty {
+            @if filter.before.is_some() {
+                "There are no older requests."
+            } @else if filter.is_any() {
+                "There are no requests yet. "
+                a href="/portal/keys" { "Create a key" }
+                " and send the first one."
+            } @else {
+                "No request is like that. "
+                a href="/portal/requests" { "Show all" }
+            }
+        }
+    }
+}
+
+fn form(gateway: &Gateway, filter: &Filter<'_>, keys: &[Key]) -> Markup {
+    let models = gateway.visible_models(Plan::ALL);
+    html! {
+        form.inline method="get" action="/portal/requests" {
+            label { "Key"
+                select name="key" {
+                    option value="" { "All keys" }
+                    @for key in keys {
+                        option value=(key.id) selected[filter.key == Some(key.id.as_str())] {
+                            (shown_name(key)) " (" (key.prefix) "…)"
+                        }
+                    }
+                }
+            }
+            label { "Model"
+                input type="text" name="model" list="models" placeholder="All models"
+                    autocomplete="off" value=(filter.model.unwrap_or_default());
+                datalist #models {
+                    @for model in &models { option value=(model.id) {} }
+                }
+            }
+            label { "Ending"
+                select name="outcome" {
+                    option value="" { "All endings" }
+                    @for one in Outcome::ALL {
+                        option value=(one.as_str()) selected[filter.outcome == Some(one)] {
+                            (outcome::choice(one))
+                        }
+                    }
+                }
+            }
+            button.primary type="submit" { "Show" }
+            @if !filter.is_any() {
+                a.button href="/portal/requests" { "Show all" }
+            }
+        }
+    }
+}
+
+/// With a key's name each; also for other pages that list requests.
+pub fn table(calls: &[Call], keys: &[Key]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Requests" {
+            table {
+                caption { "Requests, newest first" }
+                thead {
+                    tr {
+                        th scope="col" { "When" }
+                        th scope="col" { "Key" }
+                        th scope="col" { "Model" }
+                        th.number scope="col" { "Input tokens" }
+                        th.number scope="col" { "Output tokens" }
+                        th.number scope="col" { "Cost" }
+                        th.number scope="col" { "Took" }
+                        th scope="col" { "Ending" }
+                    }
+                }
+                tbody {
+                    @for call in calls { (row(call, keys)) }
+                }
+            }
+        }
+    }
+}
+
+fn row(call: &Call, keys: &[Key]) -> Markup {
+    let usage = call.charged.map(|charged| charged.usage);
+    let tokens = |count: Option<u32>| match count {
+        Some(count) => words::count(count.into()),
+        None => "–".into(),
+    };
+    let cost = call.charged.map(|charged| charged.cost);
+    html! {
+        tr {
+            th scope="row" {
+                a href=(path(call.id)) { (words::moment(call.ended_ms.div_euclid(1_000))) }
+            }
+            td { (key_words(keys, &call.key_id)) }
+            td { code { (call.model) } }
+            td.number { (tokens(usage.map(|usage| usage.prompt))) }
+            td.number { (tokens(usage.map(|usage| usage.completion))) }
+            td.number { (words::money(cost.unwrap_or_default())) }
+            td.number { (words::duration(call.ended_ms - call.admitted_ms)) }
+            td { (outcome::badge(call.outcome)) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_on_where_the_last_one_ended() {
+        let cursor = Cursor {
+            ended_ms: 1_800_000_000_007,
+            id: CallId(943_718_400_000_000_000),
+        };
+        assert_eq!(Cursor::parse(&cursor.to_string()), Some(cursor));
+        for wrong in [
+            "",
+            "-",
+            "1-",
+            "1-call_",
+            "x-call_0000000000000",
+            "call_0000000000000",
+            "-1-call_0000000000000",
+        ] {
+            assert_eq!(Cursor::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_address_keeps_what_was_asked_for() {
+        let asked = Asked {
+            key: Some("key_1".into()),
+            model: Some(" a&b=\"c ".into()),
+            outcome: Some("no_usage".into()),
+            before: Some(String::new()),
+        };
+        let filter = Filter::read(&asked).unwrap();
+        let last = Cursor {
+            ended_ms: 5,
+            id: CallId(0),
+        };
+        assert_eq!(
+            filter.path(Some(last)),
+            "/portal/requests?key=key%5F1&model=a%26b%3D%22c&outcome=no_usage\
+             &before=5-call_0000000000000"
+        );
+        assert!(!filter.path(None).contains("before"));
+    }
+}

@@ -1,0 +1,110 @@
+//! How a request ended, in its owner's words: nothing here names a provider or its failure.
+
+use maud::{Markup, html};
+
+use crate::ledger::Outcome;
+
+/// In a word or two, and in a sentence.
+///
+/// It has no `_` arm: whoever adds an ending decides here what a customer reads.
+fn words(outcome: Outcome) -> (&'static str, &'static str) {
+    match outcome {
+        Outcome::Answered => ("Answered", "The model answered in full."),
+        Outcome::ClientLeft => (
+            "You left early",
+            "Your client closed the connection before the answer was complete. The tokens that the \
+             model used all the same are charged.",
+        ),
+        Outcome::ProviderFailed => (
+            "Failed",
+            "The model could not answer, and nothing of an answer was sent. Nothing was charged. It \
+             is safe to try again.",
+        ),
+        Outcome::Interrupted => (
+            "Broke off",
+            "The answer broke off before its end, and your client was told so. Nothing was charged. \
+             Try the whole request again.",
+        ),
+        Outcome::NoUsage => (
+            "Not counted",
+            "The answer came without a count of its tokens, so nothing was charged.",
+        ),
+        Outcome::NotCharged => (
+            "Withheld",
+            "The charge could not be written down, so nothing was charged and the answer was not \
+             completed. Try again.",
+        ),
+        Outcome::NotRenewed => (
+            "Stopped midway",
+            "The request needed another step after running a tool, and there was not enough credit \
+             for it, the limit per minute was reached, or its key was disabled. Nothing was charged.",
+        ),
+        Outcome::Stopped => (
+            "Stopped",
+            "The service was restarted before the answer was complete. Nothing was charged. It is \
+             safe to try again.",
+        ),
+        Outcome::Lost => (
+            "Failed",
+            "The request ended through a fault of ours. Nothing was charged.",
+        ),
+    }
+}
+
+pub fn sentence(outcome: Outcome) -> &'static str {
+    words(outcome).1
+}
+
+/// What stands in a list of choices, where two endings must not have one name.
+pub fn choice(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Lost => "Failed through a fault of ours",
+        other => words(other).0,
+    }
+}
+
+pub fn badge(outcome: Outcome) -> Markup {
+    let class = match outcome {
+        Outcome::Answered => "badge good",
+        Outcome::ClientLeft => "badge",
+        Outcome::ProviderFailed
+        | Outcome::Interrupted
+        | Outcome::NoUsage
+        | Outcome::NotCharged
+        | Outcome::NotRenewed
+        | Outcome::Stopped
+        | Outcome::Lost => "badge bad",
+    };
+    html! { span class=(class) { (words(outcome).0) } }
+}
+
+/// What came of a tool, from the word that is kept of it.
+pub fn of_tool(kept: &str) -> &'static str {
+    match kept {
+        "done" => "Done",
+        "unknown_tool" => "There is no such tool",
+        "bad_arguments" => "The model asked for something impossible",
+        "timed_out" => "Took too long",
+        _ => "Failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_ending_has_words_and_choices_differ() {
+        let mut choices: Vec<_> = Outcome::ALL.into_iter().map(choice).collect();
+        choices.sort_unstable();
+        choices.dedup();
+        assert_eq!(choices.len(), Outcome::ALL.len());
+        for outcome in Outcome::ALL {
+            let told = sentence(outcome).to_lowercase();
+            assert!(told.ends_with('.'), "{told}");
+            for inner in ["provider", "upstream", "database", "gateway", "operator"] {
+                assert!(!told.contains(inner), "{told}");
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Who is asking: found by the session's cookie, and every time anew.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::FromRequestParts,
+    http::{Method, header, request::Parts},
+};
+use maud::{Markup, html};
+
+use super::{
+    cookies::{Kind, Token},
+    error::PortalError,
+};
+use crate::{
+    gateway::Gateway,
+    http::RequestLog,
+    ledger::{Account, LedgerError, NewAccount},
+    office::{Person, Session},
+    time_text,
+};
+
+/// A person with an account. Whoever is not one is sent to the sign-in page.
+pub struct SignedIn {
+    pub person: Person,
+    pub account: Account,
+    pub session: Session,
+    token: Token,
+}
+
+impl SignedIn {
+    /// The field without which a form of theirs is not taken.
+    pub fn token_field(&self) -> Markup {
+        token_field(&self.token)
+    }
+
+    pub fn form_token(&self) -> String {
+        self.token.form_token()
+    }
+
+    pub fn check(&self, sent: Option<&str>) -> Result<(), PortalError> {
+        let right = sent.is_some_and(|sent| self.token.has_form_token(sent));
+        right.then_some(()).ok_or(PortalError::Stale)
+    }
+}
+
+pub fn token_field(token: &Token) -> Markup {
+    html! { input type="hidden" name="token" value=(token.form_token()); }
+}
+
+impl FromRequestParts<Arc<Gateway>> for SignedIn {
+    type Rejection = PortalError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, PortalError> {
+        let signed_out = || PortalError::SignedOut { to: back_to(parts) };
+        let token = Token::presented(&parts.headers, Kind::Session, gateway.portal.is_secure());
+        let token = token.ok_or_else(signed_out)?;
+        let digest = token.digest();
+        let session = gateway.office.session(&digest, time_text::now());
+        let session = session.await?.ok_or_else(signed_out)?;
+        let person = session.person.clone().ok_or_else(signed_out)?;
+        let account = account_of(gateway, &person).await?;
+        if let Some(log) = parts.extensions.get::<RequestLog>() {
+            log.account(&account.id);
+        }
+        Ok(Self {
+            person,
+            account,
+            session,
+            token,
+        })
+    }
+}
+
+/// A person is written down before their account is: whoever lost the connection in between gets it now.
+async fn account_of(gateway: &Gateway, person: &Person) -> Result<Account, PortalError> {
+    match gateway.ledger.account(&person.account_id).await {
+        Err(LedgerError::NotFound { .. }) => {
+            let new = new_account(gateway, person);
+            Ok(gateway
+                .ledger
+                .ensure_account(&person.account_id, new)
+                .await?)
+        }
+        found => Ok(found?),
+    }
+}
+
+/// The account that a person begins with.
+pub fn new_account(gateway: &Gateway, person: &Person) -> NewAccount {
+    NewAccount {
+        email: person.email.clone(),
+        name: person.name.clone(),
+        track: gateway.portal.sign_up_plan.track(),
+        tier: gateway.portal.sign_up_plan.tier(),
+    }
+}
+
+/// The page that was asked for; what was only sent there is not sent again.
+fn back_to(parts: &Parts) -> String {
+    let page = parts
+        .uri
+        .path_and_query()
+        .filter(|_| parts.method == Method::GET);
+    page.map_or_else(|| "/portal".into(), ToString::to_string)
+}
+
+/// What the browser says it is, for the list of sessions.
+pub fn agent(parts: &axum::http::HeaderMap) -> String {
+    let told = parts.get(header::USER_AGENT);
+    let told = told.and_then(|value| value.to_str().ok()).unwrap_or("");
+    told.chars().take(200).collect()
+}

@@ -1,0 +1,153 @@
+//! One's own password and sessions.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    agents,
+    error::PortalError,
+    form::{Nothing, SignedForm},
+    layout::{self, Place},
+    session::SignedIn,
+    sign_in::{begin, told},
+    sign_up::{MIN_PASSWORD, password_problem},
+    words::moment,
+};
+use crate::{
+    gateway::Gateway,
+    office::{Attempt, Session},
+    time_text,
+};
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+) -> Result<Response, PortalError> {
+    page(&gateway, &me, None).await
+}
+
+async fn page(
+    gateway: &Gateway,
+    me: &SignedIn,
+    problem: Option<&str>,
+) -> Result<Response, PortalError> {
+    let sessions = gateway
+        .office
+        .sessions_of(&me.person.id, time_text::now())
+        .await?;
+    let content = html! {
+        h1 { "Settings" }
+        dl {
+            dt { "E-mail" } dd { (me.person.email) }
+            dt { "Account" } dd { code { (me.account.id) } }
+            dt { "Since" } dd { (moment(me.person.created_at)) }
+        }
+        h2 { "Password" }
+        (told(problem))
+        form.stack method="post" action="/portal/settings/password" {
+            (me.token_field())
+            label { "Present password"
+                input type="password" name="present" required autocomplete="current-password";
+            }
+            label { "New password"
+                input type="password" name="new" required minlength=(MIN_PASSWORD) autocomplete="new-password" aria-describedby="new-hint";
+                span.muted #new-hint { "At least " (MIN_PASSWORD) " characters. Other sessions are signed out." }
+            }
+            button.primary type="submit" { "Change password" }
+        }
+        h2 { "Sessions" }
+        (table(me, &sessions))
+        form method="post" action="/portal/settings/sessions" {
+            (me.token_field())
+            button type="submit" disabled[sessions.len() < 2] { "Sign out everywhere else" }
+        }
+    };
+    Ok(layout::page(me, Place::Settings, "Settings", &content).into_response())
+}
+
+fn table(me: &SignedIn, sessions: &[Session]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Your sessions" {
+            table {
+                thead { tr {
+                    th scope="col" { "Browser" } th scope="col" { "Signed in" } th scope="col" { "Until" }
+                } }
+                tbody {
+                    @for session in sessions {
+                        tr {
+                            td {
+                                span title=(session.agent) { (agents::words(&session.agent)) }
+                                @if session.digest == me.session.digest { " " span.badge.good { "this one" } }
+                            }
+                            td { (moment(session.began_at)) }
+                            td { (moment(session.expires_at)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub struct NewPassword {
+    present: String,
+    new: String,
+}
+
+pub async fn change_password(
+    State(gateway): State<Arc<Gateway>>,
+    headers: HeaderMap,
+    SignedForm { me, form }: SignedForm<NewPassword>,
+) -> Result<Response, PortalError> {
+    let refused = async |problem: &str| {
+        let mut response = page(&gateway, &me, Some(problem)).await?;
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        Ok(response)
+    };
+    if let Some(problem) = password_problem(&form.new) {
+        return refused(problem).await;
+    }
+    // A session that was left open is not to be a way to guess.
+    let attempt = Attempt::new(&me.person.email, None, Some(&me.person.id));
+    let throttle = &gateway.portal.throttle;
+    throttle
+        .attempt(&attempt)
+        .map_err(|seconds| PortalError::TooMany { seconds })?;
+    let passwords = &gateway.office.passwords;
+    if !passwords
+        .verify(form.present, me.person.password.clone())
+        .await
+    {
+        return refused("The present password is not right.").await;
+    }
+    throttle.succeeded(&attempt);
+    let hash = passwords.hash(form.new).await;
+    let hash = hash.map_err(|error| PortalError::Unavailable(error.to_string()))?;
+    let digest = &me.session.digest;
+    gateway
+        .office
+        .set_password(&me.person.id, &hash, Some(digest), time_text::now())
+        .await?;
+    // This session goes on under another name.
+    begin(&gateway, &headers, &me.person, "/portal/settings").await
+}
+
+pub async fn end_sessions(
+    State(gateway): State<Arc<Gateway>>,
+    SignedForm { me, form: _ }: SignedForm<Nothing>,
+) -> Result<Response, PortalError> {
+    let digest = &me.session.digest;
+    gateway
+        .office
+        .end_sessions_of(&me.person.id, Some(digest))
+        .await?;
+    Ok(layout::redirect("/portal/settings"))
+}

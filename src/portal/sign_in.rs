@@ -1,0 +1,265 @@
+//! In and out.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::{Query, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    cookies::{self, Device, Kind, SESSION_SECONDS, Token},
+    error::PortalError,
+    form::{Nothing, OpenForm, SignedForm},
+    layout,
+    session::{agent, token_field},
+};
+use crate::{
+    gateway::Gateway,
+    http::Peer,
+    office::{Attempt, NewSession, Person},
+    time_text,
+};
+
+#[derive(Deserialize)]
+pub struct Asked {
+    #[serde(default)]
+    to: String,
+}
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    Query(asked): Query<Asked>,
+    headers: HeaderMap,
+) -> Response {
+    if came_from_elsewhere(&headers) {
+        return once_more(&asked.to);
+    }
+    visited(&gateway, &headers, |visit| {
+        form(&gateway, visit, &asked.to, "", None)
+    })
+}
+
+/// A link from another site comes without our cookies, which are for our own pages alone. A page of
+/// ours that asks again has them, and whoever is signed in gets where the link leads.
+pub fn came_from_elsewhere(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site");
+    site.is_some_and(|site| site == "cross-site" || site == "same-site")
+}
+
+pub fn once_more(to: &str) -> Response {
+    let to = destination(to);
+    let content = html! {
+        meta http-equiv="refresh" content={ "0; url=" (to) };
+        p { a href=(to) { "Go on" } }
+    };
+    layout::plain("One moment", &content).into_response()
+}
+
+/// Shows a page with a form that belongs to this browser.
+pub fn visited(
+    gateway: &Gateway,
+    headers: &HeaderMap,
+    page: impl FnOnce(&Token) -> Response,
+) -> Response {
+    let secure = gateway.portal.is_secure();
+    let before = Token::presented(headers, Kind::Visit, secure);
+    let is_new = before.is_none();
+    let visit = before.unwrap_or_else(Token::generate);
+    let mut response = page(&visit);
+    if is_new {
+        let cookie = visit.set(Kind::Visit, secure);
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+fn form(
+    gateway: &Gateway,
+    visit: &Token,
+    to: &str,
+    email: &str,
+    problem: Option<&str>,
+) -> Response {
+    let content = html! {
+        h1 { "Sign in" }
+        (told(problem))
+        form.stack method="post" action="/portal/sign-in" {
+            (token_field(visit))
+            input type="hidden" name="to" value=(to);
+            label { "E-mail"
+                input type="email" name="email" value=(email) required autocomplete="username" autofocus[email.is_empty()];
+            }
+            label { "Password"
+                input type="password" name="password" required autocomplete="current-password" autofocus[!email.is_empty()];
+            }
+            button.primary type="submit" { "Sign in" }
+        }
+        @if gateway.portal.sign_up_open {
+            p.muted { "New here? " a href="/portal/sign-up" { "Make an account" } "." }
+        } @else {
+            p.muted { "Accounts are made by the operator of this gateway." }
+        }
+    };
+    layout::plain("Sign in", &content).into_response()
+}
+
+/// What went wrong, where it is heard as well as seen.
+pub fn told(problem: Option<&str>) -> Markup {
+    html! {
+        @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
+    }
+}
+
+#[derive(Deserialize)]
+pub struct SignIn {
+    email: String,
+    password: String,
+    #[serde(default)]
+    to: String,
+}
+
+pub async fn sign_in(
+    State(gateway): State<Arc<Gateway>>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    OpenForm(form_sent): OpenForm<SignIn>,
+) -> Result<Response, PortalError> {
+    let SignIn {
+        email,
+        password,
+        to,
+    } = form_sent;
+    // No address is longer; nothing else is looked up.
+    let email: String = email.trim().chars().take(254).collect();
+    let email = email.as_str();
+    let secure = gateway.portal.is_secure();
+    let device = Device::known(&headers, secure, &gateway.operator_token, email);
+    let peer = peer.map(|Extension(Peer(address))| address);
+    let attempt = Attempt::new(email, peer, device.as_deref());
+    let throttle = &gateway.portal.throttle;
+    throttle
+        .attempt(&attempt)
+        .map_err(|seconds| PortalError::TooMany { seconds })?;
+    let person = gateway.office.person_by_email(email).await?;
+    let kept = person.as_ref().and_then(|person| person.password.clone());
+    let right = gateway.office.passwords.verify(password, kept).await;
+    let Some(person) = person.filter(|_| right) else {
+        // Whether there is such a person is not told, nor by how long it took.
+        let problem = "The e-mail address or the password is not right.";
+        let mut response = visited(&gateway, &headers, |visit| {
+            form(&gateway, visit, &to, email, Some(problem))
+        });
+        *response.status_mut() = StatusCode::UNAUTHORIZED;
+        return Ok(response);
+    };
+    throttle.succeeded(&attempt);
+    let begun = begin(&gateway, &headers, &person, &to).await?;
+    // A password that was changed meanwhile has ended the sessions that were there, but not this one.
+    let now = gateway.office.person(&person.id).await?;
+    if now.is_none_or(|now| now.password != person.password) {
+        gateway.office.end_sessions_of(&person.id, None).await?;
+    }
+    Ok(begun)
+}
+
+/// Ends the session that a browser brings along, whatever it was begun with.
+pub async fn end_presented(gateway: &Gateway, headers: &HeaderMap) -> Result<(), PortalError> {
+    let secure = gateway.portal.is_secure();
+    if let Some(before) = Token::presented(headers, Kind::Session, secure) {
+        gateway.office.end_session(&before.digest()).await?;
+        let with_token = before.digest_with(&gateway.operator_token);
+        gateway.office.end_session(&with_token).await?;
+    }
+    Ok(())
+}
+
+/// Begins a session, which is always a new one: what was in the browser before is no session any more.
+pub async fn begin(
+    gateway: &Gateway,
+    headers: &HeaderMap,
+    person: &Person,
+    to: &str,
+) -> Result<Response, PortalError> {
+    let secure = gateway.portal.is_secure();
+    end_presented(gateway, headers).await?;
+    let (token, now) = (Token::generate(), time_text::now());
+    let session = NewSession {
+        digest: token.digest(),
+        person_id: Some(person.id.clone()),
+        role: person.role,
+        agent: agent(headers),
+        now,
+        expires_at: now + SESSION_SECONDS,
+    };
+    gateway.office.begin_session(session).await?;
+    let mut response = layout::redirect(&destination(to));
+    let device = Device::new(&gateway.operator_token, &person.email);
+    for cookie in [
+        token.set(Kind::Session, secure),
+        cookies::forget(Kind::Visit, secure),
+        device.set(secure),
+    ] {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+pub async fn sign_out(
+    State(gateway): State<Arc<Gateway>>,
+    SignedForm { me, form: _ }: SignedForm<Nothing>,
+) -> Result<Response, PortalError> {
+    gateway.office.end_session(&me.session.digest).await?;
+    let mut response = layout::redirect("/portal/sign-in");
+    let headers = response.headers_mut();
+    let forgotten = cookies::forget(Kind::Session, gateway.portal.is_secure());
+    headers.append(header::SET_COOKIE, forgotten);
+    // Pages that the browser has kept for the way back are dropped with it.
+    let all = HeaderValue::from_static("\"cache\"");
+    headers.insert("clear-site-data", all);
+    Ok(response)
+}
+
+/// A page of ours, whatever was asked for.
+pub fn destination(to: &str) -> String {
+    let ours = to == "/portal" || to.starts_with("/portal/") || to.starts_with("/portal?");
+    let plain = to
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    let strange = to.contains("//") || to.contains("/sign-in");
+    if ours && plain && !strange {
+        to.to_owned()
+    } else {
+        "/portal".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::destination;
+
+    #[test]
+    fn signing_in_leads_to_pages_of_ours_only() {
+        for ours in ["/portal", "/portal/usage?days=7", "/portal?x=1"] {
+            assert_eq!(destination(ours), ours);
+        }
+        for other in [
+            "",
+            "https://evil.example",
+            "//evil.example",
+            "/portal//evil.example",
+            "/portal\\evil",
+            "/portalevil",
+            "/v1/models",
+            "/portal/\r\nx: y",
+            "/portal/sign-in?to=/portal",
+            "/portal/console/sign-in",
+        ] {
+            assert_eq!(destination(other), "/portal", "{other}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! A first request in the languages most people use, ready to be pasted.
+
+use maud::{Markup, html};
+
+/// The model that the first request goes to: every plan has it.
+pub const FIRST_MODEL: &str = "svc-native-fast";
+
+/// `key` stands where the key belongs; one that is not known any more is left to the reader.
+pub fn all(origin: &str, key: &str) -> Markup {
+    let texts = [
+        ("curl", curl(origin, key)),
+        ("Python", python(origin, key)),
+        ("Node.js", node(origin, key)),
+    ];
+    html! {
+        @for (at, (name, text)) in texts.iter().enumerate() {
+            details.snippet open[at == 0] {
+                summary { (name) }
+                div.copyable {
+                    pre tabindex="0" aria-label={ "A request with " (name) } { code { (text) } }
+                    (copy_button("Copy"))
+                }
+            }
+        }
+    }
+}
+
+/// Copies the text beside it; hidden where there is no script to do so.
+pub fn copy_button(name: &str) -> Markup {
+    html! { button.quiet type="button" hidden data-copy { (name) } }
+}
+
+fn curl(origin: &str, key: &str) -> String {
+    format!(
+        r#"curl {origin}/v1/chat/completions \
+  -H "Authorization: Bearer {key}" \
+  -H "Content-Type: application/json" \
+  -d '{{"model": "{FIRST_MODEL}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'"#
+    )
+}
+
+fn python(origin: &str, key: &str) -> String {
+    format!(
+        r#"# pip install openai
+from openai import OpenAI
+
+client = OpenAI(base_url="{origin}/v1", api_key="{key}")
+answer = client.chat.completions.create(
+    model="{FIRST_MODEL}",
+    messages=[{{"role": "user", "content": "Hello!"}}],
+)
+print(answer.choices[0].message.content)"#
+    )
+}
+
+fn node(origin: &str, key: &str) -> String {
+    format!(
+        r#"// npm install openai
+import OpenAI from "openai";
+
+const client = new OpenAI({{ baseURL: "{origin}/v1", apiKey: "{key}" }});
+const answer = await client.chat.completions.create({{
+  model: "{FIRST_MODEL}",
+  messages: [{{ role: "user", content: "Hello!" }}],
+}});
+console.log(answer.choices[0].message.content);"#
+    )
+}

@@ -1,0 +1,271 @@
+//! What an account's keys and models used, day by day.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    extract::State,
+    http::header,
+    response::{IntoResponse as _, Response},
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+mod csv;
+mod sums;
+
+use self::sums::{By, Group, Totals};
+use super::{
+    chart::{Chart, Series, Unit},
+    days,
+    error::PortalError,
+    layout::{self, Page, Place},
+    query::{ReadQuery, given},
+    session::SignedIn,
+    words,
+};
+use crate::{gateway::Gateway, ledger::DayUse, time_text};
+
+const RANGES: [u16; 3] = [7, 30, 90];
+const RANGE: u16 = 30;
+
+#[derive(Deserialize)]
+pub struct Asked {
+    days: Option<String>,
+    by: Option<String>,
+}
+
+impl Asked {
+    fn days(&self) -> Result<u16, PortalError> {
+        let Some(text) = given(self.days.as_ref()) else {
+            return Ok(RANGE);
+        };
+        let mut ranges = RANGES.into_iter();
+        ranges
+            .find(|days| days.to_string() == text)
+            .ok_or_else(|| PortalError::Invalid("Usage is shown for 7, 30 or 90 days.".into()))
+    }
+
+    fn by(&self) -> Result<By, PortalError> {
+        let Some(text) = given(self.by.as_ref()) else {
+            return Ok(By::Model);
+        };
+        By::parse(text)
+            .ok_or_else(|| PortalError::Invalid("Usage is shown by model or by key.".into()))
+    }
+}
+
+/// The days that are looked at, and what was used on them.
+struct Used {
+    days: Vec<String>,
+    rows: Vec<DayUse>,
+}
+
+impl Used {
+    async fn read(gateway: &Gateway, me: &SignedIn, count: u16) -> Result<Self, PortalError> {
+        let days = days::last(count, time_text::now());
+        let (Some(first), Some(last)) = (days.first(), days.last()) else {
+            return Ok(Self {
+                days,
+                rows: Vec::new(),
+            });
+        };
+        let rows = gateway.ledger.usage_days(&me.account.id, first, last);
+        let rows = rows.await?;
+        Ok(Self { days, rows })
+    }
+}
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+    ReadQuery(asked): ReadQuery<Asked>,
+) -> Result<Page, PortalError> {
+    let (count, by) = (asked.days()?, asked.by()?);
+    let used = Used::read(&gateway, &me, count).await?;
+    let keys = match by {
+        By::Model => Vec::new(),
+        By::Key => gateway.ledger.keys(&me.account.id).await?,
+    };
+    let groups = sums::grouped(&used.rows, by, &keys);
+    let content = html! {
+        h1 { "Usage" }
+        (choices(count, by))
+        (totals(&Totals::of(&used.rows)))
+        div.charts {
+            (chart("Cost a day", Unit::Dollars, &used.days, &groups, |used| {
+                u64::try_from(used.cost.nanos()).unwrap_or(0)
+            }))
+            (chart("Requests a day", Unit::Requests, &used.days, &groups, |used| used.calls))
+        }
+        (group_table(by, &groups))
+        (day_table(&used))
+        p { a.button href={ "/portal/usage.csv?days=" (count) } { "Download as CSV" } }
+    };
+    Ok(layout::page(&me, Place::Usage, "Usage", &content))
+}
+
+pub async fn csv(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+    ReadQuery(asked): ReadQuery<Asked>,
+) -> Result<Response, PortalError> {
+    let used = Used::read(&gateway, &me, asked.days()?).await?;
+    let keys = gateway.ledger.keys(&me.account.id).await?;
+    let first = used.days.first().map_or("", String::as_str);
+    let last = used.days.last().map_or("", String::as_str);
+    let attachment = format!("attachment; filename=\"usage-{first}-to-{last}.csv\"");
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
+        (header::CONTENT_DISPOSITION, attachment),
+    ];
+    Ok((headers, csv::written(&used.rows, &keys)).into_response())
+}
+
+/// Which days, and by what.
+fn choices(count: u16, by: By) -> Markup {
+    let chosen = |is: bool| is.then_some("true");
+    html! {
+        nav.choices aria-label="What is shown" {
+            ul {
+                @for days in RANGES {
+                    li {
+                        a href={ "/portal/usage?days=" (days) "&by=" (by.as_str()) }
+                            aria-current=[chosen(days == count)] { (days) " days" }
+                    }
+                }
+            }
+            ul {
+                @for one in [By::Model, By::Key] {
+                    li {
+                        a href={ "/portal/usage?days=" (count) "&by=" (one.as_str()) }
+                            aria-current=[chosen(one == by)] { "By " (one.as_str()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn totals(totals: &Totals) -> Markup {
+    html! {
+        div.grid {
+            section.card {
+                h2 { "Cost" }
+                p.figure { (words::money(totals.cost)) }
+            }
+            section.card {
+                h2 { "Requests" }
+                p.figure { (words::count(totals.calls)) }
+                p.muted { (words::count(totals.charged)) " of them charged" }
+            }
+            section.card {
+                h2 { "Input tokens" }
+                p.figure { (words::count(totals.prompt)) }
+                p.muted { (words::count(totals.cached)) " of them cached" }
+            }
+            section.card {
+                h2 { "Output tokens" }
+                p.figure { (words::count(totals.completion)) }
+                p.muted { (words::count(totals.reasoning)) " of them reasoning" }
+            }
+        }
+    }
+}
+
+fn chart(
+    title: &str,
+    unit: Unit,
+    days: &[String],
+    groups: &[Group],
+    value: impl Fn(&Totals) -> u64,
+) -> Markup {
+    let series = groups.iter().map(|group| Series {
+        name: group.label(),
+        values: days
+            .iter()
+            .map(|day| group.by_day.get(day.as_str()).map_or(0, &value))
+            .collect(),
+    });
+    let series = series.collect();
+    let chart = Chart {
+        title,
+        unit,
+        days,
+        series,
+    };
+    chart.draw()
+}
+
+fn group_table(by: By, groups: &[Group]) -> Markup {
+    let (caption, name) = match by {
+        By::Model => ("Usage by model", "Model"),
+        By::Key => ("Usage by key", "Key"),
+    };
+    let rows = html! {
+        @for group in groups {
+            tr {
+                th scope="row" {
+                    (group.name)
+                    @if let Some(prefix) = &group.prefix { " " code { (prefix) "…" } }
+                }
+                (cells(&group.totals))
+            }
+        }
+    };
+    table(caption, name, groups.is_empty(), &rows)
+}
+
+/// Newest first; a day without a request has no row.
+fn day_table(used: &Used) -> Markup {
+    let mut by_day: HashMap<&str, Totals> = HashMap::new();
+    for row in &used.rows {
+        by_day.entry(&row.day).or_default().add(row);
+    }
+    let days = used.days.iter().rev();
+    let days = days.filter_map(|day| Some((day, by_day.get(day.as_str())?)));
+    let rows = html! {
+        @for (day, totals) in days {
+            tr {
+                th scope="row" { time datetime=(day) { (days::long(day)) } }
+                (cells(totals))
+            }
+        }
+    };
+    table("Usage by day", "Day (UTC)", used.rows.is_empty(), &rows)
+}
+
+fn table(caption: &str, name: &str, is_empty: bool, rows: &Markup) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(caption) {
+            table {
+                caption { (caption) }
+                thead {
+                    tr {
+                        th scope="col" { (name) }
+                        th.number scope="col" { "Requests" }
+                        th.number scope="col" { "Input tokens" }
+                        th.number scope="col" { "Cached input" }
+                        th.number scope="col" { "Output tokens" }
+                        th.number scope="col" { "Cost" }
+                    }
+                }
+                tbody {
+                    @if is_empty {
+                        tr { td.muted colspan="6" { "Nothing was used in these days." } }
+                    }
+                    (rows)
+                }
+            }
+        }
+    }
+}
+
+fn cells(totals: &Totals) -> Markup {
+    html! {
+        td.number { (words::count(totals.calls)) }
+        td.number { (words::count(totals.prompt)) }
+        td.number { (words::count(totals.cached)) }
+        td.number { (words::count(totals.completion)) }
+        td.number { (words::money(totals.cost)) }
+    }
+}

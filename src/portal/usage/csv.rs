@@ -1,0 +1,75 @@
+//! Usage as a table for spreadsheets (RFC 4180).
+
+use std::{collections::HashMap, fmt::Write as _};
+
+use crate::ledger::{DayUse, Key};
+
+const COLUMNS: &str = "day,key name,key prefix,model,requests,charged requests,prompt tokens,\
+     cached tokens,completion tokens,reasoning tokens,cost USD\r\n";
+
+/// A line for each day, key and model.
+pub fn written(rows: &[DayUse], keys: &[Key]) -> String {
+    let keys: HashMap<_, _> = keys.iter().map(|key| (key.id.as_str(), key)).collect();
+    let mut text = String::from(COLUMNS);
+    for row in rows {
+        let key = keys.get(row.key_id.as_str());
+        let name = key.map_or(row.key_id.as_str(), |key| &key.name);
+        let prefix = key.map_or("", |key| &key.prefix);
+        let _ = write!(
+            text,
+            "{},{},{},{},{},{},{},{},{},{},{}\r\n",
+            field(&row.day),
+            field(name),
+            field(prefix),
+            field(&row.model),
+            row.calls,
+            row.charged,
+            row.prompt,
+            row.cached,
+            row.completion,
+            row.reasoning,
+            row.cost,
+        );
+    }
+    text
+}
+
+/// A text as one field. One that a spreadsheet would take for a formula, and run, begins with a quote.
+fn field(text: &str) -> String {
+    let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+        "'"
+    } else {
+        ""
+    };
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{guard}{}\"", text.replace('"', "\"\""))
+    } else {
+        format!("{guard}{text}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_one_field_and_no_formula() {
+        for (text, expected) in [
+            ("plain", "plain"),
+            ("", ""),
+            ("a,b", "\"a,b\""),
+            ("say \"hi\"", "\"say \"\"hi\"\"\""),
+            ("two\r\nlines", "\"two\r\nlines\""),
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\tcmd", "'\tcmd"),
+            ("=HYPERLINK(\"x\",1)", "\"'=HYPERLINK(\"\"x\"\",1)\""),
+            ("\r=1", "\"'\r=1\""),
+            ("a=1", "a=1"),
+        ] {
+            assert_eq!(field(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Rows of a day, a key and a model, added up as they are looked at.
+
+use std::collections::HashMap;
+
+use crate::{
+    ledger::{DayUse, Key},
+    money::NanoUsd,
+    portal::keys::shown_name,
+};
+
+/// What is told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Model,
+    Key,
+}
+
+impl By {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Key => "key",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Model, Self::Key]
+            .into_iter()
+            .find(|by| by.as_str() == text)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub calls: u64,
+    pub charged: u64,
+    pub prompt: u64,
+    pub cached: u64,
+    pub completion: u64,
+    pub reasoning: u64,
+    pub cost: NanoUsd,
+}
+
+impl Totals {
+    pub fn of(rows: &[DayUse]) -> Self {
+        let mut totals = Self::default();
+        for row in rows {
+            totals.add(row);
+        }
+        totals
+    }
+
+    pub fn add(&mut self, row: &DayUse) {
+        for (sum, more) in [
+            (&mut self.calls, row.calls),
+            (&mut self.charged, row.charged),
+            (&mut self.prompt, row.prompt),
+            (&mut self.cached, row.cached),
+            (&mut self.completion, row.completion),
+            (&mut self.reasoning, row.reasoning),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        let cost = self.cost.nanos().saturating_add(row.cost.nanos());
+        self.cost = NanoUsd::new(cost);
+    }
+}
+
+/// One model or key.
+pub struct Group<'a> {
+    pub name: &'a str,
+    /// Of a key: names may repeat themselves.
+    pub prefix: Option<&'a str>,
+    pub totals: Totals,
+    pub by_day: HashMap<&'a str, Totals>,
+}
+
+impl Group<'_> {
+    /// Its name in one piece.
+    pub fn label(&self) -> String {
+        match self.prefix {
+            Some(prefix) => format!("{} ({prefix}…)", self.name),
+            None => self.name.to_owned(),
+        }
+    }
+}
+
+/// The dearest first.
+pub fn grouped<'a>(rows: &'a [DayUse], by: By, keys: &'a [Key]) -> Vec<Group<'a>> {
+    let mut groups: HashMap<&str, Group<'a>> = HashMap::new();
+    for row in rows {
+        let id = match by {
+            By::Model => row.model.as_str(),
+            By::Key => row.key_id.as_str(),
+        };
+        let group = groups.entry(id).or_insert_with(|| {
+            let key = keys.iter().find(|key| key.id == id);
+            Group {
+                name: key.map_or(id, shown_name),
+                prefix: key.map(|key| key.prefix.as_str()),
+                totals: Totals::default(),
+                by_day: HashMap::new(),
+            }
+        });
+        group.totals.add(row);
+        group.by_day.entry(&row.day).or_default().add(row);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by(|(id, one), (other_id, other)| {
+        let order = |totals: &Totals| (totals.cost, totals.calls);
+        order(&other.totals)
+            .cmp(&order(&one.totals))
+            .then(id.cmp(other_id))
+    });
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(day: &str, key: &str, model: &str, calls: u64, nanos: i64) -> DayUse {
+        DayUse {
+            day: day.into(),
+            key_id: key.into(),
+            model: model.into(),
+            calls,
+            charged: calls,
+            prompt: 10 * calls,
+            cached: 2 * calls,
+            completion: 3 * calls,
+            reasoning: calls,
+            cost: NanoUsd::new(nanos),
+            last_ms: 0,
+        }
+    }
+
+    #[test]
+    fn rows_are_added_up_by_model_or_key_the_dearest_first() {
+        let rows = [
+            row("2026-11-15", "key_a", "cheap", 1, 5),
+            row("2026-11-15", "key_b", "dear", 2, 70),
+            row("2026-11-16", "key_a", "dear", 3, 30),
+        ];
+        let told = |by| -> Vec<_> {
+            let groups = grouped(&rows, by, &[]);
+            let told = groups.iter().map(|group| {
+                let (totals, days) = (group.totals, group.by_day.len());
+                (group.label(), totals.calls, totals.cost.nanos(), days)
+            });
+            told.collect()
+        };
+        assert_eq!(
+            told(By::Model),
+            [("dear".into(), 5, 100, 2), ("cheap".into(), 1, 5, 1)]
+        );
+        assert_eq!(
+            told(By::Key),
+            [("key_b".into(), 2, 70, 1), ("key_a".into(), 4, 35, 2)]
+        );
+        let all = Totals::of(&rows);
+        assert_eq!((all.prompt, all.cached, all.completion), (60, 12, 18));
+    }
+
+    #[test]
+    fn sums_stay_where_they_can_grow_no_further() {
+        let rows = [
+            row("2026-11-15", "k", "m", 1, i64::MAX),
+            row("2026-11-16", "k", "m", 1, i64::MAX),
+        ];
+        assert_eq!(Totals::of(&rows).cost, NanoUsd::new(i64::MAX));
+    }
+}

@@ -1,0 +1,294 @@
+//! The portal's pages about requests and money: the same amounts everywhere, and only one's own.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Plan, Step,
+    bodies::hello_with,
+    desk::{Desk, links, rows},
+    gateway::hello,
+    turns::{CONVERT, Turn},
+    upstream::{chunk, events, stream_head},
+};
+
+const MODEL: &str = "svc-standard";
+
+/// Sends a chat with this ID of the client's.
+async fn chat_with_id(desk: &Desk, id: &str, body: &Value) -> u16 {
+    let url = desk.gateway.url("/v1/chat/completions");
+    let request = desk.gateway.client.post(url).bearer_auth(&desk.key);
+    let response = request.header("x-request-id", id).json(body).send().await;
+    let response = response.unwrap();
+    let status = response.status().as_u16();
+    response.bytes().await.unwrap();
+    status
+}
+
+/// The page of the only request there is.
+async fn story(desk: &Desk) -> String {
+    desk.gateway.idle().await;
+    let listed = desk.listed("/portal/requests").await;
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    desk.page(&listed[0]).await
+}
+
+#[tokio::test]
+async fn a_request_tells_its_story_to_the_last_billionth() {
+    let desk = Desk::open().await;
+    desk.gateway.upstream.answer_using(1_000, 400, 60, 50);
+    let body = hello_with(MODEL, json!({ "max_tokens": 200 }));
+    assert_eq!(chat_with_id(&desk, "order 66", &body).await, 200);
+    let page = story(&desk).await;
+    // 600 × 2,000 + 400 × 200 + 60 × 9,000 billionths.
+    let expected = [
+        vec!["Tokens", "Count", "Rate per million", "Comes to"],
+        vec!["Input", "600", "$2.00", "$0.0012"],
+        vec!["Cached input", "400", "$0.20", "$0.00008"],
+        vec!["Output (50 of them reasoning)", "60", "$9.00", "$0.00054"],
+        vec!["Charged", "$0.00182"],
+    ];
+    assert_eq!(rows(&page, "What it cost"), expected);
+    for told in [
+        "order 66",
+        "laptop",
+        &desk.key[..12],
+        MODEL,
+        "$1,000.00",
+        "$999.99818",
+        "The model answered in full.",
+        "One answer",
+    ] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    // Who serves a model is the operator's to know, and content is nobody's.
+    for inner in ["fake", "vendor-model", "Hello", "Hi<", &desk.key[12..]] {
+        assert!(!page.contains(inner), "{inner}: {page}");
+    }
+    let listed = rows(
+        &desk.page("/portal/requests").await,
+        "Requests, newest first",
+    );
+    assert_eq!(listed.len(), 2);
+    assert_eq!(listed[1][2..6], [MODEL, "1,000", "60", "$0.00182"]);
+    let history = rows(
+        &desk.page("/portal/billing").await,
+        "Everything that changed the balance, newest first",
+    );
+    assert!(history[1][1].starts_with("Request call_"), "{history:?}");
+    assert_eq!(history[1][2..], ["−$0.00182", "$999.99818"]);
+    assert_eq!(
+        history[2][1..],
+        ["Credit added: a gift", "+$1,000.00", "$1,000.00"]
+    );
+}
+
+#[tokio::test]
+async fn a_charge_leads_to_its_request() {
+    let desk = Desk::open().await;
+    desk.gateway
+        .chat_as(&desk.key, &hello(MODEL))
+        .await
+        .assert_ok();
+    desk.gateway.idle().await;
+    let listed = desk.listed("/portal/requests").await;
+    assert_eq!(desk.listed("/portal/billing").await, listed);
+}
+
+#[tokio::test]
+async fn an_ending_is_told_without_what_went_on_inside() {
+    let desk = Desk::open().await;
+    desk.gateway.upstream.answer(529, "text/plain", "busy");
+    assert_eq!(chat_with_id(&desk, "failed", &hello(MODEL)).await, 502);
+    let page = story(&desk).await;
+    for told in [
+        "The model could not answer",
+        "Nothing was charged.",
+        "There was none",
+    ] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    for inner in ["status 529", "fake", "busy", "attempt"] {
+        assert!(!page.contains(inner), "{inner}: {page}");
+    }
+    let head = String::from_utf8(stream_head()).unwrap();
+    let begun = events(&[chunk(json!({ "content": "Hal" }), None)]);
+    let begun = begun.strip_suffix("data: [DONE]\n\n").unwrap_or(&begun);
+    let cut = Step::Send(format!("{head}{begun}").into_bytes());
+    desk.gateway.upstream.play(vec![cut, Step::Reset]);
+    let stream = hello_with(MODEL, json!({ "stream": true }));
+    assert_eq!(chat_with_id(&desk, "cut", &stream).await, 200);
+    desk.gateway.idle().await;
+    let listed = desk.listed("/portal/requests?outcome=interrupted").await;
+    let page = desk.page(&listed[0]).await;
+    for told in ["broke off before its end", "A stream"] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn tools_that_were_run_are_named_and_what_they_said_is_not() {
+    let desk = Desk::open().await;
+    let turns = [Turn::calls(&[CONVERT]), Turn::says("A billion.")];
+    desk.gateway.upstream.converse(turns);
+    desk.gateway
+        .chat_as(&desk.key, &hello(MODEL))
+        .await
+        .assert_ok();
+    let page = story(&desk).await;
+    let steps = rows(&page, "Steps, in order");
+    let told: Vec<_> = steps[1..]
+        .iter()
+        .map(|step| (step[0].as_str(), step[1].as_str()))
+        .collect();
+    let expected = [
+        ("The model answered", "11 tokens in, 3 out"),
+        ("Tool convert_units", "Done"),
+        ("The model answered", "11 tokens in, 3 out"),
+    ];
+    assert_eq!(told, expected);
+    for content in ["gwei", "ether", "billion.", "fake"] {
+        assert!(!page.contains(content), "{content}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn another_accounts_request_is_as_if_it_never_was() {
+    let desk = Desk::open().await;
+    let (account, key) = desk.gateway.account(Plan::FLEX).await;
+    desk.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+    desk.gateway.idle().await;
+    let theirs = desk.gateway.inside().ledger.usage(&account, 0, i64::MAX);
+    let theirs = theirs.await.unwrap().remove(0);
+    let mut pages = Vec::new();
+    let foreign = format!("/portal/requests/{}", theirs.id);
+    for path in [
+        foreign.as_str(),
+        "/portal/requests/call_0000000000000",
+        "/portal/requests/call_zzzzzzzzzzzzz",
+        "/portal/requests/%FF",
+        "/portal/requests/nonsense",
+    ] {
+        let page = desk.browser.get(path).await;
+        assert_eq!(page.status, 404, "{path}");
+        pages.push(page.text);
+    }
+    assert!(
+        pages.iter().all(|page| *page == pages[0]),
+        "no page tells more than another"
+    );
+    let key = format!("/portal/requests?key={}", theirs.key_id);
+    assert!(desk.listed(&key).await.is_empty());
+    assert!(desk.listed("/portal/requests").await.is_empty());
+    assert!(desk.listed("/portal/billing").await.is_empty());
+}
+
+#[tokio::test]
+async fn requests_are_found_by_key_model_and_ending() {
+    let desk = Desk::open().await;
+    let (second_id, second) = desk.new_key("server").await;
+    desk.gateway
+        .chat_as(&desk.key, &hello(MODEL))
+        .await
+        .assert_ok();
+    desk.gateway
+        .chat_as(&second, &hello(MODEL))
+        .await
+        .assert_ok();
+    desk.gateway
+        .chat_as(&second, &hello("svc-basic"))
+        .await
+        .assert_ok();
+    desk.gateway.upstream.answer(500, "text/plain", "no");
+    assert_eq!(
+        desk.gateway.chat_as(&second, &hello(MODEL)).await.status,
+        502
+    );
+    desk.gateway.idle().await;
+    for (query, expected) in [
+        (String::new(), 4),
+        ("?key=&model=&outcome=".into(), 4),
+        (format!("?key={second_id}"), 3),
+        (format!("?key={}", desk.key_id), 1),
+        ("?model=svc-basic".into(), 1),
+        (format!("?model={MODEL}&key={second_id}"), 2),
+        ("?outcome=provider_failed".into(), 1),
+        (
+            format!("?outcome=answered&key={second_id}&model={MODEL}"),
+            1,
+        ),
+        ("?model=nothing".into(), 0),
+        ("?key=key_nobodys".into(), 0),
+        ("?model=%00".into(), 0),
+    ] {
+        let listed = desk.listed(&format!("/portal/requests{query}")).await;
+        assert_eq!(listed.len(), expected, "{query}");
+    }
+    for query in ["?outcome=splendid", "?before=yesterday", "?key=a&key=b"] {
+        let page = desk.browser.get(&format!("/portal/requests{query}")).await;
+        assert_eq!(page.status, 400, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_requests_and_entries_follow_each_other_without_a_gap() {
+    let desk = Desk::open().await;
+    for _ in 0..53 {
+        desk.gateway
+            .chat_as(&desk.key, &hello(MODEL))
+            .await
+            .assert_ok();
+    }
+    desk.gateway.idle().await;
+    for (start, next) in [
+        ("/portal/requests?model=svc-standard", "/portal/requests?"),
+        ("/portal/billing", "/portal/billing?"),
+    ] {
+        let first = desk.page(start).await;
+        let mut all = links(&first, "/portal/requests/");
+        assert_eq!(all.len(), 50, "{start}");
+        let onward = links(&first, next);
+        let onward = onward.iter().find(|link| link.contains("before=")).unwrap();
+        // What comes meanwhile moves nothing.
+        desk.gateway
+            .chat_as(&desk.key, &hello(MODEL))
+            .await
+            .assert_ok();
+        desk.gateway.idle().await;
+        let second = desk.page(onward).await;
+        let further = links(&second, next);
+        assert!(
+            !further.iter().any(|link| link.contains("before=")),
+            "{second}"
+        );
+        all.extend(links(&second, "/portal/requests/"));
+        let shown = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), shown, "{start}: none twice");
+        assert!((53..=54).contains(&shown), "{start}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn what_expires_is_told_with_its_note_and_its_time() {
+    let desk = Desk::open().await;
+    desk.grant(json!({
+        "amount": "5.50", "reason": "Trial <b>week</b>", "expires_at": "2099-01-31T12:30:00Z",
+    }))
+    .await;
+    let page = desk.page("/portal/billing").await;
+    let left = rows(&page, "Credit, in the order in which it is used");
+    assert_eq!(
+        left[1],
+        [
+            "Trial &lt;b&gt;week&lt;/b&gt;",
+            "$5.50",
+            "$0.00",
+            "31 Jan 2099, 12:30 UTC"
+        ]
+    );
+    assert_eq!(left[2], ["a gift", "$1,000.00", "$0.00", "Never"]);
+    assert!(page.contains("$1,005.50"), "{page}");
+    let bad = desk.browser.get("/portal/billing?before=never").await;
+    assert_eq!(bad.status, 400);
+}

@@ -1,0 +1,301 @@
+//! Who may do what in the portal, and what a page lets a browser do.
+
+use reqwest::Method;
+
+use crate::support::{
+    TestGateway,
+    portal::{Browser, FORM, PASSWORD, encoded},
+};
+
+const PAGES: [&str; 9] = [
+    "/portal",
+    "/portal/keys",
+    "/portal/playground",
+    "/portal/usage",
+    "/portal/requests",
+    "/portal/billing",
+    "/portal/plan",
+    "/portal/models",
+    "/portal/settings",
+];
+
+#[tokio::test]
+async fn pages_are_for_those_who_are_signed_in() {
+    let gateway = TestGateway::start().await;
+    let nobody = Browser::new(&gateway);
+    for page in PAGES {
+        let seen = nobody.get(page).await;
+        let to = format!("/portal/sign-in?to={}", page.replace('/', "%2F"));
+        seen.assert_sent_to(&to);
+    }
+    let somebody = Browser::signed_in(&gateway).await;
+    for page in PAGES {
+        let seen = somebody.get(page).await;
+        seen.assert_page();
+        assert_eq!(seen.header("cache-control"), "no-store", "{page}");
+        assert_eq!(seen.text.matches("<h1").count(), 1, "{page}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn every_answer_tells_browsers_to_be_strict() {
+    let gateway = TestGateway::start().await;
+    let browser = Browser::signed_in(&gateway).await;
+    for page in ["/portal", "/portal/sign-in", "/portal/nothing-here"] {
+        let seen = browser.get(page).await;
+        let policy = seen.header("content-security-policy");
+        assert!(policy.contains("default-src 'none'"), "{policy}");
+        assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(seen.header("x-frame-options"), "DENY");
+        assert_eq!(seen.header("x-content-type-options"), "nosniff");
+        assert_eq!(seen.header("referrer-policy"), "same-origin");
+        for inline in ["<style", "style=\"", " onclick", "<script>"] {
+            assert!(!seen.text.contains(inline), "{page} has {inline}");
+        }
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_form_needs_its_token_and_our_own_origin() {
+    let gateway = TestGateway::start().await;
+    let (browser, other) = (
+        Browser::signed_in(&gateway).await,
+        Browser::signed_in(&gateway).await,
+    );
+    other.get("/portal/keys").await;
+    browser.get("/portal/keys").await;
+    let post = |origin: Option<&str>, token: &str| {
+        let mut request = browser.request(Method::POST, "/portal/keys");
+        if let Some(origin) = origin {
+            request = request.header("origin", origin);
+        }
+        let body = encoded(&[("token", token), ("name", "forged")]);
+        browser.send(request.header("content-type", FORM).body(body))
+    };
+    let (own, right) = (browser.origin().to_owned(), browser.token());
+    assert_eq!(post(Some("https://evil.example"), &right).await.status, 403);
+    assert_eq!(post(Some("null"), &right).await.status, 403);
+    assert_eq!(post(None, &right).await.status, 403);
+    assert_eq!(post(Some(&own), "").await.status, 403);
+    assert_eq!(post(Some(&own), &other.token()).await.status, 403);
+    let list = browser.get("/portal/keys").await;
+    assert!(!list.text.contains("forged"), "nothing was done");
+    post(Some(&own), &right).await.assert_page();
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn signing_in_is_a_new_session_and_signing_out_is_its_end() {
+    let gateway = TestGateway::start().await;
+    let browser = Browser::signed_in(&gateway).await;
+    let first = browser.cookie("tollgate-session").unwrap();
+    browser
+        .sign_in(&browser.email, PASSWORD)
+        .await
+        .assert_sent_to("/portal");
+    let second = browser.cookie("tollgate-session").unwrap();
+    assert_ne!(first, second);
+    browser.get("/portal").await.assert_page();
+
+    let thief = Browser::new(&gateway);
+    thief.set_cookie("tollgate-session", &first);
+    assert_eq!(
+        thief.get("/portal").await.status,
+        303,
+        "the first one is over"
+    );
+    browser
+        .post("/portal/sign-out", &[])
+        .await
+        .assert_sent_to("/portal/sign-in");
+    assert_eq!(browser.cookie("tollgate-session"), None);
+    thief.set_cookie("tollgate-session", &second);
+    assert_eq!(
+        thief.get("/portal").await.status,
+        303,
+        "and so is the second"
+    );
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_cannot_be_chosen_from_outside() {
+    let gateway = TestGateway::start().await;
+    let browser = Browser::signed_in(&gateway).await;
+    let (victim, chosen) = (Browser::new(&gateway), "x".repeat(43));
+    victim.set_cookie("tollgate-session", &chosen);
+    victim
+        .sign_in(&browser.email, PASSWORD)
+        .await
+        .assert_sent_to("/portal");
+    assert_ne!(victim.cookie("tollgate-session").unwrap(), chosen);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn who_has_an_account_is_not_told() {
+    let gateway = TestGateway::start().await;
+    let known = Browser::signed_in(&gateway).await.email;
+    let mut answers = Vec::new();
+    for email in [known.as_str(), "nobody@example.com"] {
+        let stranger = Browser::new(&gateway);
+        let refused = stranger.sign_in(email, "not the password").await;
+        assert_eq!(refused.status, 401);
+        answers.push(
+            refused
+                .text
+                .replace(email, "")
+                .replace(&stranger.token(), ""),
+        );
+    }
+    assert_eq!(answers[0], answers[1]);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn guessing_is_slowed_down_and_the_owner_is_not() {
+    let gateway = TestGateway::start().await;
+    let owner = Browser::signed_in(&gateway).await;
+    let guesser = Browser::new(&gateway);
+    let mut statuses = Vec::new();
+    for guess in 0..10 {
+        let answer = guesser
+            .sign_in(&owner.email, &format!("a wrong guess {guess}"))
+            .await;
+        statuses.push(answer.status);
+        if answer.status == 429 {
+            assert!(!answer.header("retry-after").is_empty());
+        }
+    }
+    assert_eq!(statuses, [[401; 8].as_slice(), &[429; 2]].concat());
+    // From there, even the right one is not heard; the owner's browser is known.
+    assert_eq!(guesser.sign_in(&owner.email, PASSWORD).await.status, 429);
+    owner.post("/portal/sign-out", &[]).await;
+    owner
+        .sign_in(&owner.email, PASSWORD)
+        .await
+        .assert_sent_to("/portal");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_changed_password_ends_every_other_session() {
+    let gateway = TestGateway::start().await;
+    let browser = Browser::signed_in(&gateway).await;
+    let elsewhere = Browser::new(&gateway);
+    elsewhere
+        .sign_in(&browser.email, PASSWORD)
+        .await
+        .assert_sent_to("/portal");
+    browser.get("/portal/settings").await.assert_page();
+    let wrong = [("present", "not the password"), ("new", "another password")];
+    let refused = browser.post("/portal/settings/password", &wrong).await;
+    assert_eq!(refused.status, 400);
+    let short = [("present", PASSWORD), ("new", "short")];
+    assert_eq!(
+        browser
+            .post("/portal/settings/password", &short)
+            .await
+            .status,
+        400
+    );
+    let before = browser.cookie("tollgate-session");
+    let right = [("present", PASSWORD), ("new", "another password")];
+    let changed = browser.post("/portal/settings/password", &right).await;
+    changed.assert_sent_to("/portal/settings");
+    assert_ne!(browser.cookie("tollgate-session"), before, "it was rotated");
+    browser.get("/portal").await.assert_page();
+    assert_eq!(elsewhere.get("/portal").await.status, 303);
+    assert_eq!(
+        elsewhere.sign_in(&browser.email, PASSWORD).await.status,
+        401
+    );
+    elsewhere
+        .sign_in(&browser.email, "another password")
+        .await
+        .assert_sent_to("/portal");
+    browser.get("/portal/settings").await;
+    browser
+        .post("/portal/settings/sessions", &[])
+        .await
+        .assert_sent_to("/portal/settings");
+    assert_eq!(elsewhere.get("/portal").await.status, 303);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_is_used_once_and_must_be_one() {
+    let gateway = TestGateway::start().await;
+    let email = Browser::signed_in(&gateway).await.email;
+    let other = Browser::new(&gateway);
+    for taken in [email.clone(), email.to_uppercase()] {
+        let refused = other.sign_up(&taken).await;
+        assert_eq!(refused.status, 400, "{taken}");
+    }
+    for wrong in ["", "me", "@example.com", "me@", "a b@example.com"] {
+        assert_eq!(other.sign_up(wrong).await.status, 400, "{wrong}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn sign_up_can_be_closed_and_the_portal_switched_off() {
+    let closed = TestGateway::start_set(&[("PORTAL__SIGN_UP", "closed")]).await;
+    let browser = Browser::new(&closed);
+    assert_eq!(browser.get("/portal/sign-up").await.status, 403);
+    let page = browser.get("/portal/sign-in").await;
+    assert!(!page.assert_page().contains("/portal/sign-up"));
+    let fields = [("email", "new@example.com"), ("password", PASSWORD)];
+    assert_eq!(browser.post("/portal/sign-up", &fields).await.status, 403);
+    closed.stop().await;
+
+    let off = TestGateway::start_set(&[("PORTAL__ENABLED", "false")]).await;
+    let seen = off.get("/portal").await;
+    seen.assert_error(404, "not_found", Some("route_not_found"), None);
+    off.stop().await;
+}
+
+#[tokio::test]
+async fn a_link_from_elsewhere_finds_whoever_is_signed_in() {
+    let gateway = TestGateway::start().await;
+    let browser = Browser::signed_in(&gateway).await;
+    // The browser keeps its strict cookies to itself at first.
+    let stranger = Browser::new(&gateway);
+    let link = stranger
+        .request(Method::GET, "/portal/billing")
+        .header("sec-fetch-site", "cross-site");
+    let sent = stranger.send(link).await;
+    let to = "/portal/sign-in?to=%2Fportal%2Fbilling";
+    sent.assert_sent_to(to);
+    let next = stranger
+        .request(Method::GET, to)
+        .header("sec-fetch-site", "cross-site");
+    let bounced = stranger.send(next).await;
+    assert!(bounced.text.contains("content=\"0; url=/portal/billing\""));
+    browser.get("/portal/billing").await.assert_page();
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn assets_are_kept_and_nothing_else_is_there() {
+    let gateway = TestGateway::start().await;
+    let browser = Browser::new(&gateway);
+    let page = browser.get("/portal/sign-in").await;
+    let style = format!(
+        "/portal/assets/portal-{}",
+        page.between("/portal/assets/portal-", "\"")
+    );
+    let seen = browser.get(&style).await;
+    assert_eq!(seen.status, 200);
+    assert!(seen.header("cache-control").contains("immutable"));
+    for missing in [
+        "/portal/assets/portal.css",
+        "/portal/assets/..%2f..%2fCargo.toml",
+    ] {
+        assert_eq!(browser.get(missing).await.status, 404);
+    }
+    gateway.stop().await;
+}

@@ -1,0 +1,216 @@
+//! The portal's pages with sums and prices: usage, its file for spreadsheets, plan, models.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::{
+    Plan,
+    desk::{Desk, not_at_midnight, rows},
+    gateway::hello,
+    models::MODELS,
+};
+
+const MODEL: &str = "svc-standard";
+
+#[tokio::test]
+async fn usage_adds_up_by_model_by_key_and_by_day() {
+    not_at_midnight().await;
+    let desk = Desk::open().await;
+    desk.gateway.upstream.answer_using(1_000, 400, 60, 50);
+    let (_, second) = desk.new_key("server").await;
+    desk.gateway
+        .chat_as(&desk.key, &hello(MODEL))
+        .await
+        .assert_ok();
+    desk.gateway
+        .chat_as(&second, &hello(MODEL))
+        .await
+        .assert_ok();
+    // 600 × 5,000 + 400 × 500 + 60 × 30,000 billionths.
+    desk.gateway
+        .chat_as(&second, &hello("svc-basic"))
+        .await
+        .assert_ok();
+    desk.gateway.upstream.answer(500, "text/plain", "no");
+    assert_eq!(
+        desk.gateway.chat_as(&desk.key, &hello(MODEL)).await.status,
+        502
+    );
+    desk.gateway.idle().await;
+    let page = desk.page("/portal/usage").await;
+    let by_model = rows(&page, "Usage by model");
+    let expected = [
+        vec!["svc-basic", "1", "1,000", "400", "60", "$0.005"],
+        vec![MODEL, "3", "2,000", "800", "120", "$0.00364"],
+    ];
+    assert_eq!(by_model[1..], expected);
+    let by_day = rows(&page, "Usage by day");
+    assert_eq!(by_day.len(), 2, "one day was busy: {by_day:?}");
+    assert_eq!(by_day[1][1..], ["4", "3,000", "1,200", "180", "$0.00864"]);
+    for told in [
+        "3 of them charged",
+        "150 of them reasoning",
+        "Cost a day",
+        "<svg",
+    ] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    let by_key = rows(
+        &desk.page("/portal/usage?days=7&by=key").await,
+        "Usage by key",
+    );
+    let told = |name: &str, key: &str| format!("{name} {}…", &key[..12]);
+    assert_eq!(by_key[1][0], told("server", &second));
+    assert_eq!(by_key[1][1..], ["2", "2,000", "800", "120", "$0.00682"]);
+    assert_eq!(by_key[2][0], told("laptop", &desk.key));
+    assert_eq!(by_key[2][1..], ["2", "1,000", "400", "60", "$0.00182"]);
+    for query in ["?days=31", "?days=-7", "?by=colour", "?days=7&days=30"] {
+        let page = desk.browser.get(&format!("/portal/usage{query}")).await;
+        assert_eq!(page.status, 400, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn an_account_without_requests_has_pages_that_say_so() {
+    let desk = Desk::open().await;
+    for (path, told) in [
+        ("/portal/usage", "There is nothing in these days."),
+        (
+            "/portal/usage?days=90&by=key",
+            "Nothing was used in these days.",
+        ),
+        ("/portal/requests", "There are no requests yet."),
+        ("/portal/requests?model=x", "No request is like that."),
+    ] {
+        let page = desk.page(path).await;
+        assert!(page.contains(told), "{path}: {page}");
+    }
+    let csv = desk.browser.get("/portal/usage.csv").await;
+    assert_eq!(csv.text.lines().count(), 1, "{}", csv.text);
+}
+
+#[tokio::test]
+async fn a_spreadsheet_gets_one_line_each_and_runs_none_of_them() {
+    let desk = Desk::open().await;
+    let names = [
+        "=HYPERLINK(\"http://evil.example\",\"x\")",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "\tx",
+        "a,b",
+    ];
+    let mut keys = Vec::new();
+    for name in names {
+        let (_, key) = desk.new_key(name).await;
+        desk.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+        keys.push(key);
+    }
+    desk.gateway.idle().await;
+    let csv = desk.browser.get("/portal/usage.csv?days=7").await;
+    assert_eq!(csv.status, 200);
+    assert_eq!(csv.headers["content-type"], "text/csv; charset=utf-8");
+    let disposition = csv.headers["content-disposition"].to_str().unwrap();
+    assert!(
+        disposition.starts_with("attachment; filename=\"usage-20"),
+        "{disposition}"
+    );
+    assert!(disposition.ends_with(".csv\""), "{disposition}");
+    let lines: Vec<_> = csv.text.split_terminator("\r\n").collect();
+    assert_eq!(
+        lines[0],
+        "day,key name,key prefix,model,requests,charged requests,prompt tokens,cached tokens,\
+         completion tokens,reasoning tokens,cost USD"
+    );
+    assert_eq!(lines.len(), 1 + names.len());
+    let fields = [
+        "\"'=HYPERLINK(\"\"http://evil.example\"\",\"\"x\"\")\"",
+        "'+1",
+        "'-1",
+        "'@SUM(A1)",
+        "'\tx",
+        "\"a,b\"",
+    ];
+    for (field, key) in fields.iter().zip(&keys) {
+        let rest = format!(",{field},{},{MODEL},1,1,11,0,3,0,0.000049", &key[..12]);
+        let found = lines.iter().filter(|line| line.ends_with(&rest)).count();
+        assert_eq!(found, 1, "{rest}: {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_text_on_every_page() {
+    let desk = Desk::open().await;
+    let (_, key) = desk.new_key("<script>alert('1')</script>").await;
+    desk.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+    desk.gateway.idle().await;
+    let story = desk.listed("/portal/requests").await.remove(0);
+    for path in ["/portal/usage?by=key", "/portal/requests", &story] {
+        let page = desk.page(path).await;
+        assert!(page.contains("&lt;script&gt;alert("), "{path}: {page}");
+        assert!(!page.contains("<script>"), "{path}: {page}");
+    }
+    let page = desk.page("/portal/requests?model=%22%3E%3Cscript%3E").await;
+    assert!(!page.contains("<script>"), "{page}");
+}
+
+#[tokio::test]
+async fn models_are_listed_with_their_prices_and_the_plan_that_has_them() {
+    let desk = Desk::open().await;
+    desk.subscribe(Plan::FREE).await;
+    let models = |model: &str| format!("/operator/models/{model}");
+    let disabled = json!({ "enabled": false });
+    desk.operate(Method::PUT, &models("svc-pro"), disabled)
+        .await;
+    let unlisted = json!({ "unlisted": true });
+    desk.operate(Method::PUT, &models("svc-basic"), unlisted)
+        .await;
+    let page = desk.page("/portal/models").await;
+    let listed = rows(&page, "Models and their prices per million tokens");
+    let ids: Vec<_> = MODELS
+        .into_iter()
+        .filter(|id| !["svc-pro", "svc-basic"].contains(id))
+        .collect();
+    assert_eq!(listed.len(), 1 + ids.len());
+    for (row, id) in listed[1..].iter().zip(&ids) {
+        assert!(row[1].starts_with(id), "{row:?} is not {id}");
+    }
+    let told = |id: &str| {
+        let at = ids.iter().position(|listed| *listed == id).unwrap();
+        listed[1 + at][2..].to_vec()
+    };
+    let fast = ["$0.20", "$0.02", "$0.80", "1,050,000", "66,000", "Included"];
+    assert_eq!(told("svc-native-fast"), fast);
+    assert_eq!(told(MODEL)[..3], ["$2.00", "$0.20", "$9.00"]);
+    assert_eq!(told(MODEL)[5], "Needs Standard");
+    assert_eq!(told("svc-flex-alpha-5.6")[5], "Needs Flex");
+    assert!(told("svc-hybrid-cost")[0].starts_with("up to $"));
+}
+
+#[tokio::test]
+async fn a_plan_tells_its_models_and_its_limits() {
+    let desk = Desk::open().await;
+    desk.subscribe(Plan::MAX).await;
+    let limit = json!({ "account": desk.account_id, "rpm": 70, "tpm": 7_000_000 });
+    desk.operate(Method::PUT, "/operator/limits", limit).await;
+    let own = json!({ "account": desk.account_id, "model": MODEL, "rpm": 5 });
+    desk.operate(Method::PUT, "/operator/limits", own).await;
+    let page = desk.page("/portal/plan").await;
+    let limits = rows(&page, "Limits per minute");
+    let expected = [
+        vec![MODEL, "5", "7,000,000"],
+        vec!["Every other model", "70", "7,000,000"],
+    ];
+    assert_eq!(limits[1..], expected);
+    let plans = rows(
+        &page,
+        "A plan also includes every model of those above it in this list",
+    );
+    assert_eq!(plans.len(), 7);
+    assert_eq!(plans[5][..2], ["Max your plan", "Personal"]);
+    assert_eq!(plans[6][..2], ["Flex", "Business"]);
+    assert!(
+        page.contains("Ask your provider's operator for another plan."),
+        "{page}"
+    );
+}

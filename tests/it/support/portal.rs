@@ -1,0 +1,234 @@
+//! A browser without a screen: it keeps cookies, and sends forms with the token of the page they are on.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use reqwest::{Method, header::HeaderMap, redirect::Policy};
+use serde_json::json;
+
+use super::TestGateway;
+
+pub const PASSWORD: &str = "correct horse battery";
+/// Something that must never reach a page as it is.
+pub const SCRIPT: &str = "<script>alert('x')</script>";
+
+pub struct Browser {
+    client: reqwest::Client,
+    origin: String,
+    cookies: Mutex<BTreeMap<String, String>>,
+    /// The token of the last page with a form.
+    token: Mutex<String>,
+    pub email: String,
+    pub account_id: String,
+}
+
+#[derive(Debug)]
+pub struct Seen {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Seen {
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |it| it.to_str().unwrap())
+    }
+
+    #[track_caller]
+    pub fn assert_page(&self) -> &str {
+        assert_eq!(self.status, 200, "{}", self.text);
+        assert!(self.header("content-type").starts_with("text/html"));
+        &self.text
+    }
+
+    /// A browser that is sent elsewhere.
+    #[track_caller]
+    pub fn assert_sent_to(&self, to: &str) {
+        assert_eq!(self.status, 303, "{}", self.text);
+        assert_eq!(self.header("location"), to);
+    }
+
+    /// What stands between two texts on the page.
+    #[track_caller]
+    pub fn between(&self, before: &str, after: &str) -> &str {
+        let found = self.text.split_once(before).map(|(_, rest)| rest);
+        let found = found.and_then(|rest| rest.split_once(after));
+        found
+            .unwrap_or_else(|| panic!("no {before}…{after} in {}", self.text))
+            .0
+    }
+}
+
+impl Browser {
+    /// Nobody is signed in.
+    pub fn new(gateway: &TestGateway) -> Self {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(Policy::none());
+        Self {
+            client: client.build().unwrap(),
+            origin: format!("http://{}", gateway.public),
+            cookies: Mutex::default(),
+            token: Mutex::default(),
+            email: String::new(),
+            account_id: String::new(),
+        }
+    }
+
+    /// Somebody new, with a Business/flex account and a thousand dollars.
+    pub async fn signed_in(gateway: &TestGateway) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let mut browser = Self::new(gateway);
+        browser.email = format!("person{}@example.com", NEXT.fetch_add(1, Relaxed));
+        browser
+            .sign_up(&browser.email)
+            .await
+            .assert_sent_to("/portal");
+        let settings = browser.get("/portal/settings").await;
+        browser.account_id = format!("acct_{}", settings.between(">acct_", "<"));
+        let account = format!("/operator/accounts/{}", browser.account_id);
+        let flex = json!({ "track": "business", "tier": "flex" });
+        gateway
+            .operate(Method::PATCH, &account, Some(flex))
+            .await
+            .assert_ok();
+        let credit = json!({ "amount": "1000", "reason": "a gift" });
+        let grants = format!("{account}/grants");
+        gateway
+            .operate(Method::POST, &grants, Some(credit))
+            .await
+            .assert_ok();
+        browser
+    }
+
+    pub async fn sign_up(&self, email: &str) -> Seen {
+        self.get("/portal/sign-up").await.assert_page();
+        let fields = [("email", email), ("password", PASSWORD), ("name", "")];
+        self.post("/portal/sign-up", &fields).await
+    }
+
+    pub async fn sign_in(&self, email: &str, password: &str) -> Seen {
+        self.get("/portal/sign-in").await.assert_page();
+        let fields = [("email", email), ("password", password)];
+        self.post("/portal/sign-in", &fields).await
+    }
+
+    pub async fn get(&self, path: &str) -> Seen {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    /// Sends the form of the last page.
+    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Seen {
+        let token = self.token();
+        let with_token: Vec<_> = [("token", token.as_str())]
+            .into_iter()
+            .chain(fields.iter().copied())
+            .collect();
+        let origin = self.origin.clone();
+        let request = self.request(Method::POST, path).header("origin", origin);
+        self.send(
+            request
+                .header("content-type", FORM)
+                .body(encoded(&with_token)),
+        )
+        .await
+    }
+
+    /// A request with this browser's cookies and nothing else.
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self
+            .client
+            .request(method, format!("{}{path}", self.origin));
+        let cookies = self.cookies.lock().unwrap();
+        let pairs: Vec<_> = cookies
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        if pairs.is_empty() {
+            request
+        } else {
+            request.header("cookie", pairs.join("; "))
+        }
+    }
+
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> Seen {
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        for cookie in headers.get_all("set-cookie") {
+            let (name, rest) = cookie.to_str().unwrap().split_once('=').unwrap();
+            let value = rest.split(';').next().unwrap();
+            let mut cookies = self.cookies.lock().unwrap();
+            if rest.contains("Max-Age=0") {
+                cookies.remove(name);
+            } else {
+                cookies.insert(name.into(), value.into());
+            }
+        }
+        let text = response.text().await.unwrap();
+        if let Some((_, rest)) = text.split_once("name=\"token\" value=\"") {
+            let token = rest.split('"').next().unwrap();
+            token.clone_into(&mut self.token.lock().unwrap());
+        }
+        Seen {
+            status,
+            headers,
+            text,
+        }
+    }
+
+    pub fn token(&self) -> String {
+        self.token.lock().unwrap().clone()
+    }
+
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    pub fn cookie(&self, name: &str) -> Option<String> {
+        self.cookies.lock().unwrap().get(name).cloned()
+    }
+
+    pub fn set_cookie(&self, name: &str, value: &str) {
+        self.cookies
+            .lock()
+            .unwrap()
+            .insert(name.into(), value.into());
+    }
+
+    /// Makes a key on its page: its ID and the key itself.
+    pub async fn new_key(&self, name: &str) -> (String, String) {
+        self.get("/portal/keys").await.assert_page();
+        let made = self.post("/portal/keys", &[("name", name)]).await;
+        made.assert_page();
+        let key = format!("sk-svc-{}", made.between("id=\"new-key\">sk-svc-", "<"));
+        let list = self.get("/portal/keys").await;
+        let id = format!("key_{}", list.between("/portal/keys/key_", "/"));
+        (id, key)
+    }
+}
+
+pub const FORM: &str = "application/x-www-form-urlencoded";
+
+pub fn encoded(fields: &[(&str, &str)]) -> String {
+    let escape = |text: &str| -> String {
+        text.bytes().fold(String::new(), |mut out, byte| {
+            if byte.is_ascii_alphanumeric() {
+                out.push(char::from(byte));
+            } else {
+                let _ = write!(out, "%{byte:02X}");
+            }
+            out
+        })
+    };
+    let pairs: Vec<_> = fields
+        .iter()
+        .map(|(name, value)| format!("{}={}", escape(name), escape(value)))
+        .collect();
+    pairs.join("&")
+}
