@@ -1,6 +1,7 @@
 # `make` lists the commands.
 
-.PHONY: help run run-local test lint fmt servers unit shared fleet chain clients browser screenshots upstreams router-eval
+.PHONY: help run run-local test lint fmt servers unit shared fleet chain program clients browser screenshots upstreams \
+	router-eval
 
 help:
 	@echo "make run        build in release and start tollgate dev, with a simulated model"
@@ -59,19 +60,20 @@ fleet: servers
 chain:
 	tests/chain/run
 
-clients:
-	cargo build
+# The program as `cargo test` builds it: nothing is compiled a second time.
+program:
+	cargo test --no-run --test it
+
+clients: program
 	tests/clients/run
 
-browser:
-	cargo build
+browser: program
 	tests/browser/run
 
 screenshots: browser
 	tests/browser/to-docs
 
-upstreams:
-	cargo build
+upstreams: program
 	tests/upstreams/run
 
 router-eval:
