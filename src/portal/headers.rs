@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, header},
+    http::{self, HeaderName, HeaderValue, header},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
@@ -37,7 +37,7 @@ pub async fn protect(
     next: Next,
 ) -> Response {
     let mut response =
-        if request.method().is_safe() || came_from_us(request.headers(), &gateway.portal.origin) {
+        if request.method().is_safe() || came_from_us(&request, &gateway.portal.origin) {
             next.run(request).await
         } else {
             drain_unread(request.into_body());
@@ -60,13 +60,16 @@ pub async fn protect(
 
 /// Browsers say where a form was sent from. It must be the host that was asked, or the address that
 /// the operator has published.
-fn came_from_us(headers: &HeaderMap, published: &str) -> bool {
+fn came_from_us<Body>(request: &http::Request<Body>, published: &str) -> bool {
+    let headers = request.headers();
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    // HTTP/2 has the host in the request's address, and no header for it.
+    let asked = request.uri().authority().map(http::uri::Authority::as_str);
     let Some(origin) = text(header::ORIGIN) else {
         return false;
     };
     let host = origin.split_once("://").map(|(_, host)| host);
-    origin == published || (host.is_some() && host == text(header::HOST))
+    origin == published || (host.is_some() && host == asked.or(text(header::HOST)))
 }
 
 #[cfg(test)]
@@ -74,12 +77,16 @@ mod tests {
     use super::*;
 
     fn from(origin: Option<&'static str>, host: &'static str) -> bool {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, HeaderValue::from_static(host));
-        if let Some(origin) = origin {
-            headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
-        }
-        came_from_us(&headers, "https://llm.example.com")
+        let http1 = http::Request::builder().header(header::HOST, host);
+        let http2 = http::Request::builder().uri(format!("http://{host}/portal/keys"));
+        let from_us = [http1, http2].map(|mut request| {
+            if let Some(origin) = origin {
+                request = request.header(header::ORIGIN, origin);
+            }
+            came_from_us(&request.body(()).unwrap(), "https://llm.example.com")
+        });
+        assert_eq!(from_us[0], from_us[1], "whatever the version");
+        from_us[0]
     }
 
     #[test]

@@ -78,7 +78,13 @@ pub async fn run(
         drain_unread(body);
         return error.into_response();
     }
-    let answered = match paying(&gateway, &me).await {
+    // As with the endpoint itself: no new work once it was asked to stop.
+    let caller = if gateway.shutdown.is_requested() {
+        Err(GatewayError::ShuttingDown)
+    } else {
+        paying(&gateway, &me).await
+    };
+    let answered = match caller {
         Ok(caller) => http::chat_as(&gateway, caller, log, body).await,
         Err(error) => {
             drain_unread(body);

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     gateway::Gateway,
     http::Peer,
-    office::{Attempt, NewSession, Person},
+    office::{Attempt, NewSession, Person, Session},
     time_text,
 };
 
@@ -213,8 +213,17 @@ pub async fn sign_out(
     State(gateway): State<Arc<Gateway>>,
     SignedForm { me, form: _ }: SignedForm<Nothing>,
 ) -> Result<Response, PortalError> {
-    gateway.office.end_session(&me.session.digest).await?;
-    let mut response = layout::redirect("/portal/sign-in");
+    leave(&gateway, &me.session, "/portal/sign-in").await
+}
+
+/// Ends a session and has the browser forget it.
+pub async fn leave(
+    gateway: &Gateway,
+    session: &Session,
+    to: &str,
+) -> Result<Response, PortalError> {
+    gateway.office.end_session(&session.digest).await?;
+    let mut response = layout::redirect(to);
     let headers = response.headers_mut();
     let forgotten = cookies::forget(Kind::Session, gateway.portal.is_secure());
     headers.append(header::SET_COOKIE, forgotten);

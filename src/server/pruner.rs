@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{gateway::Gateway, ledger::clock::Clock};
+use crate::{gateway::Gateway, time_text};
 
 const INTERVAL: Duration = Duration::from_hours(1);
 
@@ -10,7 +10,7 @@ const INTERVAL: Duration = Duration::from_hours(1);
 pub async fn run(gateway: Arc<Gateway>) {
     loop {
         let prune = async {
-            if let Err(error) = gateway.office.prune(Clock::System.now()).await {
+            if let Err(error) = gateway.office.prune(time_text::now()).await {
                 tracing::warn!(%error, "expired sessions of the portal could not be deleted");
             }
             tokio::time::sleep(INTERVAL).await;

@@ -88,6 +88,22 @@ async fn a_form_needs_its_token_and_our_own_origin() {
 }
 
 #[tokio::test]
+async fn forms_are_taken_by_http2_and_under_any_name_too() {
+    let gateway = TestGateway::start().await;
+    let email = Browser::signed_in(&gateway).await.email;
+    let browser = Browser::over_http2(&gateway);
+    let signed_in = browser.sign_in(&email, PASSWORD).await;
+    signed_in.assert_sent_to("/portal");
+    browser.new_key("by HTTP/2").await;
+    let forged = browser.request(Method::POST, "/portal/sign-out");
+    let forged = forged.header("origin", "http://evil.example");
+    let body = encoded(&[("token", &browser.token())]);
+    let forged = forged.header("content-type", FORM).body(body);
+    assert_eq!(browser.send(forged).await.status, 403);
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn signing_in_is_a_new_session_and_signing_out_is_its_end() {
     let gateway = TestGateway::start().await;
     let browser = Browser::signed_in(&gateway).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Extension,
     extract::State,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use maud::html;
@@ -24,7 +24,9 @@ use crate::{
         layout,
         query::ReadQuery,
         session::{agent, token_field},
-        sign_in::{came_from_elsewhere, destination, end_presented, once_more, told, visited},
+        sign_in::{
+            came_from_elsewhere, destination, end_presented, leave, once_more, told, visited,
+        },
     },
     time_text,
 };
@@ -155,14 +157,7 @@ pub async fn sign_out(
     State(gateway): State<Arc<Gateway>>,
     OperatorForm { me, form: _ }: OperatorForm<Nothing>,
 ) -> Result<Response, PortalError> {
-    gateway.office.end_session(&me.session.digest).await?;
-    let mut response = layout::redirect("/portal/console/sign-in");
-    let headers = response.headers_mut();
-    let forgotten = cookies::forget(Kind::Session, gateway.portal.is_secure());
-    headers.append(header::SET_COOKIE, forgotten);
-    // Pages that the browser has kept for the way back are dropped with it.
-    headers.insert("clear-site-data", HeaderValue::from_static("\"cache\""));
-    Ok(response)
+    leave(&gateway, &me.session, "/portal/console/sign-in").await
 }
 
 #[cfg(test)]

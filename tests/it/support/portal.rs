@@ -71,9 +71,24 @@ impl Browser {
         let client = reqwest::Client::builder()
             .no_proxy()
             .redirect(Policy::none());
+        let origin = format!("http://{}", gateway.public);
+        Self::with(client, origin)
+    }
+
+    /// By HTTP/2, and under another name than the gateway has for itself.
+    pub fn over_http2(gateway: &TestGateway) -> Self {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(Policy::none())
+            .http2_prior_knowledge();
+        let origin = format!("http://localhost:{}", gateway.public.port());
+        Self::with(client, origin)
+    }
+
+    fn with(client: reqwest::ClientBuilder, origin: String) -> Self {
         Self {
             client: client.build().unwrap(),
-            origin: format!("http://{}", gateway.public),
+            origin,
             cookies: Mutex::default(),
             token: Mutex::default(),
             email: String::new(),
