@@ -33,6 +33,7 @@ pub mod checked_toml;
 pub mod error;
 pub mod failpoint;
 pub mod limits;
+pub mod mail;
 mod migrations;
 pub mod money;
 pub mod outgoing;

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use crate::{
-    config::{Config, Minute, StorePlace},
-    conversations, ledger, office, routing,
+    config::{self, Config, Minute, StorePlace},
+    conversations, ledger,
+    mail::Mail,
+    office, routing,
     tools::Toolbox,
 };
 
@@ -33,6 +35,9 @@ pub async fn run(file: &Path) -> Result<(), String> {
     }
     if let Minute::Redis { address, .. } = &config.minute {
         report("limits", address.probe().await);
+    }
+    if let Some(mail) = &config.mail {
+        report("mail", probe_mail(mail).await);
     }
     if let Some(tls) = &config.server.tls {
         report("certificate", crate::server::probe_certificate(tls));
@@ -63,4 +68,8 @@ pub async fn run(file: &Path) -> Result<(), String> {
         1 => Err("one thing is wrong".into()),
         count => Err(format!("{count} things are wrong")),
     }
+}
+
+async fn probe_mail(mail: &config::Mail) -> Result<String, String> {
+    Mail::new(mail)?.probe().await
 }

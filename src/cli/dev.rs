@@ -93,6 +93,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
         routing: Routing::default(),
         weights: None,
         tools: Tools::default(),
+        mail: None,
         portal: Portal {
             sign_up_open: true,
             ..Portal::default()

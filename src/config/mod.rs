@@ -13,12 +13,14 @@ use std::{
 };
 
 mod environment;
+mod mail;
 mod quirks;
 mod read;
 mod tools;
 mod upstreams;
 mod values;
 
+pub use mail::Mail;
 pub use quirks::{MaxTokensField, Quirks};
 pub use tools::{Chain, Market, Tools};
 
@@ -49,6 +51,8 @@ pub struct Config {
     pub weights: Option<OwnWeights>,
     pub tools: Tools,
     pub portal: Portal,
+    /// The server that letters go through.
+    pub mail: Option<Mail>,
     pub catalog: Catalog,
     /// Where the catalog was read from, if not from the program itself.
     pub catalog_file: Option<PathBuf>,

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use super::{
     Config, Durability, Log, LogFormat, Minute, Operator, Patience, Portal, Server, Store,
     StorePlace, TlsFiles,
+    mail::mail,
     tools::tools,
     upstreams::{deployment, provider, routing},
     values::{Environment, address, http_url, readable_file, seconds, secret, store_url},
@@ -30,6 +31,9 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
         let log = log(root.section("log"));
         let tools = tools(root.section("tools"), environment);
         let portal = portal(root.section("portal"));
+        let has_mail = root.contains("mail");
+        let mail_section = root.section("mail");
+        let mail = has_mail.then(|| mail(mail_section, environment)).flatten();
         let providers: BTreeMap<_, _> = root
             .named_sections("providers")
             .into_iter()
@@ -66,6 +70,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
             weights,
             tools,
             portal,
+            mail,
             catalog,
             catalog_file,
             log,

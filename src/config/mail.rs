@@ -1,0 +1,39 @@
+//! The server that letters go through.
+
+use lettre::message::Mailbox;
+
+use super::values::{Environment, store_url};
+use crate::{
+    auth::Secret,
+    checked_toml::{Section, as_text},
+    mail,
+};
+
+#[derive(Clone, Debug)]
+pub struct Mail {
+    /// A secret, because it may have a password in it.
+    pub url: Secret,
+    /// Who letters are from.
+    pub from: Mailbox,
+}
+
+/// Only where the section is there.
+pub fn mail(mut section: Section, environment: &Environment) -> Option<Mail> {
+    let expected = "a URL, e.g. `smtps://user:password@smtp.example.com`; better under `url_env`";
+    let url = store_url(&mut section, expected, environment).map(Secret::new);
+    match &url {
+        None => section.mistake("url", &format!("is missing; expected {expected}")),
+        Some(url) => {
+            if let Err(why) = mail::server(url) {
+                section.mistake("url", &format!("cannot be used: {why}"));
+            }
+        }
+    }
+    let expected = "an address, e.g. `Example AI <noreply@example.com>`";
+    let from = section.required("from", expected, |value| as_text(value)?.parse().ok());
+    section.finish();
+    Some(Mail {
+        url: url?,
+        from: from?,
+    })
+}
