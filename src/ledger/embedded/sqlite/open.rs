@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{
+    Connection, OpenFlags,
+    trace::{TraceEvent, TraceEventCodes},
+};
 
 use crate::{config::Durability, ledger::OpenError, migrations};
 
@@ -44,7 +47,23 @@ pub fn connect(path: &Path, durability: Durability) -> Result<Connection, OpenEr
 /// A connection that only looks.
 pub fn read_only(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Connection::open_with_flags(path, flags)
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    tell_of_statements(&mut connection)?;
+    Ok(connection)
+}
+
+/// For who wants to know what is asked for (`log.level = "tollgate::sql=trace"`); nobody else pays for it.
+fn tell_of_statements(connection: &mut Connection) -> rusqlite::Result<()> {
+    if !tracing::enabled!(target: "tollgate::sql", tracing::Level::TRACE) {
+        return Ok(());
+    }
+    let tell = |event: TraceEvent<'_>| {
+        if let TraceEvent::Stmt(statement, _) = event {
+            let statement = statement.expanded_sql().unwrap_or_default();
+            tracing::trace!(target: "tollgate::sql", %statement);
+        }
+    };
+    connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(tell))
 }
 
 /// Keeps a second process out. The lock is on a file of its own, because SQLite's locks on the

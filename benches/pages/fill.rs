@@ -1,0 +1,185 @@
+//! A million requests, held and charged as any other, then moved to the days of a quarter.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use tollgate::{
+    catalog::{Catalog, Model, Tier, Track},
+    ledger::{Caller, HoldRequest, Ledger, NewAccount, NewGrant, Outcome},
+    money::NanoUsd,
+    wire::chat::Usage,
+};
+
+use crate::postgres_server::PostgresServer;
+
+const REQUESTS: usize = 1_000_000;
+const OTHERS: usize = 200;
+const KEYS: usize = 10;
+const MODELS: [&str; 4] = [
+    "svc-standard",
+    "svc-basic",
+    "svc-native-fast",
+    "svc-native-pro",
+];
+const AT_ONCE: usize = 256;
+/// Of a hundred requests so many fail.
+const FAILED: usize = 2;
+
+pub struct Filled {
+    /// The account with half of all requests, and one of its keys.
+    pub large: String,
+    pub key: String,
+}
+
+pub async fn fill(ledger: Ledger) -> Filled {
+    let (ledger, started) = (Arc::new(ledger), Instant::now());
+    let large = account(&ledger, "large@example.com", KEYS).await;
+    let mut others = Vec::new();
+    for number in 0..OTHERS {
+        let email = format!("reader{number}@example.com");
+        others.extend(account(&ledger, &email, 1).await);
+    }
+    let filled = Filled {
+        large: large[0].account_id.clone(),
+        key: large[1].key_id.clone(),
+    };
+    let catalog = Catalog::built_in();
+    let models: Vec<_> = MODELS.iter().filter_map(|id| catalog.find(id)).collect();
+    let models: Arc<[Arc<Model>]> = models.into_iter().cloned().collect();
+    let (large, others): (Arc<[_]>, Arc<[_]>) = (large.into(), others.into());
+    let next = Arc::new(AtomicUsize::new(0));
+    let asking: Vec<_> = (0..AT_ONCE)
+        .map(|_| {
+            let (ledger, models, next) = (ledger.clone(), models.clone(), next.clone());
+            let (large, others) = (large.clone(), others.clone());
+            tokio::spawn(async move {
+                loop {
+                    let number = next.fetch_add(1, Relaxed);
+                    if number >= REQUESTS {
+                        return;
+                    }
+                    let half = number / 2;
+                    let caller = if number % 2 == 0 {
+                        &large[half % large.len()]
+                    } else {
+                        &others[half % others.len()]
+                    };
+                    let model = &models[half / KEYS % models.len()];
+                    one(&ledger, caller, model, number).await;
+                    if number.is_multiple_of(REQUESTS / 10) {
+                        let per_cent = number / (REQUESTS / 100);
+                        eprintln!("{per_cent:3} % filled after {:.0?}", started.elapsed());
+                    }
+                }
+            })
+        })
+        .collect();
+    for asking in asking {
+        asking.await.unwrap();
+    }
+    ledger.close().await;
+    println!("{REQUESTS} requests, filled in {:.0?}", started.elapsed());
+    filled
+}
+
+/// With credit, and so many keys.
+async fn account(ledger: &Ledger, email: &str, keys: usize) -> Vec<Caller> {
+    let new = NewAccount {
+        email: email.into(),
+        name: None,
+        track: Track::Business,
+        tier: Tier::Flex,
+    };
+    let account = ledger.create_account(new).await.unwrap();
+    let grant = NewGrant {
+        amount: NanoUsd::new(i64::MAX / 4),
+        expires_at: None,
+        reason: None,
+        reference: None,
+    };
+    ledger.add_grant(&account.id, grant).await.unwrap();
+    let mut callers = Vec::new();
+    for number in 0..keys {
+        let (_, key) = ledger
+            .create_key(&account.id, format!("key {number}"))
+            .await
+            .unwrap();
+        let caller = ledger.look(key.digest()).await.unwrap();
+        callers.push(caller.unwrap());
+    }
+    callers
+}
+
+async fn one(ledger: &Arc<Ledger>, caller: &Caller, model: &Model, number: usize) {
+    let request_id = format!("req_{number:024}");
+    let held = ledger.hold(HoldRequest {
+        id: ledger.next_call(),
+        seen: caller.seen,
+        places: &[],
+        request_id: &request_id,
+        account_id: &caller.account_id,
+        key_id: &caller.key_id,
+        model: &model.id,
+        routed_model: &model.id,
+        prices: model.prices,
+        stream: false,
+        reserved_tokens: 4_100,
+        amount: NanoUsd::new(37_000_000),
+        worst: NanoUsd::new(37_000_000),
+        decision: None,
+        overdraft: NanoUsd::default(),
+    });
+    let mut held = held.await.expect("there is credit");
+    if number % 100 < FAILED {
+        held.free(Outcome::ProviderFailed, Some("HTTP 500".into()));
+        return;
+    }
+    let usage = Usage {
+        prompt: 11,
+        cached: 0,
+        completion: 3,
+        reasoning: 0,
+    };
+    // A charge that is not heard of at once is waited for.
+    while held.charge(usage, Outcome::Answered).await.is_err() {}
+}
+
+/// Requests in the order in which they were made, over ninety days; the sums of days follow.
+macro_rules! spread {
+    ($day:literal) => {
+        concat!(
+            "CREATE TABLE placed AS SELECT id, row_number() OVER (ORDER BY id) * 7776 AS later FROM calls;
+             CREATE UNIQUE INDEX placed_by_id ON placed (id);
+             UPDATE calls SET
+                admitted_ms = admitted_ms - 7776000000 + (SELECT later FROM placed WHERE placed.id = calls.id),
+                ended_ms = ended_ms - 7776000000 + (SELECT later FROM placed WHERE placed.id = calls.id);
+             DROP TABLE placed;
+             DELETE FROM usage_days;
+             INSERT INTO usage_days
+             SELECT account_id, ",
+            $day,
+            ", model, key_id, count(*), count(cost), coalesce(sum(prompt), 0), coalesce(sum(cached), 0),
+                coalesce(sum(completion), 0), coalesce(sum(reasoning), 0), coalesce(sum(cost), 0),
+                max(ended_ms)
+             FROM calls GROUP BY 1, 2, 3, 4;"
+        )
+    };
+}
+
+pub fn spread_in_file(path: &Path) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let spread = spread!("date(ended_ms / 1000, 'unixepoch')");
+    connection.execute_batch(spread).unwrap();
+}
+
+pub fn spread_on_server(postgres: &PostgresServer, database: &str) {
+    let spread = spread!("to_char(to_timestamp(ended_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD')");
+    postgres.psql(database, spread);
+    postgres.psql(database, "VACUUM ANALYZE");
+}

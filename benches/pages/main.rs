@@ -1,0 +1,202 @@
+//! How long pages take with a million requests in the books: `cargo bench --bench pages`, in files and on a
+//! private PostgreSQL and Redis.
+//!
+//! Half of the requests are one account's, over ninety days, ten keys and four models; the rest are of two
+//! hundred others. Each page is asked for again and again over one connection, by somebody who is signed
+//! in, and timed from the request to the last byte. Then each is asked for once more, and the plans of
+//! the statements that it needed are shown. It fails where a page takes twenty milliseconds or more.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+use tollgate::{
+    config::{Config, Durability},
+    ledger::{self, Ledger},
+    office::{NewPerson, Role},
+    postgres::Address,
+    server::{self, Running},
+};
+
+mod browser;
+mod fill;
+mod plans;
+#[path = "../../src/testing/postgres_server.rs"]
+mod postgres_server;
+#[allow(dead_code, reason = "tests use more of it")]
+#[path = "../../tests/it/support/redis_server.rs"]
+mod redis_server;
+
+use browser::Browser;
+use fill::Filled;
+use postgres_server::PostgresServer;
+use redis_server::RedisServer;
+
+/// The most that half of a page's visitors may wait.
+const BOUND: Duration = Duration::from_millis(20);
+/// Each page is asked for so often.
+const TIMES: usize = 200;
+const EMAIL: &str = "bench@example.com";
+const PASSWORD: &str = "a password for a benchmark";
+
+fn main() -> ExitCode {
+    // `cargo test --benches` only wants to know that it compiles: it would need servers and minutes.
+    if std::env::args().any(|argument| argument == "--test") {
+        return ExitCode::SUCCESS;
+    }
+    let statements = plans::listen();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let in_files = runtime.block_on(files(&statements));
+    let on_servers = runtime.block_on(servers());
+    if in_files && on_servers {
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("a page took {BOUND:?} or more");
+        ExitCode::FAILURE
+    }
+}
+
+async fn files(statements: &plans::Statements) -> bool {
+    println!("\n# In files (SQLite)");
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("tollgate.db");
+    let ledger = Ledger::open(&path, Durability::Process).unwrap();
+    let filled = fill::fill(ledger).await;
+    fill::spread_in_file(&path);
+    let stores = format!("store.url = \"sqlite:{}\"\n", path.display());
+    let running = start(&stores).await;
+    let (browser, pages) = visit(&running, &filled).await;
+    let quick = measure(&browser, &pages).await;
+    println!("\n## Plans");
+    for page in &pages {
+        statements.lock().unwrap().clear();
+        browser.get(page).await;
+        let asked = std::mem::take(&mut *statements.lock().unwrap());
+        plans::show_in_file(&path, page, &asked);
+    }
+    running.stop().await;
+    quick
+}
+
+async fn servers() -> bool {
+    println!("\n# On PostgreSQL and Redis");
+    let settings = ["shared_buffers=256MB", "logging_collector=on"];
+    let postgres = PostgresServer::own_with(&settings);
+    let redis = RedisServer::own();
+    let database = postgres.database();
+    let address = Address::parse(&database).unwrap();
+    let ledger = Ledger::share(&address, Durability::Process, ledger::DEADLINE * 20).await;
+    let filled = fill::fill(ledger.unwrap()).await;
+    let name = database.rsplit_once('/').unwrap().1;
+    fill::spread_on_server(&postgres, name);
+    let stores = format!(
+        "store.url = \"{database}\"\nlimits.url = \"{}\"\n",
+        redis.url()
+    );
+    let running = start(&stores).await;
+    let (browser, pages) = visit(&running, &filled).await;
+    let quick = measure(&browser, &pages).await;
+    running.stop().await;
+    println!("\n## Plans");
+    plans::explain_from_now_on(&postgres, name);
+    let running = start(&stores).await;
+    let browser = Browser::signed_in(&running.origin, EMAIL, PASSWORD).await;
+    let mut log = plans::Log::of(&postgres);
+    for page in &pages {
+        log.skip();
+        browser.get(page).await;
+        log.show(page);
+    }
+    running.stop().await;
+    quick
+}
+
+async fn start(stores: &str) -> Running {
+    let text = format!(
+        "{stores}server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
+         deployments = [{{ model = \"*\", provider = \"play\" }}]\n\
+         [providers.play]\nkind = \"simulator\"\n"
+    );
+    let token = ("TOLLGATE_OPERATOR_TOKEN".into(), "0123456789abcdef".into());
+    let config = Config::parse("bench", &text, &BTreeMap::from([token])).unwrap();
+    server::start(config).await.unwrap()
+}
+
+/// Somebody who owns the large account and is an operator, and the pages to look at.
+async fn visit(running: &Running, filled: &Filled) -> (Browser, Vec<String>) {
+    let office = &running.gateway.office;
+    let hash = office.passwords.hash(PASSWORD.into()).await.unwrap();
+    let new = NewPerson {
+        email: EMAIL.into(),
+        name: None,
+        password: Some(hash),
+        role: Role::Operator,
+        account_id: filled.large.clone(),
+        now: 0,
+    };
+    office.add_person(new).await.unwrap();
+    let browser = Browser::signed_in(&running.origin, EMAIL, PASSWORD).await;
+    let (account, key) = (&filled.large, &filled.key);
+    let mut pages: Vec<String> = [
+        "/portal",
+        "/portal/keys",
+        "/portal/usage",
+        "/portal/usage?days=90",
+        "/portal/usage.csv?days=90",
+        "/portal/requests",
+        "/portal/requests?outcome=provider_failed",
+        "/portal/billing",
+        "/portal/plan",
+        "/portal/models",
+        "/portal/settings",
+        "/portal/console",
+        "/portal/console/accounts",
+        "/portal/console/accounts?q=reader7",
+        "/portal/console/requests",
+        "/portal/console/requests?outcome=provider_failed",
+        "/portal/console/deployments",
+        "/portal/console/limits",
+        "/portal/console/actions",
+    ]
+    .map(str::to_owned)
+    .into();
+    pages.push(format!("/portal/requests?key={key}"));
+    pages.push(format!("/portal/console/accounts/{account}"));
+    pages.push(format!("/portal/console/requests?account={account}"));
+    // Where the first page leads to, and the story of a request on it.
+    let first = browser.get("/portal/requests").await;
+    pages.push(browser::between(&first, "rel=\"next\" href=\"", "\"").replace("&amp;", "&"));
+    let story = browser::between(&first, "/portal/requests/call_", "\"");
+    pages.push(format!("/portal/requests/call_{story}"));
+    pages.push(format!("/portal/console/requests/call_{story}"));
+    (browser, pages)
+}
+
+/// Whether every page is quick enough.
+async fn measure(browser: &Browser, pages: &[String]) -> bool {
+    println!("\n{:>9} {:>9} {:>9}  page", "median", "99 %", "bytes");
+    let mut quick = true;
+    for page in pages {
+        let mut took = Vec::with_capacity(TIMES);
+        let mut bytes = 0;
+        for _ in 0..TIMES {
+            let started = Instant::now();
+            bytes = browser.get(page).await.len();
+            took.push(started.elapsed());
+        }
+        took.sort();
+        let (median, most) = (took[TIMES / 2], took[TIMES * 99 / 100]);
+        quick &= median < BOUND;
+        println!("{median:>9.1?} {most:>9.1?} {bytes:>9}  {page}");
+    }
+    quick
+}
+
+/// Where a private server keeps its files.
+fn data(postgres: &PostgresServer) -> PathBuf {
+    Path::join(postgres.folder(), "data")
+}
