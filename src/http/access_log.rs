@@ -148,7 +148,7 @@ impl Drop for Line {
             .metrics
             .served(route, self.status.unwrap_or(499), took);
         let fields = self.log.fields();
-        if self.path.starts_with("/v1/") {
+        if self.path.starts_with("/v1/") || self.path == "/portal/playground/run" {
             let end = end(self.status, fields.problem.is_some());
             self.gateway.traffic.ended(end);
         }

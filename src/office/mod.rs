@@ -15,6 +15,7 @@ use std::{
 use tokio::time::timeout;
 
 mod actions;
+mod once;
 mod password;
 mod people;
 mod postgres;

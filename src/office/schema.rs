@@ -31,6 +31,13 @@ macro_rules! tables {
             );
             CREATE INDEX office_sessions_by_person ON office_sessions (person_id);
             CREATE INDEX office_sessions_by_end ON office_sessions (expires_at);
+            -- Forms that were sent, by their numbers.
+            CREATE TABLE office_forms (
+                number     TEXT PRIMARY KEY NOT NULL,
+                taker      TEXT NOT NULL,
+                expires_at BIGINT NOT NULL
+            );
+            CREATE INDEX office_forms_by_end ON office_forms (expires_at);
             CREATE TABLE office_actions (
                 seq          ",
             $rising,

@@ -120,7 +120,11 @@ impl Office {
             "DELETE FROM office_sessions WHERE expires_at <= $1",
             [now.into()],
         );
-        self.run(vec![delete]).await?;
+        let forms = statement(
+            "DELETE FROM office_forms WHERE expires_at <= $1",
+            [now.into()],
+        );
+        self.run(vec![delete, forms]).await?;
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use axum::{
     body::Body,
     extract::{Form, FromRequest, FromRequestParts as _, Request},
 };
+use maud::{Markup, html};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
@@ -14,11 +15,14 @@ use super::{
     session::SignedIn,
 };
 use crate::{
+    auth::random_id,
     gateway::Gateway,
     http::{drain_unread, read_body},
+    time_text,
 };
 
 const MAX_BYTES: usize = 64 << 10;
+const MAX_NUMBER: usize = 100;
 
 /// What someone who is signed in has sent.
 pub struct SignedForm<T> {
@@ -68,6 +72,21 @@ impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for OpenForm<T> {
         let right = visit.is_some_and(|visit| visit.has_form_token(&token));
         right.then_some(Self(form)).ok_or(PortalError::Stale)
     }
+}
+
+/// The number of a form that must not count twice: a page that is loaded anew, or a second click, sends it
+/// again.
+pub fn once_field() -> Markup {
+    html! { input type="hidden" name="once" value=(random_id("form_")); }
+}
+
+/// Whether the form with this number comes for the first time. One without a number came from no page.
+pub async fn is_first(gateway: &Gateway, number: &str) -> Result<bool, PortalError> {
+    if number.is_empty() {
+        return Ok(true);
+    }
+    let number: String = number.chars().take(MAX_NUMBER).collect();
+    Ok(gateway.office.is_first(&number, time_text::now()).await?)
 }
 
 /// The token that a form has brought, and the rest of it.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{
     error::PortalError,
-    form::{Nothing, SignedForm},
+    form::{Nothing, SignedForm, is_first, once_field},
     layout::{self, Page, Place},
     session::SignedIn,
     sign_in::told,
@@ -44,6 +44,7 @@ async fn page(
         (told(problem))
         form.inline method="post" action="/portal/keys" {
             (me.token_field())
+            (once_field())
             label { "Name of the new key"
                 input type="text" name="name" required maxlength=(MAX_NAME) placeholder="e.g. laptop" autocomplete="off";
             }
@@ -128,6 +129,8 @@ fn actions(me: &SignedIn, key: &Key) -> Markup {
 pub struct Create {
     #[serde(default)]
     name: String,
+    #[serde(default)]
+    once: String,
 }
 
 pub async fn create(
@@ -139,6 +142,11 @@ pub async fn create(
         let problem = "A key needs a name of at most 100 characters, so that you know it again.";
         return page(&gateway, &me, Some(problem)).await;
     }
+    if !is_first(&gateway, &form.once).await? {
+        let problem = "This form has made its key already, and a key is shown once. \
+                       If you have not copied it, delete it and create another.";
+        return page(&gateway, &me, Some(problem)).await;
+    }
     let (key, secret) = gateway
         .ledger
         .create_key(&me.account.id, name.to_owned())
@@ -148,7 +156,7 @@ pub async fn create(
         p { "This is " strong { (key.name) } ". Copy it now: it is not shown again." }
         div.copyable.secret {
             code #new-key { (secret.reveal()) }
-            (snippets::copy_button("Copy key"))
+            (snippets::copy_button("Copy", "the key"))
         }
         h2 { "A first request" }
         (snippets::all(&gateway.portal.url, secret.reveal()))

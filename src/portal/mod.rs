@@ -66,6 +66,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/models", get(models::show))
         .route("/portal/playground", get(playground::show))
         .route("/portal/playground/run", post(playground::run))
+        .route("/portal/playground/charge", get(playground::charge))
         .route("/portal/settings", get(settings::show))
         .route("/portal/settings/password", post(settings::change_password))
         .route("/portal/settings/sessions", post(settings::end_sessions))

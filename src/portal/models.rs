@@ -66,7 +66,7 @@ fn row(model: &Model, plan: Plan) -> Markup {
                     div.muted { (model.description) }
                 }
             }
-            td { div.copyable.slim { code.whole { (model.id) } (copy_button("Copy")) } }
+            td { div.copyable.slim { code.whole { (model.id) } (copy_button("Copy", &model.id)) } }
             @for rate in [prices.input, prices.cached_input, prices.output] {
                 td.number {
                     @if model.is_hybrid() { "up to " }

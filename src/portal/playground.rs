@@ -6,17 +6,21 @@ use axum::{
     Extension,
     body::Body,
     extract::State,
-    http::HeaderMap,
+    http::{HeaderMap, header::CONTENT_TYPE},
     response::{IntoResponse as _, Response},
 };
 use maud::html;
+use serde::Deserialize;
+use serde_json::json;
 
 use super::{
     error::PortalError,
     layout::{self, Page, Place},
+    query::ReadQuery,
+    requests,
     session::SignedIn,
     snippets::FIRST_MODEL,
-    words::about,
+    words::{about, money},
 };
 use crate::{
     error::GatewayError,
@@ -92,6 +96,30 @@ pub async fn run(
         }
     };
     answered.unwrap_or_else(GatewayError::into_response)
+}
+
+#[derive(Deserialize)]
+pub struct Asked {
+    request: String,
+}
+
+/// What an answer came to, and where its story is.
+pub async fn charge(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedIn,
+    ReadQuery(asked): ReadQuery<Asked>,
+) -> Result<Response, PortalError> {
+    let calls = gateway.ledger.find_calls(&asked.request).await?;
+    let call = calls.iter().find(|call| call.account_id == me.account.id);
+    let (call, charged) = call
+        .and_then(|call| Some((call, call.charged?)))
+        .ok_or(PortalError::NotFound)?;
+    let told = json!({
+        "cost": money(charged.cost),
+        "path": requests::path(call.id),
+    });
+    let json = [(CONTENT_TYPE, "application/json")];
+    Ok((json, told.to_string()).into_response())
 }
 
 async fn paying(gateway: &Gateway, me: &SignedIn) -> Result<Caller, GatewayError> {

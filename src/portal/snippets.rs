@@ -18,7 +18,7 @@ pub fn all(origin: &str, key: &str) -> Markup {
                 summary { (name) }
                 div.copyable {
                     pre tabindex="0" aria-label={ "A request with " (name) } { code { (text) } }
-                    (copy_button("Copy"))
+                    (copy_button("Copy", &format!("the request with {name}")))
                 }
             }
         }
@@ -26,8 +26,12 @@ pub fn all(origin: &str, key: &str) -> Markup {
 }
 
 /// Copies the text beside it; hidden where there is no script to do so.
-pub fn copy_button(name: &str) -> Markup {
-    html! { button.quiet type="button" hidden data-copy { (name) } }
+pub fn copy_button(verb: &str, what: &str) -> Markup {
+    html! {
+        button.quiet type="button" hidden data-copy {
+            span data-said { (verb) } span.unseen { " " (what) }
+        }
+    }
 }
 
 fn curl(origin: &str, key: &str) -> String {

@@ -119,3 +119,19 @@ async fn somebody_elses_key_is_none() {
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn a_form_that_is_sent_again_makes_no_other_key() {
+    let gateway = TestGateway::start().await;
+    let browser = Browser::signed_in(&gateway).await;
+    let page = browser.get("/portal/keys").await;
+    let once = page.between("name=\"once\" value=\"", "\"");
+    let form = [("name", "work-horse"), ("once", once)];
+    let made = browser.post("/portal/keys", &form).await;
+    let key = made.between("id=\"new-key\">", "<");
+    assert!(key.starts_with("sk-svc-"), "{key}");
+    let again = browser.post("/portal/keys", &form).await;
+    let text = again.assert_page();
+    assert!(text.contains("has made its key already") && !text.contains("id=\"new-key\""));
+    assert_eq!(text.matches("<code>sk-svc-").count(), 1, "{text}");
+}

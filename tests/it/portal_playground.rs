@@ -46,6 +46,13 @@ async fn an_answer_is_streamed_and_paid_by_the_visitors_own_account() {
     let usage = format!("/operator/accounts/{}/usage", browser.account_id);
     let usage = gateway.operate(Method::GET, &usage, None).await;
     assert_eq!(usage.assert_ok()["data"].as_array().unwrap().len(), 1);
+    let request_id = streamed.header("x-request-id");
+    let charge = format!("/portal/playground/charge?request={request_id}");
+    let told = browser.get(&charge).await;
+    assert!(told.text.contains("\"cost\":\"$0.00"), "{}", told.text);
+    assert!(told.text.contains("\"path\":\"/portal/requests/call_"));
+    let stranger = Browser::signed_in(&gateway).await;
+    assert_eq!(stranger.get(&charge).await.status, 404);
     let keys = browser.get("/portal/keys").await;
     assert_eq!(
         keys.text

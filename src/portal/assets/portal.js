@@ -4,16 +4,17 @@
 function copying() {
   for (const button of document.querySelectorAll("[data-copy]")) {
     button.hidden = false;
-    const name = button.textContent;
+    const said = button.querySelector("[data-said]");
+    const verb = said.textContent;
     button.addEventListener("click", async () => {
       const text = button.closest(".copyable").querySelector("code").textContent;
       try {
         await navigator.clipboard.writeText(text);
-        button.textContent = "Copied";
+        said.textContent = "Copied";
       } catch {
-        button.textContent = "Select and copy it yourself";
+        said.textContent = "Select and copy it yourself";
       }
-      setTimeout(() => { button.textContent = name; }, 2000);
+      setTimeout(() => { said.textContent = verb; }, 2000);
     });
   }
 }
@@ -25,7 +26,11 @@ function theme() {
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const now = () => root.dataset.theme ?? (dark.matches ? "dark" : "light");
-  const show = () => { button.textContent = now() === "dark" ? "Light" : "Dark"; };
+  const show = () => {
+    const other = now() === "dark" ? "Light" : "Dark";
+    button.textContent = other;
+    button.setAttribute("aria-label", `${other} colours`);
+  };
   show();
   dark.addEventListener("change", show);
   button.addEventListener("click", () => {
@@ -101,7 +106,18 @@ function playground() {
       usage = event.usage ?? usage;
     }
     const routed = response.headers.get("x-routed-model");
-    return { usage, routed };
+    return { usage, routed, request: response.headers.get("x-request-id") };
+  };
+
+  // What it came to, once it is in the books.
+  const price = async (request) => {
+    const response = await fetch(`/portal/playground/charge?request=${encodeURIComponent(request)}`);
+    if (!response.ok) return;
+    const { cost, path } = await response.json();
+    const story = document.createElement("a");
+    story.href = path;
+    story.textContent = cost;
+    told.append(told.textContent ? " · " : "", story);
   };
 
   form.addEventListener("submit", async (event) => {
@@ -120,11 +136,12 @@ function playground() {
     stop.hidden = false;
     try {
       const before = system ? [{ role: "system", content: system }] : [];
-      const { usage, routed } = await ask(fields.get("model"), [...before, ...asked], body);
+      const { usage, routed, request } = await ask(fields.get("model"), [...before, ...asked], body);
       messages = [...asked, { role: "assistant", content: body.textContent }];
       form.elements.message.value = "";
       const tokens = usage ? `${usage.prompt_tokens} tokens in, ${usage.completion_tokens} out` : "";
       told.textContent = [tokens, routed ? `answered by ${routed}` : ""].filter(Boolean).join(" · ");
+      await price(request);
     } catch (error) {
       told.textContent = error.name === "AbortError" ? "Stopped. What was written is charged." : error.message;
       if (!body.textContent) body.parentElement.classList.add("failed");

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     access::OperatorIn,
-    accounts,
+    accounts, changes,
     frame::{self, Place, scrolled},
 };
 use crate::{
@@ -77,8 +77,7 @@ pub fn table(actions: &[Recorded]) -> Markup {
                 th scope="col" { "Who" }
                 th scope="col" { "What" }
                 th scope="col" { "To" }
-                th scope="col" { "Before" }
-                th scope="col" { "After" }
+                th scope="col" { "Change" }
             } }
             tbody {
                 @for Recorded { action, .. } in actions {
@@ -87,8 +86,7 @@ pub fn table(actions: &[Recorded]) -> Markup {
                         td { (action.actor) }
                         th scope="row" { code { (action.what) } }
                         td { (subject(&action.subject)) }
-                        td { (change(action.before.as_deref())) }
-                        td { (change(action.after.as_deref())) }
+                        td { (changes::shown(action.before.as_deref(), action.after.as_deref())) }
                     }
                 }
             }
@@ -101,14 +99,5 @@ fn subject(id: &str) -> Markup {
     html! {
         @if id.starts_with("acct_") { a href=(accounts::path(id)) { code { (id) } } }
         @else { code { (id) } }
-    }
-}
-
-fn change(json: Option<&str>) -> Markup {
-    html! {
-        @match json {
-            Some(json) => { div.change { code { (json) } } },
-            None => { span.muted { "–" } },
-        }
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     ledger::{Account, Key, KeyState},
     portal::{
         error::PortalError,
+        form::{is_first, once_field},
         keys::{shown_name, state},
         layout::{self, Page},
         snippets::copy_button,
@@ -68,6 +69,7 @@ pub fn section(
             @else { (scrolled("Keys", &table)) }
             form.inline method="post" action={ (path(&account.id)) "/keys" } {
                 (me.token_field())
+                (once_field())
                 label { "Name of a new key"
                     input type="text" name="name" required maxlength=(MAX_KEY_NAME) autocomplete="off";
                 }
@@ -106,6 +108,8 @@ fn forms(me: &OperatorIn, key: &Key) -> Markup {
 pub struct NewKey {
     #[serde(default)]
     name: String,
+    #[serde(default)]
+    once: String,
 }
 
 pub async fn create(
@@ -115,13 +119,18 @@ pub async fn create(
 ) -> Result<Page, PortalError> {
     let name = super::account_forms::plain(&form.name, MAX_KEY_NAME, "A key's name")?;
     let name = name.ok_or_else(|| PortalError::Invalid("A key needs a name.".into()))?;
+    if !is_first(&gateway, &form.once).await? {
+        let problem = "This form has made its key already, and a key is shown once. \
+                       Load the account's page anew to make another.";
+        return Err(PortalError::Invalid(problem.into()));
+    }
     let (key, secret) = me.acts(&gateway).create_key(id, name).await?;
     let content = html! {
         h1 { "A new key" }
         p { "This is " strong { (key.name) } ". Hand it over now: it is not shown again." }
         div.copyable.secret {
             code #new-key { (secret.reveal()) }
-            (copy_button("Copy key"))
+            (copy_button("Copy", "the key"))
         }
         p { a.button href=(path(&key.account_id)) { "I have copied it" } }
     };

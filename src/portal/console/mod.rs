@@ -17,6 +17,7 @@ mod accounts;
 mod actions;
 mod audit;
 mod bars;
+mod changes;
 mod deployments;
 mod frame;
 mod keys;
