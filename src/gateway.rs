@@ -26,6 +26,7 @@ use crate::{
 };
 
 mod hybrids;
+mod letters;
 mod portal;
 mod tally;
 

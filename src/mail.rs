@@ -3,14 +3,26 @@
 use std::{fmt, time::Duration};
 
 use lettre::{
-    AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor,
-    message::{Mailbox, header::ContentType},
+    Address, AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor,
+    message::{
+        Mailbox,
+        header::{ContentType, HeaderName, HeaderValue},
+    },
+};
+use tokio::time::timeout;
+
+use crate::{
+    auth::{Secret, random_id},
+    config,
+    outgoing::chain,
 };
 
-use crate::{auth::Secret, config, outgoing::chain};
+pub mod letters;
 
 /// How long a server may take for each of its answers.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// And for a letter in all.
+const LONGEST: Duration = Duration::from_secs(20);
 
 /// What is sent to one reader.
 #[derive(Clone, Debug)]
@@ -47,18 +59,28 @@ impl Mail {
     }
 
     pub async fn send(&self, letter: Letter) -> Result<(), MailError> {
-        let to = letter.to.parse::<Mailbox>();
+        let to = letter.to.parse::<Address>();
         let to =
             to.map_err(|error| MailError(format!("nobody can be written to there: {error}")))?;
+        let id = format!("<{}@{}>", random_id(""), self.from.email.domain());
+        // Nobody's absence is to be told to us.
+        let by_nobody = HeaderValue::new(
+            HeaderName::new_from_ascii_str("Auto-Submitted"),
+            "auto-generated".into(),
+        );
         let message = Message::builder()
             .from(self.from.clone())
-            .to(to)
+            .to(Mailbox::new(None, to))
             .subject(letter.subject)
+            .message_id(Some(id))
+            .raw_header(by_nobody)
             .header(ContentType::TEXT_PLAIN)
             .body(letter.text);
         let message = message.map_err(|error| MailError(chain(&error)))?;
-        let sent = self.server.send(message).await;
-        sent.map(drop).map_err(|error| MailError(chain(&error)))
+        match timeout(LONGEST, self.server.send(message)).await {
+            Ok(sent) => sent.map(drop).map_err(|error| MailError(chain(&error))),
+            Err(_) => Err(MailError("the server takes too long".into())),
+        }
     }
 
     /// Says hello to the server and nothing else.
@@ -71,9 +93,33 @@ impl Mail {
     }
 }
 
+/// Whether a letter can be addressed like this: an address alone, and nothing around it.
+pub fn is_address(text: &str) -> bool {
+    text.parse::<Address>().is_ok()
+}
+
 /// The server that a URL names; what is wrong with it, without the URL, which may hold a password.
 pub fn server(url: &Secret) -> Result<AsyncSmtpTransport<Tokio1Executor>, String> {
     let builder = AsyncSmtpTransport::<Tokio1Executor>::from_url(url.reveal());
     let builder = builder.map_err(|error| chain(&error))?;
     Ok(builder.timeout(Some(PATIENCE)).build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_address;
+
+    #[test]
+    fn a_letter_goes_to_an_address_and_to_nothing_that_has_one_in_it() {
+        assert!(is_address("ada@example.com"));
+        for other in [
+            "",
+            "ada",
+            "a<ada@example.com>",
+            "<ada@example.com>",
+            "a@b,c@d",
+        ] {
+            assert!(!is_address(other), "{other}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Why an operator's act was not done.
 
-use crate::{ledger::LedgerError, money::NanoUsd};
+use crate::{ledger::LedgerError, money::NanoUsd, office::OfficeError};
 
 pub const MAX_KEY_NAME: usize = 100;
 const MAX_EMAIL: usize = 254;
@@ -19,6 +19,10 @@ pub enum ActError {
     ZeroCeiling(&'static str),
     #[error("there is no model `{0}` in the catalog")]
     NoSuchModel(String),
+    #[error("nobody removes themselves or gives up their own role; another operator can do it")]
+    Oneself,
+    #[error(transparent)]
+    Office(#[from] OfficeError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
@@ -33,6 +37,7 @@ pub(super) fn check_email(email: &str) -> Result<(), ActError> {
     let complete = email
         .split_once('@')
         .is_some_and(|(who, at)| !who.is_empty() && !at.is_empty());
-    let right = complete && email.len() <= MAX_EMAIL && !email.chars().any(char::is_whitespace);
+    let strange = |c: char| c.is_whitespace() || c.is_control();
+    let right = complete && email.len() <= MAX_EMAIL && !email.chars().any(strange);
     right.then_some(()).ok_or(ActError::Email)
 }

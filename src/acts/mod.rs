@@ -1,5 +1,5 @@
-//! Everything an operator can do, by the operator API or in the console: done in the ledger, then
-//! written down with who did it, how it was and how it is.
+//! Everything an operator can do, by the operator API or in the console: done in the ledger or the
+//! office, then written down with who did it, how it was and how it is.
 //!
 //! An act that was begun is done and written down in a task of its own, even if whoever asked for it
 //! hangs up. Where it cannot be written down it stands all the same, and the log has what was lost.
@@ -11,10 +11,12 @@ use serde_json::Value;
 mod accounts;
 mod error;
 mod keys;
+mod people;
 mod settings;
 
 pub use self::{
     error::{ActError, MAX_KEY_NAME, amount},
+    people::HandedLink,
     settings::LimitChange,
 };
 use crate::{

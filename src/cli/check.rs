@@ -38,6 +38,9 @@ pub async fn run(file: &Path) -> Result<(), String> {
     }
     if let Some(mail) = &config.mail {
         report("mail", probe_mail(mail).await);
+        let url = config.server.public_url.as_deref();
+        let unset = "the listener's own address; set `server.public_url` where readers use another";
+        report("links in letters", Ok(url.unwrap_or(unset).to_owned()));
     }
     if let Some(tls) = &config.server.tls {
         report("certificate", crate::server::probe_certificate(tls));

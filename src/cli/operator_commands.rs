@@ -53,6 +53,16 @@ pub enum AccountCommand {
     Close { account: String },
     /// Open a closed account again
     Reopen { account: String },
+    /// List who signs in to an account
+    People { account: String },
+    /// Make a link by which somebody gets a sign-in to an account; it is shown once
+    Invite {
+        account: String,
+        email: String,
+        /// For the operator's console too
+        #[arg(long)]
+        operator: bool,
+    },
 }
 
 #[derive(Subcommand)]
@@ -135,6 +145,7 @@ pub enum LimitCommand {
 
 pub async fn account(target: &Target, command: AccountCommand) -> Result<(), String> {
     let one = |id: &str| format!("/operator/accounts/{}", segment(id));
+    let invited = matches!(command, AccountCommand::Invite { .. });
     let (method, path, body) = match command {
         AccountCommand::Create {
             email,
@@ -166,8 +177,22 @@ pub async fn account(target: &Target, command: AccountCommand) -> Result<(), Str
             one(&account),
             Some(json!({ "closed": false })),
         ),
+        AccountCommand::People { account } => (Method::GET, one(&account) + "/people", None),
+        AccountCommand::Invite {
+            account,
+            email,
+            operator,
+        } => {
+            let role = if operator { "operator" } else { "customer" };
+            let body = json!({ "email": email, "role": role });
+            (Method::POST, one(&account) + "/invitations", Some(body))
+        }
     };
-    send(target, method, &path, body).await
+    send(target, method, &path, body).await?;
+    if invited && !target.json {
+        println!("\nThis is the only time the link is shown. Whoever has it can sign in.");
+    }
+    Ok(())
 }
 
 pub async fn key(target: &Target, command: KeyCommand) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! What the portal's pages share.
 
-use crate::{catalog::Plan, config, office::Throttle};
+use crate::{auth::Secret, catalog::Plan, config, office::Throttle};
 
 pub struct Portal {
     pub enabled: bool,
@@ -25,6 +25,12 @@ impl Portal {
             sign_up_plan: config.sign_up_plan,
             throttle: Throttle::default(),
         }
+    }
+
+    /// Where a one-time link leads. The secret is in the query, which is in no log.
+    pub fn welcome_url(&self, secret: &Secret) -> Secret {
+        let (url, secret) = (&self.url, secret.reveal());
+        Secret::new(format!("{url}/portal/welcome?link={secret}"))
     }
 
     /// Whether browsers come by TLS, so that cookies may ask for it.

@@ -1,4 +1,4 @@
-//! The portal's office: people who sign in, their sessions, and what operators did.
+//! The portal's office: people who sign in, their sessions and links, and what operators did.
 //!
 //! It is kept apart from the ledger: in a file of its own, or over connections of its own. When it
 //! fails, whoever asks hears so within a deadline, and no call is held up. What failed is opened anew
@@ -15,10 +15,12 @@ use std::{
 use tokio::time::timeout;
 
 mod actions;
+mod links;
 mod once;
 mod password;
 mod people;
 mod postgres;
+mod roster;
 mod schema;
 mod sessions;
 mod sql;
@@ -29,6 +31,7 @@ mod throttle;
 
 pub use self::{
     actions::{Action, Recorded},
+    links::{Link, MadeLink, NewLink, Purpose},
     password::{PasswordError, Passwords},
     people::{NewPerson, Person, Role},
     sessions::{Digest, NewSession, Session},

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::{
     Digest, Office, OfficeError,
+    links::{resets_of, unused_of_maker},
     sessions::all_but,
     sql::{Row, statement, unexpected},
 };
@@ -136,7 +137,8 @@ impl Office {
         first_person(self.run(vec![look]).await?)
     }
 
-    /// Sets the hash of a new password and ends the person's sessions, but for one, in one step.
+    /// Sets the hash of a new password and ends the person's sessions, but for one, and the links that
+    /// would set another, in one step.
     ///
     /// Of somebody unknown it changes nothing.
     pub async fn set_password(
@@ -150,27 +152,33 @@ impl Office {
             "UPDATE office_people SET password = $1, password_at = $2 WHERE id = $3",
             [hash.into(), now.into(), person_id.into()],
         );
-        self.run(vec![set, all_but(person_id, except)]).await?;
+        let steps = vec![set, all_but(person_id, except), resets_of(person_id)];
+        self.run(steps).await?;
         Ok(())
     }
 
-    /// Counts at once, for sessions that have begun as well. Of somebody unknown it changes nothing.
+    /// Counts at once, for sessions that have begun as well. Links that were made by somebody who is no
+    /// operator any more are none. Of somebody unknown it changes nothing.
     pub async fn set_role(&self, person_id: &str, role: Role) -> Result<(), OfficeError> {
         let set = statement(
             "UPDATE office_people SET role = $1 WHERE id = $2",
             [role.as_str().into(), person_id.into()],
         );
-        self.run(vec![set]).await?;
+        let mut steps = vec![set];
+        if role != Role::Operator {
+            steps.push(unused_of_maker(person_id));
+        }
+        self.run(steps).await?;
         Ok(())
     }
 }
 
 /// What addresses are compared by.
-fn email_key(email: &str) -> String {
+pub(super) fn email_key(email: &str) -> String {
     email.trim().to_lowercase()
 }
 
-fn first_person(rows: Vec<Row>) -> Result<Option<Person>, OfficeError> {
+pub(super) fn first_person(rows: Vec<Row>) -> Result<Option<Person>, OfficeError> {
     let first = rows.into_iter().next();
     first.map_or(Ok(None), |mut row| Person::read(&mut row))
 }

@@ -52,6 +52,29 @@ macro_rules! tables {
                 value_after  TEXT
             );
             CREATE INDEX office_actions_by_subject ON office_actions (subject, seq);
+            CREATE INDEX office_people_by_account ON office_people (account_id);
+            CREATE INDEX office_people_by_age ON office_people (created_at, id);
+            CREATE TABLE office_links (
+                -- Of the secret that is in the link alone.
+                digest     TEXT PRIMARY KEY NOT NULL,
+                kind       TEXT NOT NULL,
+                email      TEXT NOT NULL,
+                email_key  TEXT NOT NULL,
+                name       TEXT,
+                -- Whose password it sets, where somebody is known already.
+                person_id  TEXT,
+                -- Whom its holder becomes, where nobody is.
+                account_id TEXT,
+                role       TEXT,
+                -- The operator who made it, if it was one.
+                made_by    TEXT,
+                expires_at BIGINT NOT NULL,
+                -- Zero until it is used, and what tells one use from another.
+                used_at    BIGINT NOT NULL,
+                used_by    TEXT
+            );
+            CREATE INDEX office_links_by_person ON office_links (person_id);
+            CREATE INDEX office_links_by_end ON office_links (expires_at);
             "
         )
     };

@@ -114,9 +114,9 @@ impl Office {
         Ok(())
     }
 
-    /// Deletes what has expired.
+    /// Deletes what has expired: sessions, forms and links.
     pub async fn prune(&self, now: i64) -> Result<(), OfficeError> {
-        let delete = statement(
+        let sessions = statement(
             "DELETE FROM office_sessions WHERE expires_at <= $1",
             [now.into()],
         );
@@ -124,7 +124,11 @@ impl Office {
             "DELETE FROM office_forms WHERE expires_at <= $1",
             [now.into()],
         );
-        self.run(vec![delete, forms]).await?;
+        let links = statement(
+            "DELETE FROM office_links WHERE expires_at <= $1",
+            [now.into()],
+        );
+        self.run(vec![sessions, forms, links]).await?;
         Ok(())
     }
 }
@@ -156,7 +160,7 @@ impl Session {
     }
 }
 
-fn hex(digest: &Digest) -> String {
+pub(super) fn hex(digest: &Digest) -> String {
     digest.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -2,7 +2,8 @@
 //!
 //! Failures are counted for an address *and* the network they come from, so that nobody can lock out
 //! somebody else: the owner comes from another network, or with a browser that has signed in before, which is
-//! counted by itself. A network as a whole has a limit too, and so have sign-ups from it.
+//! counted by itself. A network as a whole has a limit too, and so have sign-ups from it and
+//! letters to one mailbox.
 
 use std::{
     collections::HashMap,
@@ -21,6 +22,8 @@ const PER_PERSON: usize = 8;
 const PER_NETWORK: usize = 60;
 /// Accounts made from one network.
 const SIGN_UPS: usize = 20;
+/// Letters to one address that anybody can ask for, whoever does.
+const LETTERS: usize = 5;
 /// How much is remembered; beyond it, the oldest is forgotten.
 const MAX_REMEMBERED: usize = 100_000;
 
@@ -69,6 +72,14 @@ impl Throttle {
 
     pub fn sign_up(&self, peer: Option<IpAddr>) -> Result<(), u64> {
         self.count(&[(counted(&["sign-up", &network(peer)]), SIGN_UPS)])
+    }
+
+    /// Counts a letter that anybody can ask for: like a sign-up for the network that asks, and for the
+    /// mailbox, which is not to be flooded from many networks either.
+    pub fn letter(&self, email: &str, peer: Option<IpAddr>) -> Result<(), u64> {
+        let mailbox = counted(&["letter", &email.trim().to_lowercase()]);
+        let network = counted(&["sign-up", &network(peer)]);
+        self.count(&[(network, SIGN_UPS), (mailbox, LETTERS)])
     }
 
     fn count(&self, limits: &[(Counted, usize)]) -> Result<(), u64> {
@@ -175,6 +186,23 @@ mod tests {
             throttle.attempt(&attempt).unwrap();
             throttle.succeeded(&attempt);
         }
+    }
+
+    #[test]
+    fn a_mailbox_is_not_flooded_from_many_networks() {
+        let throttle = Throttle::default();
+        let ask = |network: usize, email: &str| {
+            let peer = format!("203.0.113.{network}").parse().unwrap();
+            throttle.letter(email, Some(peer))
+        };
+        for network in 0..LETTERS {
+            ask(network, "victim@example.com").unwrap();
+        }
+        assert!(ask(99, "Victim@example.com").is_err());
+        for other in 0..SIGN_UPS {
+            ask(99, &format!("{other}@example.com")).unwrap();
+        }
+        assert!(ask(99, "one-more@example.com").is_err());
     }
 
     #[test]

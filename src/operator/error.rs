@@ -9,6 +9,7 @@ use crate::{
     acts::ActError,
     error::{Cause, Envelope, GatewayError},
     ledger::LedgerError,
+    office::OfficeError,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,8 @@ pub enum OperatorError {
     },
     #[error("{0}")]
     Ledger(#[from] LedgerError),
+    #[error("{0}")]
+    Office(#[from] OfficeError),
     #[error("there is no model `{0}` in the catalog")]
     NoSuchModel(String),
     #[error("{0}")]
@@ -46,6 +49,11 @@ impl From<ActError> for OperatorError {
                 format!("`{name}` must be at least 1; 0 would refuse every request."),
             ),
             ActError::NoSuchModel(id) => Self::NoSuchModel(id),
+            ActError::Oneself => Self::Invalid {
+                message: error.to_string(),
+                param: None,
+            },
+            ActError::Office(error) => Self::Office(error),
             ActError::Ledger(error) => Self::Ledger(error),
         }
     }
@@ -70,6 +78,16 @@ impl OperatorError {
             Self::Invalid { .. } => (Status::BAD_REQUEST, "invalid_request_error", None),
             Self::NoSuchModel(_) => (Status::NOT_FOUND, "not_found", Some("model_not_found")),
             Self::Body(error) => return error.envelope(),
+            Self::Office(OfficeError::EmailTaken) => (
+                Status::CONFLICT,
+                "invalid_request_error",
+                Some("email_taken"),
+            ),
+            Self::Office(OfficeError::Unavailable(_)) => (
+                Status::SERVICE_UNAVAILABLE,
+                "server_error",
+                Some("store_unavailable"),
+            ),
             Self::Ledger(error) => match error {
                 LedgerError::NotFound { .. } => (Status::NOT_FOUND, "not_found", None),
                 LedgerError::KeyDeleted => (
@@ -99,6 +117,7 @@ impl OperatorError {
         };
         let param = match self {
             Self::Invalid { param, .. } => param.clone(),
+            Self::Office(OfficeError::EmailTaken) => Some("email".into()),
             Self::Ledger(LedgerError::NoSuchPlan { .. }) => Some("tier".into()),
             Self::Ledger(LedgerError::ReferenceTaken { .. }) => Some("reference".into()),
             Self::Ledger(LedgerError::TooMuchCredit) => Some("amount".into()),
@@ -126,6 +145,7 @@ impl IntoResponse for OperatorError {
                 | LedgerError::Stopped
                 | LedgerError::Unavailable),
             ) => error.to_string(),
+            Self::Office(error @ OfficeError::Unavailable(_)) => error.to_string(),
             _ => "the call was refused".into(),
         };
         let mut response = self.envelope().into_response();

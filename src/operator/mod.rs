@@ -24,6 +24,7 @@ mod limits;
 mod metrics;
 mod models;
 mod path;
+mod people;
 mod query;
 mod requests;
 mod routing;
@@ -60,6 +61,13 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/operator/keys/{id}", delete(keys::delete))
         .route("/operator/keys/{id}/disable", post(keys::disable))
         .route("/operator/keys/{id}/enable", post(keys::enable))
+        .route("/operator/accounts/{id}/people", get(people::list))
+        .route("/operator/accounts/{id}/invitations", post(people::invite))
+        .route(
+            "/operator/people/{id}",
+            post(people::change).delete(people::remove),
+        )
+        .route("/operator/people/{id}/reset", post(people::reset))
         .route("/operator/limits", put(limits::change).get(limits::list))
         .route("/operator/models", get(models::list))
         .route(

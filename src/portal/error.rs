@@ -75,11 +75,14 @@ impl From<ActError> for PortalError {
             | ActError::KeyName
             | ActError::Amount
             | ActError::ZeroCeiling(_)
+            | ActError::Oneself
+            | ActError::Office(OfficeError::EmailTaken)
             | ActError::NoSuchModel(_) => {
                 let error = error.to_string();
                 let (first, rest) = error.split_at(error.len().min(1));
                 Self::Invalid(format!("{}{rest}.", first.to_uppercase()))
             }
+            ActError::Office(error) => error.into(),
             ActError::Ledger(error) => error.into(),
         }
     }

@@ -20,6 +20,7 @@ mod console;
 mod cookies;
 mod days;
 mod error;
+mod forgotten;
 mod form;
 mod headers;
 mod keys;
@@ -28,6 +29,7 @@ mod models;
 mod overview;
 mod plan;
 mod playground;
+mod proof;
 mod query;
 mod requests;
 mod session;
@@ -36,6 +38,7 @@ mod sign_in;
 mod sign_up;
 mod snippets;
 mod usage;
+mod welcome;
 mod words;
 
 pub use sign_up::{MIN_PASSWORD, enrol};
@@ -50,6 +53,11 @@ pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/sign-in", get(sign_in::show).post(sign_in::sign_in))
         .route("/portal/sign-up", get(sign_up::show).post(sign_up::sign_up))
         .route("/portal/sign-out", post(sign_in::sign_out))
+        .route(
+            "/portal/forgotten",
+            get(forgotten::show).post(forgotten::ask),
+        )
+        .route("/portal/welcome", get(welcome::show).post(welcome::take))
         .route("/portal/keys", get(keys::list).post(keys::create))
         .route("/portal/keys/{id}/disable", post(keys::disable))
         .route("/portal/keys/{id}/enable", post(keys::enable))

@@ -42,6 +42,7 @@ async fn page(
         .office
         .sessions_of(&me.person.id, time_text::now())
         .await?;
+    let has_password = me.person.password.is_some();
     let content = html! {
         h1 { "Settings" }
         dl {
@@ -53,14 +54,16 @@ async fn page(
         (told(problem))
         form.stack method="post" action="/portal/settings/password" {
             (me.token_field())
-            label { "Present password"
-                input type="password" name="present" required autocomplete="current-password";
+            @if has_password {
+                label { "Present password"
+                    input type="password" name="present" required autocomplete="current-password";
+                }
             }
             label { "New password"
                 input type="password" name="new" required minlength=(MIN_PASSWORD) autocomplete="new-password" aria-describedby="new-hint";
                 span.muted #new-hint { "At least " (MIN_PASSWORD) " characters. Other sessions are signed out." }
             }
-            button.primary type="submit" { "Change password" }
+            button.primary type="submit" { @if has_password { "Change password" } @else { "Set a password" } }
         }
         h2 { "Sessions" }
         (table(me, &sessions))
@@ -98,6 +101,8 @@ fn table(me: &SignedIn, sessions: &[Session]) -> Markup {
 
 #[derive(Deserialize)]
 pub struct NewPassword {
+    /// Not asked for where there is none yet.
+    #[serde(default)]
     present: String,
     new: String,
 }
@@ -122,10 +127,8 @@ pub async fn change_password(
         .attempt(&attempt)
         .map_err(|seconds| PortalError::TooMany { seconds })?;
     let passwords = &gateway.office.passwords;
-    if !passwords
-        .verify(form.present, me.person.password.clone())
-        .await
-    {
+    let kept = me.person.password.clone();
+    if kept.is_some() && !passwords.verify(form.present, kept).await {
         return refused("The present password is not right.").await;
     }
     throttle.succeeded(&attempt);

@@ -99,6 +99,11 @@ fn form(
             }
             button.primary type="submit" { "Sign in" }
         }
+        @if gateway.mail.is_some() {
+            p.muted { a href="/portal/forgotten" { "Forgotten your password?" } }
+        } @else {
+            p.muted { "Forgotten your password? Ask the operator of this gateway for a link to set another." }
+        }
         @if gateway.portal.sign_up_open {
             p.muted { "New here? " a href="/portal/sign-up" { "Make an account" } "." }
         } @else {

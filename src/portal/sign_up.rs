@@ -15,7 +15,7 @@ use super::{
     cookies::Token,
     error::PortalError,
     form::OpenForm,
-    layout,
+    layout, proof,
     session::{new_account, token_field},
     sign_in::{begin, told, visited},
 };
@@ -23,6 +23,7 @@ use crate::{
     auth::random_id,
     gateway::Gateway,
     http::Peer,
+    mail,
     office::{NewPerson, OfficeError, Person, Role},
     time_text,
 };
@@ -30,13 +31,15 @@ use crate::{
 /// Long enough that guessing does not lead anywhere; the rest is up to its owner.
 pub const MIN_PASSWORD: usize = 10;
 const MAX_PASSWORD: usize = 200;
-const MAX_NAME: usize = 100;
+pub const MAX_NAME: usize = 100;
 
 #[derive(Default, Deserialize)]
 pub struct SignUp {
     #[serde(default)]
-    name: String,
-    email: String,
+    pub name: String,
+    pub email: String,
+    /// Chosen later, where a letter goes first.
+    #[serde(default)]
     password: String,
 }
 
@@ -44,12 +47,17 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Re
     if !gateway.portal.sign_up_open {
         return closed();
     }
+    let form = if gateway.mail.is_some() {
+        proof::form
+    } else {
+        form
+    };
     visited(&gateway, &headers, |visit| {
         form(visit, &SignUp::default(), None)
     })
 }
 
-fn closed() -> Response {
+pub fn closed() -> Response {
     let content = html! {
         h1 { "Make an account" }
         p { "Accounts are made by the operator of this gateway. Ask them for one." }
@@ -93,6 +101,9 @@ pub async fn sign_up(
     if !gateway.portal.sign_up_open {
         return Ok(closed());
     }
+    if gateway.mail.is_some() {
+        return proof::ask(&gateway, peer, &headers, &sent).await;
+    }
     let again = |problem: &str| {
         let mut response = visited(&gateway, &headers, |visit| {
             form(visit, &sent, Some(problem))
@@ -100,7 +111,10 @@ pub async fn sign_up(
         *response.status_mut() = StatusCode::BAD_REQUEST;
         Ok(response)
     };
-    if let Some(problem) = problem(&sent) {
+    let problem = email_problem(&gateway, sent.email.trim())
+        .or_else(|| name_problem(&sent.name))
+        .or_else(|| password_problem(&sent.password));
+    if let Some(problem) = problem {
         return again(problem);
     }
     let peer = peer.map(|Extension(Peer(address))| address);
@@ -127,19 +141,20 @@ pub async fn sign_up(
     }
 }
 
-fn problem(sent: &SignUp) -> Option<&'static str> {
-    let email = sent.email.trim();
+/// What is wrong with an address. Where letters are sent, one must be able to go there.
+pub fn email_problem(gateway: &Gateway, email: &str) -> Option<&'static str> {
     let complete = email
         .split_once('@')
         .is_some_and(|(who, at)| !who.is_empty() && !at.is_empty());
-    if !complete || email.len() > 254 || email.chars().any(|c| c.is_whitespace() || c.is_control())
-    {
-        return Some("That is not an e-mail address.");
-    }
-    if sent.name.trim().chars().count() > MAX_NAME || sent.name.chars().any(char::is_control) {
-        return Some("That name is too long.");
-    }
-    password_problem(&sent.password)
+    let strange = |c: char| c.is_whitespace() || c.is_control();
+    let right = complete && email.len() <= 254 && !email.chars().any(strange);
+    let reachable = gateway.mail.is_none() || mail::is_address(email);
+    (!right || !reachable).then_some("That is not an e-mail address.")
+}
+
+pub fn name_problem(name: &str) -> Option<&'static str> {
+    let right = name.trim().chars().count() <= MAX_NAME && !name.chars().any(char::is_control);
+    (!right).then_some("That name is too long.")
 }
 
 /// What is wrong with a new password.

@@ -1,4 +1,4 @@
-//! Deletes every hour the sessions of the portal that have expired.
+//! Deletes every hour the sessions and links of the portal that have expired.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ pub async fn run(gateway: Arc<Gateway>) {
     loop {
         let prune = async {
             if let Err(error) = gateway.office.prune(time_text::now()).await {
-                tracing::warn!(%error, "expired sessions of the portal could not be deleted");
+                tracing::warn!(%error, "expired sessions and links of the portal could not be deleted");
             }
             tokio::time::sleep(INTERVAL).await;
         };

@@ -75,6 +75,8 @@ mod portal_console;
 mod portal_console_access;
 mod portal_console_pages;
 mod portal_keys;
+mod portal_letters;
+mod portal_people;
 mod portal_playground;
 mod portal_requests;
 mod portal_security;

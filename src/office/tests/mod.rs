@@ -28,6 +28,7 @@ macro_rules! contract {
 }
 
 mod actions;
+mod links;
 mod once;
 mod people;
 mod postgres;

@@ -233,8 +233,11 @@ async fn a_step_is_done_whole_or_not_at_all() {
 async fn tables_that_are_gone_are_made_anew() {
     let given = Given::postgres();
     given.person("ada@example.com").await;
-    let tables = "DROP TABLE office_people, office_sessions, office_actions, office_schema";
-    PostgresServer::shared().psql(&given.name(), tables);
+    let drop = "DO $$ DECLARE name text; BEGIN
+        FOR name IN SELECT tablename FROM pg_tables WHERE tablename LIKE 'office\\_%' LOOP
+            EXECUTE 'DROP TABLE ' || name;
+        END LOOP; END $$";
+    PostgresServer::shared().psql(&given.name(), drop);
     let found = given.office.person_by_email("ada@example.com").await;
     assert_eq!(found.unwrap(), None);
     given.person("ada@example.com").await;

@@ -36,6 +36,13 @@ async fn ask_everything(office: &Office) -> Vec<bool> {
         !is_unavailable(&office.sessions_of("person_1", NOW).await),
         !is_unavailable(&office.end_session(&digest).await),
         !is_unavailable(&office.end_sessions_of("person_1", Some(&digest)).await),
+        !is_unavailable(&office.make_link(links::new_link("new@example.com")).await),
+        !is_unavailable(&office.link(&digest, NOW).await),
+        !is_unavailable(&office.join_by_link(&digest, None, "hash", NOW).await),
+        !is_unavailable(&office.reset_by_link(&digest, "hash", NOW).await),
+        !is_unavailable(&office.people_of("acct_1").await),
+        !is_unavailable(&office.people_page("", None, 10).await),
+        !is_unavailable(&office.remove_person("person_1").await),
         !is_unavailable(&office.prune(NOW).await),
         !is_unavailable(&office.record(&actions::action("what", "acct_1")).await),
         !is_unavailable(&office.actions_page(None, None, 10).await),
@@ -86,11 +93,11 @@ async fn a_file_of_garbage_is_unavailable_until_it_is_removed() {
     std::fs::write(&file, GARBAGE.repeat(99)).unwrap();
     let office = given.place.open();
     for _ in 0..2 {
-        assert_eq!(ask_everything(&office).await, [false; 13]);
+        assert!(!ask_everything(&office).await.contains(&true));
     }
     assert!(probe(&file.with_file_name("t.db")).is_err());
     std::fs::remove_file(&file).unwrap();
-    assert_eq!(ask_everything(&office).await, [true; 13]);
+    assert!(!ask_everything(&office).await.contains(&false));
 }
 
 /// Whatever becomes of the file: an answer or an error, and well again once it is removed.
@@ -107,7 +114,7 @@ async fn a_file_that_is_damaged_while_it_is_open_stops_nothing() {
             ask_everything(&given.office).await;
         }
         std::fs::remove_file(given.file()).unwrap();
-        assert_eq!(ask_everything(&given.office).await, [true; 13]);
+        assert!(!ask_everything(&given.office).await.contains(&false));
     }
 }
 
@@ -175,9 +182,9 @@ async fn a_place_that_cannot_be_written_is_tried_again() {
     let database = folder.path().join("store/t.db");
     std::fs::write(folder.path().join("store"), "a file, not a folder").unwrap();
     let office = Office::beside(&database);
-    assert_eq!(ask_everything(&office).await, [false; 13]);
+    assert!(!ask_everything(&office).await.contains(&true));
     std::fs::remove_file(folder.path().join("store")).unwrap();
-    assert_eq!(ask_everything(&office).await, [true; 13]);
+    assert!(!ask_everything(&office).await.contains(&false));
 }
 
 #[tokio::test]

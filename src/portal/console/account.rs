@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use super::{
     access::{Id, OperatorIn},
+    account_people,
     accounts::{path, plans, state},
     actions,
     frame::{self, Place, scrolled},
@@ -49,6 +50,7 @@ pub async fn show(
     )?;
     let done = gateway.office.actions_page(Some(&id), None, SHOWN_ACTIONS);
     let done = done.await?;
+    let people = gateway.office.people_of(&id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/accounts" { "All accounts" } }
         h1 { (account.email) }
@@ -62,6 +64,7 @@ pub async fn show(
             (plan_forms(&me, &account))
         }
         (credit(&left))
+        (account_people::section(&me, &id, &people))
         (keys::section(&me, &account, &all_keys, &used))
         section {
             h2 { "Limits per minute" }

@@ -78,8 +78,8 @@ pub async fn list(
     Ok(frame::page(&me, Place::Accounts, "Accounts", &content))
 }
 
-/// When the last account of a page was made, and its ID.
-fn cursor(text: &str) -> Option<(i64, String)> {
+/// When the last one of a page was made, and its ID.
+pub fn cursor(text: &str) -> Option<(i64, String)> {
     let (created_at, id) = text.split_once('-')?;
     Some((created_at.parse().ok()?, id.to_owned()))
 }

@@ -50,7 +50,7 @@ pub async fn list(
         h1 { "Actions" }
         p.muted { "Everything that operators changed, here and by the operator API: written once, never changed." }
         form.inline method="get" action="/portal/console/actions" role="search" {
-            label { "Done to " span.muted { "(the ID of an account, a key or a model)" }
+            label { "Done to " span.muted { "(the ID of an account, a person, a key or a model)" }
                 input type="search" name="subject" value=(subject.unwrap_or_default()) autocomplete="off";
             }
             button.primary type="submit" { "Show" }

@@ -17,6 +17,7 @@ const HTMX: &str =
 pub enum Place {
     Live,
     Accounts,
+    People,
     Requests,
     Models,
     Limits,
@@ -26,9 +27,10 @@ pub enum Place {
 }
 
 impl Place {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Live,
         Self::Accounts,
+        Self::People,
         Self::Requests,
         Self::Models,
         Self::Limits,
@@ -41,6 +43,7 @@ impl Place {
         match self {
             Self::Live => ("/portal/console", "Live"),
             Self::Accounts => ("/portal/console/accounts", "Accounts"),
+            Self::People => ("/portal/console/people", "People"),
             Self::Requests => ("/portal/console/requests", "Requests"),
             Self::Models => ("/portal/console/models", "Models"),
             Self::Limits => ("/portal/console/limits", "Limits"),

@@ -13,6 +13,7 @@ use axum::{
 mod access;
 mod account;
 mod account_forms;
+mod account_people;
 mod accounts;
 mod actions;
 mod audit;
@@ -24,6 +25,7 @@ mod keys;
 mod limits;
 mod live;
 mod models;
+mod people;
 mod requests;
 mod sign_in;
 mod story;
@@ -59,6 +61,23 @@ pub fn router() -> Router<Arc<Gateway>> {
         )
         .route("/portal/console/accounts/{id}/keys", post(keys::create))
         .route("/portal/console/keys/{id}/state", post(keys::set_state))
+        .route(
+            "/portal/console/accounts/{id}/invitations",
+            post(account_people::invite),
+        )
+        .route("/portal/console/people", get(people::list))
+        .route(
+            "/portal/console/people/{id}/role",
+            post(account_people::set_role),
+        )
+        .route(
+            "/portal/console/people/{id}/reset",
+            post(account_people::reset),
+        )
+        .route(
+            "/portal/console/people/{id}/remove",
+            get(account_people::confirm_remove).post(account_people::remove),
+        )
         .route("/portal/console/requests", get(requests::list))
         .route("/portal/console/requests/{id}", get(story::show))
         .route(

@@ -10,9 +10,10 @@ use super::{
     portal::{Browser, Seen},
 };
 
-pub const PAGES: [&str; 8] = [
+pub const PAGES: [&str; 9] = [
     "/portal/console",
     "/portal/console/accounts",
+    "/portal/console/people",
     "/portal/console/requests",
     "/portal/console/models",
     "/portal/console/limits",

@@ -19,6 +19,7 @@ pub mod raw;
 pub mod redis_server;
 pub mod responses;
 pub mod serving;
+pub mod smtp;
 pub mod sse;
 pub mod stores;
 pub mod tls;

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
+    net::SocketAddr,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -68,11 +69,15 @@ impl Seen {
 impl Browser {
     /// Nobody is signed in.
     pub fn new(gateway: &TestGateway) -> Self {
+        Self::at(gateway.public)
+    }
+
+    /// The same, wherever a gateway is.
+    pub fn at(public: SocketAddr) -> Self {
         let client = reqwest::Client::builder()
             .no_proxy()
             .redirect(Policy::none());
-        let origin = format!("http://{}", gateway.public);
-        Self::with(client, origin)
+        Self::with(client, format!("http://{public}"))
     }
 
     /// By HTTP/2, and under another name than the gateway has for itself.

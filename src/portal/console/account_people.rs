@@ -1,0 +1,217 @@
+//! Who signs in to an account: invited, given a role, let in again, removed.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    access::{Id, OperatorForm, OperatorIn},
+    accounts::path,
+    frame::{self, Place, scrolled},
+    people::{name, role},
+};
+use crate::{
+    acts::HandedLink,
+    gateway::Gateway,
+    office::{Person, Role},
+    portal::{
+        error::PortalError,
+        form::Nothing,
+        layout::{self, Page},
+        snippets::copy_button,
+        words::moment,
+    },
+};
+
+const ROLES: [Role; 2] = [Role::Customer, Role::Operator];
+
+pub fn section(me: &OperatorIn, account_id: &str, people: &[Person]) -> Markup {
+    let table = html! {
+        table {
+            caption { "People, in the order in which they came" }
+            thead { tr {
+                th scope="col" { "E-mail" }
+                th scope="col" { "Name" }
+                th scope="col" { "Role" }
+                th scope="col" { "Since" }
+                th scope="col" { span.unseen { "Actions" } }
+            } }
+            tbody {
+                @for person in people {
+                    tr {
+                        th scope="row" { (person.email) }
+                        td { (name(person)) }
+                        td { (role(person.role)) }
+                        td { (moment(person.created_at)) }
+                        td { div.actions { (forms(me, person)) } }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        section #people {
+            h2 { "People" }
+            @if people.is_empty() { p.empty { "Nobody signs in to it." } }
+            @else { (scrolled("People", &table)) }
+            form.inline method="post" action={ (path(account_id)) "/invitations" } {
+                (me.token_field())
+                label { "E-mail of somebody new"
+                    input type="email" name="email" required maxlength="254" autocomplete="off";
+                }
+                label { "Role"
+                    select name="role" {
+                        @for role in ROLES { option value=(role.as_str()) { (role.as_str()) } }
+                    }
+                }
+                button type="submit" { "Invite" }
+            }
+        }
+    }
+}
+
+fn forms(me: &OperatorIn, person: &Person) -> Markup {
+    let address = person_path(&person.id);
+    let (other, verb) = match person.role {
+        Role::Customer => (Role::Operator, "Make operator"),
+        Role::Operator => (Role::Customer, "Make customer"),
+    };
+    html! {
+        @if !is_oneself(me, person) {
+            form method="post" action={ (address) "/role" } {
+                (me.token_field())
+                input type="hidden" name="role" value=(other.as_str());
+                button.quiet type="submit" { (verb) span.unseen { " " (person.email) } }
+            }
+        }
+        form method="post" action={ (address) "/reset" } {
+            (me.token_field())
+            button.quiet type="submit" { "New password" span.unseen { " for " (person.email) } }
+        }
+        @if !is_oneself(me, person) {
+            a.quiet.button.bad href={ (address) "/remove" } { "Remove" span.unseen { " " (person.email) } }
+        }
+        a.quiet.button href={ "/portal/console/actions?subject=" (layout::encoded(&person.id)) } {
+            "History" span.unseen { " of " (person.email) }
+        }
+    }
+}
+
+fn person_path(id: &str) -> String {
+    format!("/portal/console/people/{}", layout::encoded(id))
+}
+
+fn is_oneself(me: &OperatorIn, person: &Person) -> bool {
+    let known = me.session.person.as_ref();
+    known.is_some_and(|known| known.id == person.id)
+}
+
+#[derive(Deserialize)]
+pub struct Invitation {
+    #[serde(default)]
+    email: String,
+    #[serde(default)]
+    role: String,
+}
+
+pub async fn invite(
+    State(gateway): State<Arc<Gateway>>,
+    Id(id): Id,
+    OperatorForm { me, form }: OperatorForm<Invitation>,
+) -> Result<Page, PortalError> {
+    let role = read_role(&form.role)?;
+    let back = path(&id);
+    let acts = me.acts(&gateway);
+    let handed = acts.invite(id, &form.email, role).await?;
+    Ok(handed_page(&me, "An invitation", &handed, &back))
+}
+
+pub async fn reset(
+    State(gateway): State<Arc<Gateway>>,
+    Id(id): Id,
+    OperatorForm { me, form: _ }: OperatorForm<Nothing>,
+) -> Result<Page, PortalError> {
+    let person = found(&gateway, &id).await?;
+    let handed = me.acts(&gateway).reset_password(id).await?;
+    let back = path(&person.account_id);
+    Ok(handed_page(&me, "A new password", &handed, &back))
+}
+
+/// The one page that shows a link.
+fn handed_page(me: &OperatorIn, title: &str, handed: &HandedLink, back: &str) -> Page {
+    let content = html! {
+        h1 { (title) }
+        p {
+            "This link is for " strong { (handed.email) } ". It works once, until "
+            (moment(handed.expires_at)) ", and is not shown again. Whoever has it can sign in."
+        }
+        @if handed.mailed { p { "It was mailed to them." } }
+        @else { p { "It was not mailed: hand it over yourself." } }
+        div.copyable.secret {
+            code #new-link { (handed.url.reveal()) }
+            (copy_button("Copy", "the link"))
+        }
+        p { a.button href={ (back) "#people" } { "I have copied it" } }
+    };
+    frame::page(me, Place::Accounts, title, &content)
+}
+
+#[derive(Deserialize)]
+pub struct NewRole {
+    #[serde(default)]
+    role: String,
+}
+
+pub async fn set_role(
+    State(gateway): State<Arc<Gateway>>,
+    Id(id): Id,
+    OperatorForm { me, form }: OperatorForm<NewRole>,
+) -> Result<Response, PortalError> {
+    let role = read_role(&form.role)?;
+    let person = me.acts(&gateway).set_role(id, role).await?;
+    Ok(layout::redirect(&path(&person.account_id)))
+}
+
+pub async fn confirm_remove(
+    State(gateway): State<Arc<Gateway>>,
+    me: OperatorIn,
+    Id(id): Id,
+) -> Result<Page, PortalError> {
+    let person = found(&gateway, &id).await?;
+    let back = path(&person.account_id);
+    let content = html! {
+        h1 { "Remove " (person.email) "?" }
+        p { "They are signed out everywhere and cannot sign in any more. The account stays, with its keys and its credit; keys that they know work until they are disabled." }
+        form.inline method="post" action={ (person_path(&person.id)) "/remove" } {
+            (me.token_field())
+            button.bad type="submit" { "Remove them" }
+            a.button href=(back) { "Keep them" }
+        }
+    };
+    Ok(frame::page(
+        &me,
+        Place::Accounts,
+        "Remove somebody",
+        &content,
+    ))
+}
+
+pub async fn remove(
+    State(gateway): State<Arc<Gateway>>,
+    Id(id): Id,
+    OperatorForm { me, form: _ }: OperatorForm<Nothing>,
+) -> Result<Response, PortalError> {
+    let person = me.acts(&gateway).remove_person(id).await?;
+    Ok(layout::redirect(&path(&person.account_id)))
+}
+
+async fn found(gateway: &Gateway, id: &str) -> Result<Person, PortalError> {
+    let person = gateway.office.person(id).await?;
+    person.ok_or(PortalError::NotFound)
+}
+
+fn read_role(text: &str) -> Result<Role, PortalError> {
+    Role::parse(text).ok_or_else(|| PortalError::Invalid("There is no such role.".into()))
+}

@@ -1,0 +1,115 @@
+//! Everyone who can sign in: searched and listed.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    access::OperatorIn,
+    accounts::{cursor, path},
+    frame::{self, Place, scrolled},
+};
+use crate::{
+    gateway::Gateway,
+    office::{Person, Role},
+    portal::{
+        error::PortalError,
+        layout::{self, Page},
+        query::{ReadQuery, given},
+        words::moment,
+    },
+};
+
+const ON_A_PAGE: usize = 50;
+
+#[derive(Deserialize)]
+pub struct Asked {
+    text: Option<String>,
+    before: Option<String>,
+}
+
+pub async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    me: OperatorIn,
+    ReadQuery(asked): ReadQuery<Asked>,
+) -> Result<Page, PortalError> {
+    let text = given(asked.text.as_ref()).unwrap_or_default();
+    let before = given(asked.before.as_ref()).map(|text| {
+        cursor(text).ok_or_else(|| PortalError::Invalid("There is no such page of people.".into()))
+    });
+    let before = before.transpose()?;
+    let is_first = before.is_none();
+    let page = gateway.office.people_page(text, before, ON_A_PAGE + 1);
+    let mut people = page.await?;
+    let more = people.len() > ON_A_PAGE;
+    people.truncate(ON_A_PAGE);
+    let next = people.last().filter(|_| more);
+    let address = format!("/portal/console/people?text={}", layout::encoded(text));
+    let content = html! {
+        h1 { "People" }
+        p.muted { "Everyone who can sign in. They are invited, given a role and removed on the page of their account." }
+        form.inline method="get" action="/portal/console/people" role="search" {
+            label { "Part of an e-mail address"
+                input type="search" name="text" value=(text) autocomplete="off";
+            }
+            button.primary type="submit" { "Search" }
+            @if !text.is_empty() { a.button href="/portal/console/people" { "Show all" } }
+        }
+        @if people.is_empty() {
+            p.empty { @if is_first { "There is nobody." } @else { "There is nobody older." } }
+        } @else {
+            (scrolled("People", &table(&people)))
+        }
+        nav.pages aria-label="Pages" {
+            @if !is_first { a href=(address) { "Newest people" } }
+            @if let Some(last) = next {
+                a rel="next" href={ (address) "&before=" (last.created_at) "-" (layout::encoded(&last.id)) } { "Older people" }
+            }
+        }
+    };
+    Ok(frame::page(&me, Place::People, "People", &content))
+}
+
+fn table(people: &[Person]) -> Markup {
+    html! {
+        table {
+            caption { "People, newest first" }
+            thead { tr {
+                th scope="col" { "E-mail" }
+                th scope="col" { "Name" }
+                th scope="col" { "Role" }
+                th scope="col" { "Account" }
+                th scope="col" { "Since" }
+            } }
+            tbody {
+                @for person in people {
+                    tr {
+                        th scope="row" { (person.email) }
+                        td { (name(person)) }
+                        td { (role(person.role)) }
+                        td { a href={ (path(&person.account_id)) "#people" } { code { (person.account_id) } } }
+                        td { (moment(person.created_at)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub fn name(person: &Person) -> Markup {
+    html! {
+        @match &person.name {
+            Some(name) => { (name) },
+            None => { span.muted { "–" } },
+        }
+    }
+}
+
+pub fn role(role: Role) -> Markup {
+    match role {
+        Role::Operator => html! { span.badge.good { "operator" } },
+        Role::Customer => html! { span.badge { "customer" } },
+    }
+}

@@ -1,0 +1,109 @@
+//! Signing up where letters can be sent: by a link to the address, which proves whose it is.
+//!
+//! Whether the address has an account is told in the letter, and to nobody else.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+};
+use maud::html;
+
+use super::{
+    cookies::Token,
+    error::PortalError,
+    layout,
+    session::token_field,
+    sign_in::{told, visited},
+    sign_up::{MAX_NAME, SignUp, email_problem, name_problem},
+};
+use crate::{
+    auth::random_id,
+    gateway::Gateway,
+    http::Peer,
+    mail::{Letter, letters},
+    office::{NewLink, Person, Purpose},
+    time_text,
+};
+
+pub fn form(visit: &Token, sent: &SignUp, problem: Option<&str>) -> Response {
+    let content = html! {
+        h1 { "Make an account" }
+        p { "We write to you, with a link to choose a password." }
+        (told(problem))
+        form.stack method="post" action="/portal/sign-up" {
+            (token_field(visit))
+            label { "Name " span.muted { "(optional)" }
+                input type="text" name="name" value=(sent.name) maxlength=(MAX_NAME) autocomplete="name";
+            }
+            label { "E-mail"
+                input type="email" name="email" value=(sent.email) required autocomplete="username";
+            }
+            button.primary type="submit" { "Write to me" }
+        }
+        p.muted { "Already have one? " a href="/portal/sign-in" { "Sign in" } "." }
+    };
+    layout::plain("Make an account", &content).into_response()
+}
+
+pub async fn ask(
+    gateway: &Arc<Gateway>,
+    peer: Option<Extension<Peer>>,
+    headers: &HeaderMap,
+    sent: &SignUp,
+) -> Result<Response, PortalError> {
+    let email = sent.email.trim();
+    if let Some(problem) = email_problem(gateway, email).or_else(|| name_problem(&sent.name)) {
+        let mut response = visited(gateway, headers, |visit| form(visit, sent, Some(problem)));
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        return Ok(response);
+    }
+    let peer = peer.map(|Extension(Peer(address))| address);
+    let throttle = &gateway.portal.throttle;
+    throttle
+        .letter(email, peer)
+        .map_err(|seconds| PortalError::TooMany { seconds })?;
+    let person = gateway.office.person_by_email(email).await?;
+    let (inside, to, name) = (gateway.clone(), email.to_owned(), sent.name.clone());
+    gateway.send_later(async move { letter(&inside, person, to, &name).await });
+    let content = html! {
+        h1 { "Look into your mailbox" }
+        p { "A letter is on its way to " strong { (email) } ". The link in it is good for a day." }
+        p.muted { "Nothing there? Look among what is taken for spam, or " a href="/portal/sign-up" { "try again" } "." }
+    };
+    Ok(layout::plain("Look into your mailbox", &content).into_response())
+}
+
+async fn letter(
+    gateway: &Gateway,
+    known: Option<Person>,
+    email: String,
+    name: &str,
+) -> Option<Letter> {
+    let portal = &gateway.portal.url;
+    if let Some(person) = known {
+        return Some(letters::known_already(&person.email, portal));
+    }
+    let name = Some(name.trim()).filter(|name| !name.is_empty());
+    let new = NewLink {
+        email: email.clone(),
+        purpose: Purpose::Proof {
+            account_id: random_id("acct_"),
+            name: name.map(str::to_owned),
+        },
+        made_by: None,
+        now: time_text::now(),
+    };
+    match gateway.office.make_link(new).await {
+        Ok(made) => {
+            let link = gateway.portal.welcome_url(&made.secret);
+            Some(letters::proof(&email, portal, &link))
+        }
+        Err(error) => {
+            tracing::error!(%error, "a link for a new account could not be made");
+            None
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Where one-time links lead: an invitation, a proof of one's address, a new password.
+//!
+//! Looking at the page changes nothing, because programs that read letters look at links too; sending its
+//! form uses the link up. The secret goes from the address into the form, and from there to nobody else:
+//! no log has queries, and browsers tell other sites nothing of where they come from (`headers.rs`).
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    cookies::Token,
+    error::PortalError,
+    form::OpenForm,
+    layout,
+    query::ReadQuery,
+    session::{new_account, token_field},
+    sign_in::{begin, told, visited},
+    sign_up::{self, MAX_NAME, MIN_PASSWORD, name_problem, password_problem},
+};
+use crate::{
+    gateway::Gateway,
+    ledger::LedgerError,
+    office::{Digest, Link, MadeLink, OfficeError, Person, Purpose, Role},
+    time_text,
+};
+
+#[derive(Deserialize)]
+pub struct Asked {
+    #[serde(default)]
+    link: String,
+}
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    ReadQuery(asked): ReadQuery<Asked>,
+    headers: HeaderMap,
+) -> Result<Response, PortalError> {
+    let Some(found) = Found::by(&gateway, &asked.link).await? else {
+        return Ok(dead(&gateway));
+    };
+    if found.is_closed(&gateway) {
+        return Ok(sign_up::closed());
+    }
+    if found.is_taken(&gateway).await? {
+        return Ok(taken(&gateway, &found.link));
+    }
+    let sent = Sent {
+        name: found.name().to_owned(),
+        link: asked.link,
+        password: String::new(),
+    };
+    Ok(visited(&gateway, &headers, |visit| {
+        form(visit, &found, &sent, None)
+    }))
+}
+
+#[derive(Deserialize)]
+pub struct Sent {
+    link: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    password: String,
+}
+
+pub async fn take(
+    State(gateway): State<Arc<Gateway>>,
+    headers: HeaderMap,
+    OpenForm(sent): OpenForm<Sent>,
+) -> Result<Response, PortalError> {
+    // Before the password is hashed: whoever has no link makes no work.
+    let Some(found) = Found::by(&gateway, &sent.link).await? else {
+        return Ok(dead(&gateway));
+    };
+    if found.is_closed(&gateway) {
+        return Ok(sign_up::closed());
+    }
+    if let Some(problem) = name_problem(&sent.name).or_else(|| password_problem(&sent.password)) {
+        let mut response = visited(&gateway, &headers, |visit| {
+            form(visit, &found, &sent, Some(problem))
+        });
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        return Ok(response);
+    }
+    match found
+        .use_up(&gateway, sent.name.trim(), sent.password)
+        .await
+    {
+        Ok(Some(person)) => begin(&gateway, &headers, &person, "/portal").await,
+        Ok(None) => Ok(dead(&gateway)),
+        Err(PortalError::Invalid(_)) => Ok(taken(&gateway, &found.link)),
+        Err(error) => Err(error),
+    }
+}
+
+/// A link that can be used.
+struct Found {
+    digest: Digest,
+    link: Link,
+    /// Whose account an invitation leads to.
+    account: Option<String>,
+}
+
+impl Found {
+    async fn by(gateway: &Gateway, secret: &str) -> Result<Option<Self>, PortalError> {
+        let Some(digest) = MadeLink::digest(secret) else {
+            return Ok(None);
+        };
+        let Some(link) = gateway.office.link(&digest, time_text::now()).await? else {
+            return Ok(None);
+        };
+        let account = match &link.purpose {
+            Purpose::Invitation { account_id, .. } => {
+                match gateway.ledger.account(account_id).await {
+                    Err(LedgerError::NotFound { .. }) => return Ok(None),
+                    found => found.map(|account| Some(account.name.unwrap_or(account.email)))?,
+                }
+            }
+            Purpose::Proof { .. } | Purpose::Reset { .. } => None,
+        };
+        Ok(Some(Self {
+            digest,
+            link,
+            account,
+        }))
+    }
+
+    /// Whether nobody may make an account any more.
+    fn is_closed(&self, gateway: &Gateway) -> bool {
+        matches!(self.link.purpose, Purpose::Proof { .. }) && !gateway.portal.sign_up_open
+    }
+
+    /// Whether somebody else has the address by now.
+    async fn is_taken(&self, gateway: &Gateway) -> Result<bool, PortalError> {
+        if matches!(self.link.purpose, Purpose::Reset { .. }) {
+            return Ok(false);
+        }
+        let person = gateway.office.person_by_email(&self.link.email).await?;
+        Ok(person.is_some())
+    }
+
+    fn name(&self) -> &str {
+        match &self.link.purpose {
+            Purpose::Proof { name, .. } => name.as_deref().unwrap_or_default(),
+            Purpose::Invitation { .. } | Purpose::Reset { .. } => "",
+        }
+    }
+
+    /// Whoever it is for, with their new password.
+    async fn use_up(
+        &self,
+        gateway: &Gateway,
+        name: &str,
+        password: String,
+    ) -> Result<Option<Person>, PortalError> {
+        let (office, now) = (&gateway.office, time_text::now());
+        let hash = office.passwords.hash(password).await;
+        let hash = hash.map_err(|error| PortalError::Unavailable(error.to_string()))?;
+        if matches!(self.link.purpose, Purpose::Reset { .. }) {
+            return Ok(office.reset_by_link(&self.digest, &hash, now).await?);
+        }
+        let name = Some(name).filter(|name| !name.is_empty());
+        let joined = office.join_by_link(&self.digest, name, &hash, now).await;
+        let person = match joined {
+            Err(error @ OfficeError::EmailTaken) => {
+                return Err(PortalError::Invalid(error.to_string()));
+            }
+            joined => joined?,
+        };
+        if let (Some(person), Purpose::Proof { account_id, .. }) = (&person, &self.link.purpose) {
+            let account = new_account(gateway, person);
+            gateway.ledger.ensure_account(account_id, account).await?;
+        }
+        Ok(person)
+    }
+
+    fn title(&self) -> &'static str {
+        match &self.link.purpose {
+            Purpose::Invitation { .. } => "Welcome",
+            Purpose::Proof { .. } => "Your new account",
+            Purpose::Reset { .. } => "A new password",
+        }
+    }
+
+    fn explained(&self) -> Markup {
+        let account = self.account.as_deref().unwrap_or_default();
+        html! {
+            @match &self.link.purpose {
+                Purpose::Invitation { role, .. } => {
+                    p {
+                        "You are invited to the account " strong { (account) }
+                        @if *role == Role::Operator { ", and to be an operator of this gateway" }
+                        ". Choose a password, and you are in."
+                    }
+                },
+                Purpose::Proof { .. } => { p { "This address is yours. Choose a password, and the account is made." } },
+                Purpose::Reset { .. } => { p { "Choose a new password. Whoever is signed in with the old one is signed out." } },
+            }
+        }
+    }
+}
+
+fn form(visit: &Token, found: &Found, sent: &Sent, problem: Option<&str>) -> Response {
+    let is_reset = matches!(found.link.purpose, Purpose::Reset { .. });
+    let content = html! {
+        h1 { (found.title()) }
+        (found.explained())
+        (told(problem))
+        form.stack method="post" action="/portal/welcome" {
+            (token_field(visit))
+            input type="hidden" name="link" value=(sent.link);
+            label { "E-mail"
+                input type="email" value=(found.link.email) readonly autocomplete="username";
+            }
+            @if !is_reset {
+                label { "Name " span.muted { "(optional)" }
+                    input type="text" name="name" value=(sent.name) maxlength=(MAX_NAME) autocomplete="name";
+                }
+            }
+            label { "Password"
+                input type="password" name="password" required minlength=(MIN_PASSWORD) autofocus
+                    autocomplete="new-password" aria-describedby="password-hint";
+                span.muted #password-hint { "At least " (MIN_PASSWORD) " characters." }
+            }
+            button.primary type="submit" { "Set the password and sign in" }
+        }
+    };
+    layout::plain(found.title(), &content).into_response()
+}
+
+/// Whoever holds the link may know it: the address is theirs.
+fn taken(gateway: &Gateway, link: &Link) -> Response {
+    let content = html! {
+        h1 { "You have an account already" }
+        p { strong { (link.email) } " has an account here already, and an address has one only. Nothing was changed." }
+        @if matches!(link.purpose, Purpose::Invitation { .. }) {
+            p { "To be on the other account instead, ask whoever has invited you to use another address of yours, or to remove you first and to invite you again." }
+        }
+        (next(gateway))
+    };
+    failed(
+        StatusCode::CONFLICT,
+        "You have an account already",
+        &content,
+    )
+}
+
+fn dead(gateway: &Gateway) -> Response {
+    let content = html! {
+        h1 { "This link cannot be used" }
+        p { "It was used before, a newer one has taken its place, or its time is over." }
+        (next(gateway))
+    };
+    failed(StatusCode::GONE, "This link cannot be used", &content)
+}
+
+fn next(gateway: &Gateway) -> Markup {
+    html! {
+        p {
+            "If you have set a password, " a href="/portal/sign-in" { "sign in" } " with it. "
+            @if gateway.mail.is_some() {
+                "If you have forgotten it, " a href="/portal/forgotten" { "ask for another" } ". "
+            }
+            "Otherwise ask the operator of this gateway for a new link."
+        }
+    }
+}
+
+fn failed(status: StatusCode, title: &str, content: &Markup) -> Response {
+    let mut response = layout::plain(title, content).into_response();
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,140 @@
+//! A mail server that keeps what it is given, or takes nothing.
+
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+};
+
+/// Longer than anything takes.
+const PATIENCE: Duration = Duration::from_mins(1);
+const USER: &str = "postmaster";
+pub const PASSWORD: &str = "mail-password-canary";
+
+#[derive(Clone)]
+pub struct FakeSmtp {
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    letters: Mutex<VecDeque<Received>>,
+    refuses: AtomicBool,
+    came: Notify,
+}
+
+#[derive(Debug)]
+pub struct Received {
+    pub to: String,
+    /// Head and body, with long lines in one again.
+    pub text: String,
+}
+
+impl Received {
+    /// The path of the one-time link in it.
+    #[track_caller]
+    pub fn link(&self) -> String {
+        let at = self.text.find("/portal/welcome?link=");
+        let at = at.unwrap_or_else(|| panic!("no link in {}", self.text));
+        let link = self.text[at..].split_whitespace().next().unwrap();
+        link.to_owned()
+    }
+}
+
+impl FakeSmtp {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Self {
+            address: listener.local_addr().unwrap(),
+            shared: Arc::default(),
+        };
+        let shared = server.shared.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(serve(client, shared.clone()));
+            }
+        });
+        server
+    }
+
+    /// The section of a configuration.
+    pub fn section(&self) -> String {
+        let address = self.address;
+        format!(
+            "[mail]\nurl = \"smtp://{USER}:{PASSWORD}@{address}\"\nfrom = \"Gate <gate@example.org>\"\n"
+        )
+    }
+
+    pub fn refuse(&self, refuses: bool) {
+        self.shared.refuses.store(refuses, Relaxed);
+    }
+
+    /// The next letter, once it is there.
+    pub async fn letter(&self) -> Received {
+        let next = async {
+            loop {
+                let came = self.shared.came.notified();
+                if let Some(letter) = self.shared.letters.lock().unwrap().pop_front() {
+                    return letter;
+                }
+                came.await;
+            }
+        };
+        let next = tokio::time::timeout(PATIENCE, next).await;
+        next.expect("a letter comes")
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.shared.letters.lock().unwrap().is_empty()
+    }
+}
+
+async fn serve(client: TcpStream, shared: Arc<Shared>) -> std::io::Result<()> {
+    let (read, mut write) = client.into_split();
+    let mut lines = BufReader::new(read).lines();
+    let login = BASE64_STANDARD.encode(format!("\0{USER}\0{PASSWORD}"));
+    let mut to = String::new();
+    write.write_all(b"220 fake\r\n").await?;
+    while let Some(line) = lines.next_line().await? {
+        let answer = match line.split([' ', ':']).next().unwrap_or_default() {
+            "EHLO" => "250-fake\r\n250-8BITMIME\r\n250 AUTH PLAIN",
+            "AUTH" if line == format!("AUTH PLAIN {login}") => "235 welcome",
+            "AUTH" => "535 who are you?",
+            "RCPT" if shared.refuses.load(Relaxed) => "550 nobody here wants that",
+            "RCPT" => {
+                line.trim_start_matches("RCPT TO:").clone_into(&mut to);
+                "250 fine"
+            }
+            "DATA" => {
+                write.write_all(b"354 go on\r\n").await?;
+                let mut text = String::new();
+                while let Some(line) = lines.next_line().await?.filter(|line| line != ".") {
+                    text = text + &line + "\n";
+                }
+                let to = to.trim_matches(['<', '>']).to_owned();
+                // Of quoted-printable text, as much as our letters have.
+                let text = text.replace("=\n", "").replace("=3D", "=");
+                let letter = Received { to, text };
+                shared.letters.lock().unwrap().push_back(letter);
+                shared.came.notify_one();
+                "250 taken"
+            }
+            "QUIT" => "221 bye",
+            _ => "250 fine",
+        };
+        write.write_all(format!("{answer}\r\n").as_bytes()).await?;
+    }
+    Ok(())
+}
