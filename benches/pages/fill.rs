@@ -150,7 +150,7 @@ async fn one(ledger: &Arc<Ledger>, caller: &Caller, model: &Model, number: usize
     while held.charge(usage, Outcome::Answered).await.is_err() {}
 }
 
-/// Requests in the order in which they were made, over ninety days; the sums of days follow.
+/// Requests in the order in which they were made, over ninety days; the sums follow, day after day.
 macro_rules! spread {
     ($day:literal) => {
         concat!(
@@ -167,7 +167,7 @@ macro_rules! spread {
             ", model, key_id, count(*), count(cost), coalesce(sum(prompt), 0), coalesce(sum(cached), 0),
                 coalesce(sum(completion), 0), coalesce(sum(reasoning), 0), coalesce(sum(cost), 0),
                 max(ended_ms)
-             FROM calls GROUP BY 1, 2, 3, 4;"
+             FROM calls GROUP BY 1, 2, 3, 4 ORDER BY 2, 1;"
         )
     };
 }

@@ -155,7 +155,7 @@ async fn visit(running: &Running, filled: &Filled) -> (Browser, Vec<String>) {
         "/portal/settings",
         "/portal/console",
         "/portal/console/accounts",
-        "/portal/console/accounts?q=reader7",
+        "/portal/console/accounts?text=reader7",
         "/portal/console/requests",
         "/portal/console/requests?outcome=provider_failed",
         "/portal/console/deployments",
