@@ -17,6 +17,7 @@ use crate::{
     metrics::Metrics,
     money::NanoUsd,
     office::Office,
+    oidc::Issuer,
     routing::{
         Deployments,
         hybrid::{Knowledge, Sessions},
@@ -47,6 +48,8 @@ pub struct Gateway {
     pub operator_token: Secret,
     pub links: Links,
     pub portal: Portal,
+    /// Who else vouches for people that sign in.
+    pub oidc: Option<Issuer>,
     /// Where letters can be sent.
     pub mail: Option<Mail>,
     pub max_body_bytes: usize,
@@ -159,6 +162,7 @@ impl Gateway {
                 upgrade: format!("{origin}/portal/plan"),
             },
             portal: Portal::new(&config.portal, origin),
+            oidc: config.portal.oidc.as_ref().map(Issuer::new).transpose()?,
             mail: config.mail.as_ref().map(Mail::new).transpose()?,
             max_body_bytes: config.server.max_body_bytes,
             limiter: stores.limiter,

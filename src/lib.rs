@@ -36,6 +36,7 @@ pub mod limits;
 pub mod mail;
 mod migrations;
 pub mod money;
+pub mod oidc;
 pub mod outgoing;
 pub mod postgres;
 pub mod sqlite;

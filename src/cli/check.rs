@@ -6,7 +6,9 @@ use crate::{
     config::{self, Config, Minute, StorePlace},
     conversations, ledger,
     mail::Mail,
-    office, routing,
+    office,
+    oidc::Issuer,
+    routing,
     tools::Toolbox,
 };
 
@@ -42,6 +44,9 @@ pub async fn run(file: &Path) -> Result<(), String> {
         let unset = "the listener's own address; set `server.public_url` where readers use another";
         report("links in letters", Ok(url.unwrap_or(unset).to_owned()));
     }
+    if let Some(oidc) = &config.portal.oidc {
+        report("portal.oidc", probe_issuer(oidc).await);
+    }
     if let Some(tls) = &config.server.tls {
         report("certificate", crate::server::probe_certificate(tls));
     }
@@ -71,6 +76,10 @@ pub async fn run(file: &Path) -> Result<(), String> {
         1 => Err("one thing is wrong".into()),
         count => Err(format!("{count} things are wrong")),
     }
+}
+
+async fn probe_issuer(oidc: &config::Oidc) -> Result<String, String> {
+    Issuer::new(oidc)?.probe().await
 }
 
 async fn probe_mail(mail: &config::Mail) -> Result<String, String> {

@@ -73,6 +73,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             listen: local(options.port),
             tls: None,
             public_url: None,
+            trusted_proxies: Vec::new(),
             max_body_bytes: 32 << 20,
             shutdown_grace: Duration::from_secs(10),
             patience: Patience::default(),

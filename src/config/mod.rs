@@ -14,6 +14,8 @@ use std::{
 
 mod environment;
 mod mail;
+mod oidc;
+mod proxies;
 mod quirks;
 mod read;
 mod tools;
@@ -21,6 +23,7 @@ mod upstreams;
 mod values;
 
 pub use mail::Mail;
+pub use oidc::Oidc;
 pub use quirks::{MaxTokensField, Quirks};
 pub use tools::{Chain, Market, Tools};
 
@@ -65,6 +68,8 @@ pub struct Server {
     pub tls: Option<TlsFiles>,
     /// Where callers reach this gateway, for the links in errors; by default the listener.
     pub public_url: Option<String>,
+    /// Whose word about a client's address is taken.
+    pub trusted_proxies: Vec<ipnet::IpNet>,
     pub max_body_bytes: usize,
     /// How long running answers may go on after a request to stop.
     pub shutdown_grace: Duration,
@@ -102,9 +107,13 @@ pub struct Operator {
 }
 
 /// The pages under `/portal`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Portal {
     pub enabled: bool,
+    /// Whether the operator's console is there too.
+    pub console: bool,
+    /// Who else vouches for people that sign in.
+    pub oidc: Option<Oidc>,
     /// Whether anyone may make an account.
     pub sign_up_open: bool,
     /// The plan that a new account begins with.
@@ -115,6 +124,8 @@ impl Default for Portal {
     fn default() -> Self {
         Self {
             enabled: true,
+            console: true,
+            oidc: None,
             sign_up_open: false,
             sign_up_plan: Plan::ANONYMOUS,
         }

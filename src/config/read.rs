@@ -6,6 +6,8 @@ use super::{
     Config, Durability, Log, LogFormat, Minute, Operator, Patience, Portal, Server, Store,
     StorePlace, TlsFiles,
     mail::mail,
+    oidc::oidc,
+    proxies::trusted_proxies,
     tools::tools,
     upstreams::{deployment, provider, routing},
     values::{Environment, address, http_url, readable_file, seconds, secret, store_url},
@@ -30,7 +32,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
         let tools = tools(root.section("tools"), environment);
-        let portal = portal(root.section("portal"));
+        let portal = portal(root.section("portal"), environment);
         let has_mail = root.contains("mail");
         let mail_section = root.section("mail");
         let mail = has_mail.then(|| mail(mail_section, environment)).flatten();
@@ -97,6 +99,7 @@ fn server(mut section: Section) -> Server {
             "a URL, e.g. `https://llm.example.com`",
             http_url,
         ),
+        trusted_proxies: trusted_proxies(&mut section),
         max_body_bytes: section
             .optional(
                 "max_body_bytes",
@@ -250,9 +253,13 @@ fn max_overdraft(mut section: Section) -> NanoUsd {
     amount.unwrap_or(NanoUsd::new(5_000_000_000))
 }
 
-fn portal(mut section: Section) -> Portal {
+fn portal(mut section: Section, environment: &Environment) -> Portal {
     let default = Portal::default();
     let enabled = section.flag("enabled").unwrap_or(default.enabled);
+    let console = section.flag("console").unwrap_or(default.console);
+    let has_oidc = section.contains("oidc");
+    let oidc_section = section.section("oidc");
+    let oidc = has_oidc.then(|| oidc(oidc_section, environment)).flatten();
     let sign_up = section.optional("sign_up", "`open` or `closed`", |value| {
         match as_text(value)?.as_str() {
             "open" => Some(true),
@@ -277,6 +284,8 @@ fn portal(mut section: Section) -> Portal {
     section.finish();
     Portal {
         enabled,
+        console,
+        oidc,
         sign_up_open: sign_up.unwrap_or(default.sign_up_open),
         sign_up_plan: plan.unwrap_or(default.sign_up_plan),
     }

@@ -100,6 +100,30 @@ pub fn http_url(value: &Value) -> Option<String> {
         .then(|| url.trim_end_matches('/').to_owned())
 }
 
+/// A list; an item that cannot be read is told by itself.
+pub fn list<T>(
+    section: &mut Section,
+    key: &str,
+    expected: &str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Vec<T> {
+    let items = section.optional(key, expected, |value| match value {
+        Value::List(items) => items.iter().map(|item| as_text(&item.value)).collect(),
+        // From the environment.
+        Value::Text(text) => Some(text.split(',').map(|item| item.trim().to_owned()).collect()),
+        _ => None,
+    });
+    let items: Vec<String> = items.unwrap_or_default();
+    let read = items.iter().filter_map(|item| {
+        let read = read(item);
+        if read.is_none() {
+            section.mistake(key, &format!("has \"{item}\" in it; expected {expected}"));
+        }
+        read
+    });
+    read.collect()
+}
+
 pub fn readable_file(value: &Value) -> Option<PathBuf> {
     let path = PathBuf::from(as_text(value)?);
     std::fs::read(&path).ok().map(|_| path)

@@ -4,6 +4,8 @@ use crate::{auth::Secret, catalog::Plan, config, office::Throttle};
 
 pub struct Portal {
     pub enabled: bool,
+    /// Whether the operator's console is there too.
+    pub console: bool,
     /// Where callers and browsers reach the gateway.
     pub url: String,
     /// The scheme and host of that, as browsers name where a form came from.
@@ -19,6 +21,7 @@ impl Portal {
     pub fn new(config: &config::Portal, url: &str) -> Self {
         Self {
             enabled: config.enabled,
+            console: config.console,
             url: url.to_owned(),
             origin: origin(url),
             sign_up_open: config.sign_up_open,

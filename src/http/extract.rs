@@ -26,7 +26,7 @@ const BODY_PACE: usize = 30 << 10;
 /// How much of a body that nobody wants is still taken off the wire.
 const MAX_DRAINED_BYTES: usize = 64 << 20;
 
-/// Where a request's connection comes from.
+/// Where a request comes from: the other end of its connection, or who is behind a proxy that is trusted.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub std::net::IpAddr);
 

@@ -9,6 +9,7 @@ mod health;
 mod layers;
 mod models;
 mod provider;
+mod proxies;
 mod refused;
 mod responses;
 mod router;
@@ -19,6 +20,7 @@ pub use call::explain;
 pub use chat::chat_as;
 pub use extract::{Peer, drain_unread, read_body};
 pub use layers::{catch_panics, refuse_bad_heads};
+pub use proxies::TrustedProxies;
 pub use refused::{MAX_HEAD_BYTES, MAX_HEADERS, Refused};
 pub use router::router;
 

@@ -15,14 +15,15 @@ use std::{
 use tokio::time::timeout;
 
 mod actions;
+mod identities;
 mod links;
-mod once;
 mod password;
 mod people;
 mod postgres;
 mod roster;
 mod schema;
 mod sessions;
+mod spent;
 mod sql;
 mod sqlite;
 #[cfg(test)]
@@ -31,6 +32,7 @@ mod throttle;
 
 pub use self::{
     actions::{Action, Recorded},
+    identities::Identity,
     links::{Link, MadeLink, NewLink, Purpose},
     password::{PasswordError, Passwords},
     people::{NewPerson, Person, Role},

@@ -2,6 +2,7 @@
 
 use super::{
     Office, OfficeError, Person,
+    identities::identities_of,
     links::{resets_of, unused_of_maker},
     people::{email_key, person_columns},
     sessions::all_but,
@@ -48,12 +49,13 @@ impl Office {
         people(self.run(vec![look]).await?)
     }
 
-    /// Removes somebody with their sessions, the links for their password and those they have made. Of
-    /// somebody unknown it changes nothing.
+    /// Removes somebody with their sessions, what issuers know them by, the links for their password and
+    /// those they have made. Of somebody unknown it changes nothing.
     pub async fn remove_person(&self, id: &str) -> Result<(), OfficeError> {
         let remove = statement("DELETE FROM office_people WHERE id = $1", [id.into()]);
         let steps = vec![
             all_but(id, None),
+            identities_of(id),
             resets_of(id),
             unused_of_maker(id),
             remove,

@@ -31,13 +31,23 @@ macro_rules! tables {
             );
             CREATE INDEX office_sessions_by_person ON office_sessions (person_id);
             CREATE INDEX office_sessions_by_end ON office_sessions (expires_at);
-            -- Forms that were sent, by their numbers.
-            CREATE TABLE office_forms (
-                number     TEXT PRIMARY KEY NOT NULL,
-                taker      TEXT NOT NULL,
+            -- Who is known to an issuer of OpenID Connect, by what it calls them.
+            CREATE TABLE office_identities (
+                issuer       TEXT NOT NULL,
+                subject      TEXT NOT NULL,
+                person_id    TEXT NOT NULL,
+                connected_at BIGINT NOT NULL,
+                PRIMARY KEY (issuer, subject)
+            );
+            CREATE INDEX office_identities_by_person ON office_identities (person_id);
+            -- What may be used once and has been, until it would not be taken any more anyway.
+            CREATE TABLE office_spent (
+                digest     TEXT PRIMARY KEY NOT NULL,
+                -- Tells one who tries again from another.
+                claim      TEXT NOT NULL,
                 expires_at BIGINT NOT NULL
             );
-            CREATE INDEX office_forms_by_end ON office_forms (expires_at);
+            CREATE INDEX office_spent_by_end ON office_spent (expires_at);
             CREATE TABLE office_actions (
                 seq          ",
             $rising,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::{
     Office, OfficeError, Person, Role,
     people::person_columns,
+    spent::expired_spent,
     sql::{Row, Statement, statement, unexpected},
 };
 
@@ -114,21 +115,17 @@ impl Office {
         Ok(())
     }
 
-    /// Deletes what has expired: sessions, forms and links.
+    /// Deletes what has expired: sessions, links, and what was used once.
     pub async fn prune(&self, now: i64) -> Result<(), OfficeError> {
         let sessions = statement(
             "DELETE FROM office_sessions WHERE expires_at <= $1",
-            [now.into()],
-        );
-        let forms = statement(
-            "DELETE FROM office_forms WHERE expires_at <= $1",
             [now.into()],
         );
         let links = statement(
             "DELETE FROM office_links WHERE expires_at <= $1",
             [now.into()],
         );
-        self.run(vec![sessions, forms, links]).await?;
+        self.run(vec![sessions, links, expired_spent(now)]).await?;
         Ok(())
     }
 }
@@ -160,7 +157,7 @@ impl Session {
     }
 }
 
-pub(super) fn hex(digest: &Digest) -> String {
+pub fn hex(digest: &Digest) -> String {
     digest.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -12,6 +12,8 @@ use crate::{
 pub const SESSION_SECONDS: i64 = 14 * 86_400;
 /// How long a browser is remembered as one that its owner has signed in with.
 const DEVICE_SECONDS: i64 = 400 * 86_400;
+/// How long somebody may take to an issuer and back.
+pub const ATTEMPT_SECONDS: i64 = 10 * 60;
 const TOKEN_CHARS: usize = 43;
 
 /// What a cookie is for.
@@ -23,6 +25,8 @@ pub enum Kind {
     Visit,
     /// A browser that someone has signed in with before.
     Device,
+    /// Somebody on their way to an issuer and back.
+    Attempt,
 }
 
 impl Kind {
@@ -35,6 +39,8 @@ impl Kind {
             (Self::Visit, false) => "tollgate-visit",
             (Self::Device, true) => "__Host-tollgate-device",
             (Self::Device, false) => "tollgate-device",
+            (Self::Attempt, true) => "__Host-tollgate-oidc",
+            (Self::Attempt, false) => "tollgate-oidc",
         }
     }
 
@@ -43,6 +49,15 @@ impl Kind {
             Self::Session => Some(SESSION_SECONDS),
             Self::Visit => None,
             Self::Device => Some(DEVICE_SECONDS),
+            Self::Attempt => Some(ATTEMPT_SECONDS),
+        }
+    }
+
+    /// Whoever comes back from an issuer comes from another site; all others are for our own pages.
+    fn same_site(self) -> &'static str {
+        match self {
+            Self::Attempt => "Lax",
+            Self::Session | Self::Visit | Self::Device => "Strict",
         }
     }
 }
@@ -90,6 +105,16 @@ impl Token {
     pub fn set(&self, kind: Kind, secure: bool) -> HeaderValue {
         cookie(kind, self.0.reveal(), kind.seconds(), secure)
     }
+}
+
+/// A cookie with a value that somebody else has made, which can stand there.
+pub fn set(kind: Kind, value: &str, secure: bool) -> HeaderValue {
+    cookie(kind, value, kind.seconds(), secure)
+}
+
+/// What the browser has sent of it.
+pub fn presented(headers: &HeaderMap, kind: Kind, secure: bool) -> Option<&str> {
+    value(headers, kind.name(secure))
 }
 
 /// Has the browser forget a cookie.
@@ -142,7 +167,8 @@ fn cookie(kind: Kind, value: &str, seconds: Option<i64>, secure: bool) -> Header
     let age = seconds.map_or_else(String::new, |seconds| format!("; Max-Age={seconds}"));
     let only_tls = if secure { "; Secure" } else { "" };
     let name = kind.name(secure);
-    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{only_tls}{age}");
+    let same_site = kind.same_site();
+    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite={same_site}{only_tls}{age}");
     HeaderValue::try_from(text).expect("our own names and values are plain")
 }
 

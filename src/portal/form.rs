@@ -8,6 +8,7 @@ use axum::{
 };
 use maud::{Markup, html};
 use serde::{Deserialize, de::DeserializeOwned};
+use sha2::{Digest as _, Sha256};
 
 use super::{
     cookies::{Kind, Token},
@@ -22,7 +23,8 @@ use crate::{
 };
 
 const MAX_BYTES: usize = 64 << 10;
-const MAX_NUMBER: usize = 100;
+/// A browser that brings back an old page does so within a month.
+const REMEMBERED_SECONDS: i64 = 30 * 24 * 3_600;
 
 /// What someone who is signed in has sent.
 pub struct SignedForm<T> {
@@ -85,8 +87,9 @@ pub async fn is_first(gateway: &Gateway, number: &str) -> Result<bool, PortalErr
     if number.is_empty() {
         return Ok(true);
     }
-    let number: String = number.chars().take(MAX_NUMBER).collect();
-    Ok(gateway.office.is_first(&number, time_text::now()).await?)
+    let digest = Sha256::digest(number).into();
+    let until = time_text::now() + REMEMBERED_SECONDS;
+    Ok(gateway.office.spend(&digest, until).await?)
 }
 
 /// The token that a form has brought, and the rest of it.

@@ -9,7 +9,6 @@ use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{assets, session::SignedIn};
-use crate::office::Role;
 
 /// A whole page.
 pub struct Page(Markup);
@@ -77,7 +76,7 @@ pub fn page(me: &SignedIn, place: Place, title: &str, content: &Markup) -> Page 
                         @let (path, name) = one.words();
                         li { a href=(path) aria-current=[(one == place).then_some("page")] { (name) } }
                     }
-                    @if me.person.role == Role::Operator {
+                    @if me.sees_console {
                         li { a href="/portal/console" { "Console" } }
                     }
                 }

@@ -26,6 +26,7 @@ mod headers;
 mod keys;
 mod layout;
 mod models;
+mod oidc;
 mod overview;
 mod plan;
 mod playground;
@@ -48,6 +49,11 @@ use crate::gateway::Gateway;
 
 /// Every page on one screen.
 pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
+    let console = if gateway.portal.console {
+        console::router()
+    } else {
+        Router::new()
+    };
     Router::new()
         .route("/portal", get(overview::show))
         .route("/portal/sign-in", get(sign_in::show).post(sign_in::sign_in))
@@ -78,7 +84,8 @@ pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/settings", get(settings::show))
         .route("/portal/settings/password", post(settings::change_password))
         .route("/portal/settings/sessions", post(settings::end_sessions))
-        .merge(console::router())
+        .merge(oidc::router(gateway))
+        .merge(console)
         .route("/portal/assets/{name}", get(assets::serve))
         .route("/portal/", any(not_found))
         .route("/portal/{*rest}", any(not_found))

@@ -14,7 +14,7 @@ use maud::html;
 use super::{
     cookies::Token,
     error::PortalError,
-    layout,
+    layout, oidc,
     session::token_field,
     sign_in::{told, visited},
     sign_up::{MAX_NAME, SignUp, email_problem, name_problem},
@@ -28,11 +28,12 @@ use crate::{
     time_text,
 };
 
-pub fn form(visit: &Token, sent: &SignUp, problem: Option<&str>) -> Response {
+pub fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) -> Response {
     let content = html! {
         h1 { "Make an account" }
         p { "We write to you, with a link to choose a password." }
         (told(problem))
+        (oidc::way_in(gateway, ""))
         form.stack method="post" action="/portal/sign-up" {
             (token_field(visit))
             label { "Name " span.muted { "(optional)" }
@@ -56,7 +57,9 @@ pub async fn ask(
 ) -> Result<Response, PortalError> {
     let email = sent.email.trim();
     if let Some(problem) = email_problem(gateway, email).or_else(|| name_problem(&sent.name)) {
-        let mut response = visited(gateway, headers, |visit| form(visit, sent, Some(problem)));
+        let mut response = visited(gateway, headers, |visit| {
+            form(gateway, visit, sent, Some(problem))
+        });
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return Ok(response);
     }

@@ -16,7 +16,7 @@ use crate::{
     gateway::Gateway,
     http::RequestLog,
     ledger::{Account, LedgerError, NewAccount},
-    office::{Person, Session},
+    office::{Person, Role, Session},
     time_text,
 };
 
@@ -25,6 +25,8 @@ pub struct SignedIn {
     pub person: Person,
     pub account: Account,
     pub session: Session,
+    /// Whether the console is theirs to see.
+    pub sees_console: bool,
     token: Token,
 }
 
@@ -67,6 +69,7 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
             log.account(&account.id);
         }
         Ok(Self {
+            sees_console: gateway.portal.console && person.role == Role::Operator,
             person,
             account,
             session,

@@ -15,6 +15,7 @@ use super::{
     error::PortalError,
     form::{Nothing, SignedForm},
     layout::{self, Place},
+    oidc,
     session::SignedIn,
     sign_in::{begin, told},
     sign_up::{MIN_PASSWORD, password_problem},
@@ -65,6 +66,7 @@ async fn page(
             }
             button.primary type="submit" { @if has_password { "Change password" } @else { "Set a password" } }
         }
+        (oidc::settings(gateway, me).await?)
         h2 { "Sessions" }
         (table(me, &sessions))
         form method="post" action="/portal/settings/sessions" {

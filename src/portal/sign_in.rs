@@ -15,7 +15,7 @@ use super::{
     cookies::{self, Device, Kind, SESSION_SECONDS, Token},
     error::PortalError,
     form::{Nothing, OpenForm, SignedForm},
-    layout,
+    layout, oidc,
     session::{agent, token_field},
 };
 use crate::{
@@ -88,6 +88,7 @@ fn form(
     let content = html! {
         h1 { "Sign in" }
         (told(problem))
+        (oidc::way_in(gateway, to))
         form.stack method="post" action="/portal/sign-in" {
             (token_field(visit))
             input type="hidden" name="to" value=(to);

@@ -15,7 +15,7 @@ use super::{
     cookies::Token,
     error::PortalError,
     form::OpenForm,
-    layout, proof,
+    layout, oidc, proof,
     session::{new_account, token_field},
     sign_in::{begin, told, visited},
 };
@@ -53,7 +53,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Re
         form
     };
     visited(&gateway, &headers, |visit| {
-        form(visit, &SignUp::default(), None)
+        form(&gateway, visit, &SignUp::default(), None)
     })
 }
 
@@ -68,10 +68,11 @@ pub fn closed() -> Response {
     response
 }
 
-fn form(visit: &Token, sent: &SignUp, problem: Option<&str>) -> Response {
+fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) -> Response {
     let content = html! {
         h1 { "Make an account" }
         (told(problem))
+        (oidc::way_in(gateway, ""))
         form.stack method="post" action="/portal/sign-up" {
             (token_field(visit))
             label { "Name " span.muted { "(optional)" }
@@ -106,7 +107,7 @@ pub async fn sign_up(
     }
     let again = |problem: &str| {
         let mut response = visited(&gateway, &headers, |visit| {
-            form(visit, &sent, Some(problem))
+            form(&gateway, visit, &sent, Some(problem))
         });
         *response.status_mut() = StatusCode::BAD_REQUEST;
         Ok(response)
@@ -143,18 +144,25 @@ pub async fn sign_up(
 
 /// What is wrong with an address. Where letters are sent, one must be able to go there.
 pub fn email_problem(gateway: &Gateway, email: &str) -> Option<&'static str> {
+    let reachable = gateway.mail.is_none() || mail::is_address(email);
+    (!is_address(email) || !reachable).then_some("That is not an e-mail address.")
+}
+
+pub fn name_problem(name: &str) -> Option<&'static str> {
+    (!is_name(name)).then_some("That name is too long.")
+}
+
+/// Whether this may be somebody's address; whose it is, is another question.
+pub fn is_address(email: &str) -> bool {
     let complete = email
         .split_once('@')
         .is_some_and(|(who, at)| !who.is_empty() && !at.is_empty());
     let strange = |c: char| c.is_whitespace() || c.is_control();
-    let right = complete && email.len() <= 254 && !email.chars().any(strange);
-    let reachable = gateway.mail.is_none() || mail::is_address(email);
-    (!right || !reachable).then_some("That is not an e-mail address.")
+    complete && email.len() <= 254 && !email.contains(strange)
 }
 
-pub fn name_problem(name: &str) -> Option<&'static str> {
-    let right = name.trim().chars().count() <= MAX_NAME && !name.chars().any(char::is_control);
-    (!right).then_some("That name is too long.")
+pub fn is_name(name: &str) -> bool {
+    name.trim().chars().count() <= MAX_NAME && !name.contains(char::is_control)
 }
 
 /// What is wrong with a new password.

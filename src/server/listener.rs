@@ -1,6 +1,6 @@
 //! Connections: accepted, served, and let go in good order.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use axum::Router;
 use hyper::body::Incoming;
@@ -18,13 +18,23 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use super::{guard::Guard, socket, stall::StallLimit};
-use crate::{config::Patience, gateway::Shutdown, http::Peer};
+use crate::{
+    config::Patience,
+    gateway::Shutdown,
+    http::{Peer, TrustedProxies},
+};
 
 /// How long a connection may stay without a request.
 const IDLE_PATIENCE: Duration = Duration::from_secs(75);
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// More than the limit on heads, so that it is our own answer that refuses them.
 const READ_BUFFER: usize = 1 << 20;
+
+/// Who has opened a connection, and whom we would believe that it was somebody else.
+struct Arrival {
+    peer: IpAddr,
+    proxies: TrustedProxies,
+}
 
 /// Accepts until every connection is over after a request to stop.
 ///
@@ -35,6 +45,7 @@ pub async fn serve(
     router: Router,
     tls: Option<TlsAcceptor>,
     patience: Patience,
+    proxies: TrustedProxies,
     shutdown: Shutdown,
 ) {
     let connections = TaskTracker::new();
@@ -54,9 +65,13 @@ pub async fn serve(
             Ok((socket, peer)) => {
                 socket::prepare(&socket);
                 let socket = StallLimit::new(socket, patience.stall);
+                let from = Arrival {
+                    peer: peer.ip(),
+                    proxies: proxies.clone(),
+                };
                 let serving = connection(
                     socket,
-                    Peer(peer.ip()),
+                    from,
                     router.clone(),
                     tls.clone(),
                     patience,
@@ -80,17 +95,17 @@ pub async fn serve(
 
 async fn connection(
     socket: StallLimit,
-    peer: Peer,
+    from: Arrival,
     router: Router,
     tls: Option<TlsAcceptor>,
     patience: Patience,
     shutdown: Shutdown,
 ) {
     let Some(tls) = tls else {
-        return converse(socket, peer, router, patience, shutdown).await;
+        return converse(socket, from, router, patience, shutdown).await;
     };
     match tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(socket)).await {
-        Ok(Ok(socket)) => converse(socket, peer, router, patience, shutdown).await,
+        Ok(Ok(socket)) => converse(socket, from, router, patience, shutdown).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
@@ -98,7 +113,7 @@ async fn connection(
 
 async fn converse(
     socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
+    from: Arrival,
     router: Router,
     patience: Patience,
     shutdown: Shutdown,
@@ -107,7 +122,8 @@ async fn converse(
     let service = router.map_request(move |mut request: hyper::Request<Incoming>| {
         // Nobody else asks where a request comes from.
         if request.uri().path().starts_with("/portal") {
-            request.extensions_mut().insert(peer);
+            let client = from.proxies.client(from.peer, request.headers());
+            request.extensions_mut().insert(Peer(client));
         }
         request.map(axum::body::Body::new)
     });

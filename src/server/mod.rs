@@ -69,6 +69,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{}", reachable(public_address));
     let (grace, patience) = (config.server.shutdown_grace, config.server.patience);
+    let proxies = http::TrustedProxies::new(&config.server.trusted_proxies);
     let gateway = Gateway::new(config, stores, &origin).map_err(StartError::Provider)?;
     let gateway = Arc::new(gateway);
     if let Some(certificate) = &tls {
@@ -88,6 +89,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             router,
             acceptor,
             patience,
+            proxies.clone(),
             gateway.shutdown.clone(),
         ))
     };

@@ -334,3 +334,73 @@ fn an_empty_file_lacks_providers_and_deployments() {
     - `deployments` is missing; expected at least one `[[deployments]]`
     ");
 }
+
+#[test]
+fn an_issuer_is_read_and_its_mistakes_are_told() {
+    let full = "[portal]\nconsole = false\n[portal.oidc]\nissuer = \"https://id.example.com/realm/\"\n\
+                client_id = \"us\"\nclient_secret_env = \"LOCAL_API_KEY\"\nname = \"Example ID\"\n\
+                allowed_domains = [\"Example.com\"]\nscopes = \"openid  email\"\n";
+    let config = parse(&format!("{SMALL}{full}"), &[]);
+    assert!(!config.portal.console);
+    let oidc = config.portal.oidc.unwrap();
+    assert_eq!(oidc.issuer, "https://id.example.com/realm/");
+    assert_eq!(
+        (oidc.client_id.as_str(), oidc.name.as_str()),
+        ("us", "Example ID")
+    );
+    assert!(oidc.client_secret.unwrap().matches("sk-local"));
+    assert_eq!(oidc.allowed_domains, ["example.com"]);
+    assert_eq!(oidc.scopes, "openid email");
+
+    let small = "[portal.oidc]\nissuer = \"http://localhost:8080\"\nclient_id = \"us\"\n";
+    let oidc = parse(&format!("{SMALL}{small}"), &[]).portal.oidc.unwrap();
+    assert_eq!(
+        (oidc.name.as_str(), oidc.scopes.as_str()),
+        ("localhost", "openid email profile")
+    );
+    assert!(oidc.client_secret.is_none() && oidc.allowed_domains.is_empty());
+    assert!(parse(SMALL, &[]).portal.oidc.is_none());
+
+    let wrong = "[portal.oidc]\nissuer = \"http://id.example.com\"\nclient_secret = \"hush\"\n\
+                 name = \"\"\nallowed_domains = [\"@example.com\"]\nscopes = \"email\"\nscope = \"openid\"\n";
+    insta::assert_snapshot!(refused(&format!("{SMALL}{wrong}"), &[]), @r#"
+    tollgate.toml cannot be used: 7 mistakes
+    - line 7: `portal.oidc.issuer` is "http://id.example.com"; expected the issuer's URL as it writes it itself, e.g. `https://accounts.google.com`; `http` is for this machine alone
+    - line 6: `portal.oidc.client_id` is missing; expected the ID that the issuer has given to this gateway
+    - line 8: `portal.oidc.client_secret` does not belong here: use `client_secret_env` or `client_secret_file`
+    - line 9: `portal.oidc.name` is ""; expected what the issuer is called on the button, in up to 40 characters, e.g. `Google`
+    - line 6: `portal.oidc.allowed_domains` has "@example.com" in it; expected a list of domains, e.g. `["example.com"]`
+    - line 11: `portal.oidc.scopes` is "email"; expected scopes with spaces between them, `openid` among them, e.g. `openid email profile`
+    - line 12: `portal.oidc.scope` is not a setting; did you mean `scopes`?
+    "#);
+}
+
+#[test]
+fn trusted_proxies_are_addresses_and_networks() {
+    let server = "[server]\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\n";
+    let config = parse(&format!("{server}{SMALL}"), &[]);
+    let proxies: Vec<_> = config
+        .server
+        .trusted_proxies
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(proxies, ["10.0.0.0/8", "::1/128"]);
+    assert!(parse(SMALL, &[]).server.trusted_proxies.is_empty());
+    for (wrong, told) in [
+        ("[\"10.0.0.0/33\"]", "has \"10.0.0.0/33\" in it"),
+        ("[\"::1\", \"proxy\"]", "has \"proxy\" in it"),
+        ("[\"\"]", "has \"\" in it"),
+        ("5", "is 5"),
+    ] {
+        let message = refused(
+            &format!("[server]\ntrusted_proxies = {wrong}\n{SMALL}"),
+            &[],
+        );
+        let expected = "expected a list of addresses or networks, e.g. `[\"10.0.0.0/8\", \"::1\"]`";
+        assert!(
+            message.contains(&format!("`server.trusted_proxies` {told}; {expected}")),
+            "{message}"
+        );
+    }
+}

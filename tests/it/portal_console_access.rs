@@ -152,3 +152,23 @@ async fn a_form_of_the_console_needs_its_token_and_our_own_origin() {
     assert_eq!(gateway.chat(&hello(MODEL)).await.status, 402);
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn the_console_can_be_switched_off_for_operators_too() {
+    let gateway = TestGateway::start_set(&[("PORTAL__CONSOLE", "false")]).await;
+    let (stranger, operator) = (Browser::new(&gateway), person(&gateway).await);
+    let portal = operator.get("/portal").await;
+    assert!(!portal.assert_page().contains("/portal/console"));
+    let unknown = operator.get("/portal/nothing-here").await;
+    let more = ["/portal/console/sign-in", "/portal/console/live"];
+    for page in PAGES.into_iter().chain(more) {
+        for browser in [&stranger, &operator] {
+            let seen = browser.get(page).await;
+            assert_eq!((seen.status, &seen.text), (404, &unknown.text), "{page}");
+        }
+    }
+    let fields = [("secret", OPERATOR_TOKEN)];
+    let refused = operator.post("/portal/console/sign-in", &fields).await;
+    assert_eq!(refused.status, 404);
+    gateway.stop().await;
+}

@@ -28,8 +28,8 @@ macro_rules! contract {
 }
 
 mod actions;
+mod identities;
 mod links;
-mod once;
 mod people;
 mod postgres;
 mod sessions;

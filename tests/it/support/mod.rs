@@ -8,6 +8,7 @@ pub mod desk;
 pub mod gateway;
 pub mod gemini;
 pub mod hybrids;
+pub mod issuer;
 pub mod market;
 pub mod models;
 pub mod portal;

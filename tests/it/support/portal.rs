@@ -162,12 +162,29 @@ impl Browser {
 
     /// A request with this browser's cookies and nothing else.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.request_with(method, path, |_| true)
+    }
+
+    /// From another site, a browser keeps all cookies to itself but those that are not strict.
+    pub async fn get_from_elsewhere(&self, path: &str) -> Seen {
+        let request = self.request_with(Method::GET, path, |name| name == "tollgate-oidc");
+        self.send(request.header("sec-fetch-site", "cross-site"))
+            .await
+    }
+
+    fn request_with(
+        &self,
+        method: Method,
+        path: &str,
+        is_sent: impl Fn(&str) -> bool,
+    ) -> reqwest::RequestBuilder {
         let request = self
             .client
             .request(method, format!("{}{path}", self.origin));
         let cookies = self.cookies.lock().unwrap();
         let pairs: Vec<_> = cookies
             .iter()
+            .filter(|(name, _)| is_sent(name))
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         if pairs.is_empty() {

@@ -1,0 +1,19 @@
+//! The proxies whose word about a client's address is taken.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::values::list;
+use crate::checked_toml::Section;
+
+pub fn trusted_proxies(section: &mut Section) -> Vec<IpNet> {
+    let expected = "a list of addresses or networks, e.g. `[\"10.0.0.0/8\", \"::1\"]`";
+    list(section, "trusted_proxies", expected, network)
+}
+
+/// An address alone is a network of one.
+fn network(text: &str) -> Option<IpNet> {
+    let address = text.parse::<IpAddr>().ok().map(IpNet::from);
+    address.or_else(|| text.parse().ok())
+}

@@ -1,0 +1,100 @@
+//! Where a request comes from, if it came through proxies of the operator's.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use axum::http::HeaderMap;
+use ipnet::IpNet;
+
+/// Those whose word is taken. What a client wrote itself is further to the left than theirs.
+#[derive(Clone, Debug)]
+pub struct TrustedProxies(Arc<[IpNet]>);
+
+impl TrustedProxies {
+    pub fn new(networks: &[IpNet]) -> Self {
+        Self(networks.into())
+    }
+
+    /// The nearest address that is no proxy of ours: from the connection's other end on, back along
+    /// `X-Forwarded-For`, as far as it can be read.
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let mut nearest = peer.to_canonical();
+        let lines = headers.get_all("x-forwarded-for").iter().rev();
+        let mut entries = lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
+        while self.has(nearest)
+            && let Some(next) = entries.next().and_then(address)
+        {
+            nearest = next;
+        }
+        nearest
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(&address))
+    }
+}
+
+/// Some write the port as well.
+fn address(entry: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(entry).ok()?.trim();
+    let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let alone = bracketed.unwrap_or(text).parse::<IpAddr>().ok();
+    let address = alone.or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()));
+    address.map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    const NAME: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+    /// By way of `10.0.0.0/8` and `::1`.
+    fn client(peer: &str, lines: &[&str]) -> String {
+        let networks = ["10.0.0.0/8", "::1/128"].map(|network| network.parse().unwrap());
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(NAME, HeaderValue::from_bytes(line.as_bytes()).unwrap());
+        }
+        let proxies = TrustedProxies::new(&networks);
+        proxies.client(peer.parse().unwrap(), &headers).to_string()
+    }
+
+    #[test]
+    fn the_client_is_the_nearest_that_is_no_proxy() {
+        for (peer, lines, expected) in [
+            // Nobody we know: whatever it writes is its own.
+            ("203.0.113.7", vec!["198.51.100.1"], "203.0.113.7"),
+            ("10.0.0.1", vec!["198.51.100.1"], "198.51.100.1"),
+            ("::1", vec!["198.51.100.1"], "198.51.100.1"),
+            ("::ffff:10.0.0.1", vec!["198.51.100.1"], "198.51.100.1"),
+            // What it was told, it passes on; what it has seen, it adds.
+            ("10.0.0.1", vec!["1.2.3.4, 198.51.100.1"], "198.51.100.1"),
+            ("10.0.0.1", vec!["1.2.3.4", "198.51.100.1"], "198.51.100.1"),
+            (
+                "10.0.0.1",
+                vec!["1.2.3.4, 198.51.100.1,10.0.0.2", "10.0.0.3"],
+                "198.51.100.1",
+            ),
+            // Somebody inside.
+            ("10.0.0.1", vec!["10.0.0.9, 10.0.0.2"], "10.0.0.9"),
+            ("10.0.0.1", vec![], "10.0.0.1"),
+            // Junk ends it.
+            ("10.0.0.1", vec!["198.51.100.1, unknown"], "10.0.0.1"),
+            ("10.0.0.1", vec!["198.51.100.1, junk, 10.0.0.2"], "10.0.0.2"),
+            ("10.0.0.1", vec!["198.51.100.1,"], "10.0.0.1"),
+            ("10.0.0.1", vec!["\u{e9}"], "10.0.0.1"),
+            // With ports, and in both forms.
+            ("10.0.0.1", vec!["198.51.100.1:4711"], "198.51.100.1"),
+            ("10.0.0.1", vec!["[2001:db8::1]:4711"], "2001:db8::1"),
+            ("10.0.0.1", vec!["[2001:db8::1]"], "2001:db8::1"),
+            ("10.0.0.1", vec!["1.2.3.4, ::ffff:10.0.0.2"], "1.2.3.4"),
+        ] {
+            assert_eq!(client(peer, &lines), expected, "{peer} {lines:?}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! In the settings: an issuer as another way in for somebody who is here already.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use maud::{Markup, html};
+
+use super::{
+    attempt::{Attempt, Purpose},
+    authorization_url, away, issuer, with_attempt,
+};
+use crate::{
+    gateway::Gateway,
+    portal::{
+        error::PortalError,
+        form::{Nothing, SignedForm},
+        layout,
+        session::SignedIn,
+    },
+};
+
+/// The part of the settings about it, where there is an issuer.
+pub async fn settings(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalError> {
+    let Some(issuer) = &gateway.oidc else {
+        return Ok(html! {});
+    };
+    let name = issuer.name();
+    let connected = gateway.office.is_connected(&me.person.id, issuer.id());
+    let connected = connected.await?;
+    let is_only_way = me.person.password.is_none();
+    Ok(html! {
+        h2 { "Sign in with " (name) }
+        @if connected && is_only_way {
+            p { "Connected. It is your only way in: set a password before you disconnect it." }
+        } @else if connected {
+            p { "Connected. You can sign in with " (name) " or with your password." }
+            form method="post" action="/portal/oidc/disconnect" {
+                (me.token_field())
+                button type="submit" { "Disconnect " (name) }
+            }
+        } @else {
+            p { "Connect it to sign in without your password." }
+            form method="post" action="/portal/oidc/connect" {
+                (me.token_field())
+                button type="submit" { "Connect " (name) }
+            }
+        }
+    })
+}
+
+pub async fn connect(
+    State(gateway): State<Arc<Gateway>>,
+    SignedForm { me, form: _ }: SignedForm<Nothing>,
+) -> Result<Response, PortalError> {
+    let session = me.session.digest;
+    let attempt = Attempt::new("/portal/settings".into(), Purpose::Connect { session });
+    let name = issuer(&gateway)?.name();
+    Ok(match authorization_url(&gateway, &attempt).await? {
+        Ok(url) => with_attempt(&gateway, &attempt, away(&url, name)),
+        Err(refused) => refused.page(name),
+    })
+}
+
+/// Where it is the only way in, nothing is done; the page says why.
+pub async fn disconnect(
+    State(gateway): State<Arc<Gateway>>,
+    SignedForm { me, form: _ }: SignedForm<Nothing>,
+) -> Result<Response, PortalError> {
+    let issuer = issuer(&gateway)?.id();
+    gateway.office.disconnect(&me.person.id, issuer).await?;
+    Ok(layout::redirect("/portal/settings"))
+}

@@ -1,0 +1,84 @@
+//! Whose identity it is.
+
+use super::refused::Refused;
+use crate::{
+    auth::random_id,
+    gateway::Gateway,
+    http::Peer,
+    office::{Digest, Identity, NewPerson, OfficeError, Person, Role},
+    oidc::{Claims, Issuer},
+    portal::{
+        error::PortalError,
+        session::new_account,
+        sign_up::{is_address, is_name},
+    },
+    time_text,
+};
+
+fn identity<'a>(issuer: &'a Issuer, claims: &'a Claims) -> Identity<'a> {
+    Identity {
+        issuer: issuer.id(),
+        subject: &claims.subject,
+    }
+}
+
+/// The person with this identity, who may be a new one.
+pub async fn find_or_enrol(
+    gateway: &Gateway,
+    issuer: &Issuer,
+    claims: &Claims,
+    peer: Option<Peer>,
+) -> Result<Person, Refused> {
+    let (office, identity) = (&gateway.office, identity(issuer, claims));
+    if let Some(person) = office.person_by_identity(identity).await? {
+        return Ok(person);
+    }
+    let email = claims.email.as_deref().map(str::trim);
+    let email = email.filter(|email| is_address(email));
+    let email = email.ok_or(Refused::NoAddress)?;
+    if office.person_by_email(email).await?.is_some() {
+        return Err(Refused::AddressTaken);
+    }
+    if !gateway.portal.sign_up_open {
+        return Err(Refused::Closed);
+    }
+    let counted = gateway
+        .portal
+        .throttle
+        .sign_up(peer.map(|Peer(address)| address));
+    counted.map_err(|seconds| PortalError::TooMany { seconds })?;
+    let name = claims.name.as_deref().map(str::trim);
+    let name = name.filter(|name| !name.is_empty() && is_name(name));
+    let new = NewPerson {
+        email: email.to_owned(),
+        name: name.map(str::to_owned),
+        password: None,
+        role: Role::Customer,
+        account_id: random_id("acct_"),
+        now: time_text::now(),
+    };
+    let person = match office.add_person_known_as(new, identity).await {
+        Err(OfficeError::EmailTaken) => return Err(Refused::AddressTaken),
+        added => added?,
+    };
+    let account = new_account(gateway, &person);
+    let ledger = &gateway.ledger;
+    ledger.ensure_account(&person.account_id, account).await?;
+    Ok(person)
+}
+
+/// Has whoever set out, and is still signed in, known by this identity as well.
+pub async fn connect(
+    gateway: &Gateway,
+    issuer: &Issuer,
+    session: &Digest,
+    claims: &Claims,
+) -> Result<(), Refused> {
+    let (office, now) = (&gateway.office, time_text::now());
+    let session = office.session(session, now).await?;
+    let person = session.and_then(|session| session.person);
+    let person = person.ok_or(Refused::SignedOut)?;
+    let identity = identity(issuer, claims);
+    let connected = office.connect(&person.id, identity, now).await?;
+    connected.then_some(()).ok_or(Refused::SomebodyElses)
+}

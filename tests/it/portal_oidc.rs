@@ -1,0 +1,288 @@
+//! To an issuer of OpenID Connect and back: what lets somebody in, and what does not.
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::{
+    Process,
+    issuer::{Asked, CLIENT, FakeIssuer, Fault, NAME, SECRET, Signed, come_back, set_out},
+    portal::{Browser, PASSWORD, encoded},
+    stores,
+};
+
+const SESSION: &str = "tollgate-session";
+const ATTEMPT: &str = "tollgate-oidc";
+
+#[tokio::test]
+async fn somebody_new_comes_in_and_is_the_same_person_ever_after() {
+    let issuer = FakeIssuer::start().await;
+    let gateway = issuer.gateway(&[]).await;
+    let browser = Browser::new(&gateway);
+    for page in ["/portal/sign-in?to=%2Fportal%2Fkeys", "/portal/sign-up"] {
+        let seen = browser.get(page).await;
+        assert!(seen.assert_page().contains("Sign in with Example ID"));
+        assert!(seen.text.contains("href=\"/portal/oidc/start?to="));
+    }
+    assert_eq!(issuer.asked(), [""; 0], "nothing before it is needed");
+
+    let start = browser.get("/portal/oidc/start?to=%2Fportal%2Fkeys").await;
+    let cookie = start.header("set-cookie").to_owned();
+    for part in ["; HttpOnly", "; SameSite=Lax", "; Path=/", "; Max-Age=600"] {
+        assert!(cookie.contains(part), "{cookie} has no {part}");
+    }
+    let asked = Asked::read(start.header("location"));
+    let redirect_uri = format!("http://{}/portal/oidc/callback", gateway.public);
+    for (name, value) in [
+        ("kept", "1"),
+        ("response_type", "code"),
+        ("client_id", CLIENT),
+        ("redirect_uri", &redirect_uri),
+        ("scope", "openid email profile"),
+        ("code_challenge_method", "S256"),
+    ] {
+        assert_eq!(asked.field(name), value, "{name}");
+    }
+    let random = ["state", "nonce", "code_challenge"].map(|name| asked.field(name));
+    assert!(random.iter().all(|text| text.len() == 43), "{random:?}");
+
+    let code = issuer.grant(&asked, &json!({}), Signed::Right);
+    let seen = come_back(&browser, &code, asked.field("state")).await;
+    // A page of ours goes on, for the browser keeps strict cookies from whoever comes from elsewhere.
+    let next = seen.assert_page();
+    assert!(next.contains("content=\"0; url=/portal/keys\""), "{next}");
+    assert_eq!(browser.cookie(ATTEMPT), None, "it is over");
+    let first = browser.cookie(SESSION).unwrap();
+    let settings = browser.get("/portal/settings").await;
+    assert!(settings.assert_page().contains("ada@example.com"));
+    assert!(settings.text.contains("your only way in"));
+    assert!(!settings.text.contains("Present password"));
+    let account = settings.between(">acct_", "<").to_owned();
+    browser.post("/portal/oidc/disconnect", &[]).await;
+
+    // Another address does not make another person, nor does one that is not verified any more.
+    let claims = json!({ "email": "ada@example.net", "email_verified": false });
+    issuer.sign_in(&browser, &claims).await.assert_page();
+    assert_ne!(browser.cookie(SESSION).unwrap(), first, "it was rotated");
+    let thief = Browser::new(&gateway);
+    thief.set_cookie(SESSION, &first);
+    assert_eq!(thief.get("/portal").await.status, 303, "and is over");
+    let settings = browser.get("/portal/settings").await;
+    assert_eq!(settings.between(">acct_", "<"), account);
+
+    // With a password there are two ways in, and one can be given up.
+    let password = [("new", PASSWORD)];
+    let set = browser.post("/portal/settings/password", &password).await;
+    set.assert_sent_to("/portal/settings");
+    let elsewhere = Browser::new(&gateway);
+    let signed_in = elsewhere.sign_in("ada@example.com", PASSWORD).await;
+    signed_in.assert_sent_to("/portal");
+    elsewhere.get("/portal/settings").await.assert_page();
+    let forgotten = elsewhere.post("/portal/oidc/disconnect", &[]).await;
+    forgotten.assert_sent_to("/portal/settings");
+    assert_eq!(issuer.sign_in(&browser, &json!({})).await.status, 409);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_believed_lets_nobody_in() {
+    let issuer = FakeIssuer::start().await;
+    let gateway = issuer.gateway(&[]).await;
+    let now = tollgate::time_text::now();
+    for (claims, signed) in [
+        (json!({ "nonce": "another" }), Signed::Right),
+        (json!({ "nonce": null }), Signed::Right),
+        (json!({ "aud": "another" }), Signed::Right),
+        (json!({ "aud": [CLIENT, "another"] }), Signed::Right),
+        (json!({ "azp": "another" }), Signed::Right),
+        (json!({ "iss": "https://evil.example" }), Signed::Right),
+        (json!({ "exp": now - 61 }), Signed::Right),
+        (json!({ "iat": now + 300 }), Signed::Right),
+        (json!({ "sub": null }), Signed::Right),
+        (json!({}), Signed::ForOthers),
+        (json!({}), Signed::Not),
+        (json!({}), Signed::ByPublicKey),
+        (json!({}), Signed::ByNobody),
+    ] {
+        let browser = Browser::new(&gateway);
+        let asked = set_out(&browser, "").await;
+        let code = issuer.grant(&asked, &claims, signed);
+        let seen = come_back(&browser, &code, asked.field("state")).await;
+        assert_eq!(seen.status, 400, "{claims} {signed:?}");
+        assert!(seen.text.contains("could not tell us who you are"));
+        assert_eq!(browser.cookie(SESSION), None, "{claims} {signed:?}");
+    }
+    // Those were the reason, and nothing else was.
+    let browser = Browser::new(&gateway);
+    issuer.sign_in(&browser, &json!({})).await.assert_page();
+    browser.get("/portal").await.assert_page();
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_attempt_is_of_one_browser_and_for_once() {
+    let issuer = FakeIssuer::start().await;
+    let gateway = issuer.gateway(&[]).await;
+    let (browser, other) = (Browser::new(&gateway), Browser::new(&gateway));
+    let asked = set_out(&browser, "").await;
+    let (state, code) = (
+        asked.field("state"),
+        issuer.grant(&asked, &json!({}), Signed::Right),
+    );
+    // Another browser, with and without an attempt of its own; another state; none.
+    assert_eq!(come_back(&other, &code, state).await.status, 400);
+    set_out(&other, "").await;
+    assert_eq!(come_back(&other, &code, state).await.status, 400);
+    for wrong in ["", &state[1..]] {
+        let seen = come_back(&browser, &code, wrong).await;
+        assert_eq!(seen.status, 400, "{wrong}");
+        assert!(seen.text.contains("another browser"), "{}", seen.text);
+    }
+    let query = encoded(&[
+        ("code", &code),
+        ("state", state),
+        ("iss", "https://e.example"),
+    ]);
+    let attempt = browser.cookie(ATTEMPT).expect("it is still on its way");
+    let mixed_up = browser.get(&format!("/portal/oidc/callback?{query}")).await;
+    assert_eq!(mixed_up.status, 400);
+    assert!(
+        !issuer.asked().contains(&"token"),
+        "no code was shown around"
+    );
+
+    browser.set_cookie(ATTEMPT, &attempt);
+    come_back(&browser, &code, state).await.assert_page();
+    browser.get("/portal").await.assert_page();
+    assert_eq!(come_back(&browser, &code, state).await.status, 400);
+    // With the cookie of then: neither the same code nor another one.
+    let again = issuer.grant(&asked, &json!({}), Signed::Right);
+    for code in [code, again] {
+        let thief = Browser::new(&gateway);
+        thief.set_cookie(ATTEMPT, &attempt);
+        let seen = come_back(&thief, &code, state).await;
+        assert_eq!((seen.status, thief.cookie(SESSION)), (400, None), "{code}");
+    }
+    // A cookie of one's own making.
+    let forged = Browser::new(&gateway);
+    forged.set_cookie(ATTEMPT, &format!("x{attempt}"));
+    assert_eq!(come_back(&forged, "code", state).await.status, 400);
+
+    // Who does not want to is told so.
+    let asked = set_out(&other, "").await;
+    let query = encoded(&[("error", "access_denied"), ("state", asked.field("state"))]);
+    let declined = other.get(&format!("/portal/oidc/callback?{query}")).await;
+    assert_eq!(declined.status, 403);
+    assert!(declined.text.contains("You have not allowed Example ID"));
+    assert_eq!(other.cookie(ATTEMPT), None);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_broken_issuer_breaks_nothing_else_and_heals() {
+    let issuer = FakeIssuer::start().await;
+    let gateway = issuer.gateway(&[]).await;
+    let elsewhere = FakeIssuer::start().await;
+    let document = format!("{}.well-known/openid-configuration", elsewhere.url());
+    let faults = [
+        Fault::Status(500),
+        Fault::Redirect(document),
+        Fault::Body("<html>"),
+        Fault::Huge,
+        Fault::Another("https://evil.example"),
+    ];
+    let browser = Browser::new(&gateway);
+    for fault in faults {
+        issuer.break_with(fault.clone());
+        let seen = browser.get("/portal/oidc/start").await;
+        assert_eq!(seen.status, 503, "{fault:?}");
+        assert!(
+            seen.text.contains("sign in with your password"),
+            "{}",
+            seen.text
+        );
+        assert_eq!(browser.cookie(ATTEMPT), None);
+    }
+    assert_eq!(elsewhere.asked(), [""; 0], "no redirect is followed");
+    let email = "grace@example.com";
+    browser.sign_up(email).await.assert_sent_to("/portal");
+    let signed_in = browser.sign_in(email, PASSWORD).await;
+    signed_in.assert_sent_to("/portal");
+    issuer.break_with(None);
+    issuer.sign_in(&browser, &json!({})).await.assert_page();
+    gateway.stop().await;
+
+    let off = crate::support::TestGateway::start().await;
+    let browser = Browser::new(&off);
+    for path in ["/portal/oidc/start", "/portal/oidc/callback"] {
+        assert_eq!(browser.get(path).await.status, 404);
+    }
+    off.stop().await;
+}
+
+#[tokio::test]
+async fn new_keys_are_fetched_when_one_is_not_known() {
+    let issuer = FakeIssuer::start().await;
+    let gateway = issuer.gateway(&[]).await;
+    let browser = Browser::new(&gateway);
+    issuer.sign_in(&browser, &json!({})).await.assert_page();
+    assert_eq!(issuer.asked(), ["document", "token", "keys"]);
+    issuer.sign_in(&browser, &json!({})).await.assert_page();
+    assert_eq!(issuer.asked(), ["token"], "the rest is known");
+    issuer.rotate("second");
+    issuer.sign_in(&browser, &json!({})).await.assert_page();
+    assert_eq!(issuer.asked(), ["token", "keys"]);
+    // No more than once a minute.
+    issuer.rotate("third");
+    assert_eq!(issuer.sign_in(&browser, &json!({})).await.status, 400);
+    assert_eq!(issuer.asked(), ["token"]);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn the_log_says_why_and_nothing_secret() {
+    let (folder, issuer) = (TempDir::new().unwrap(), FakeIssuer::start().await);
+    let config = folder.path().join("tollgate.toml");
+    let text = format!(
+        "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
+         {}log = {{ format = \"json\", level = \"trace\" }}\nportal.sign_up = \"open\"\n\
+         deployments = [{{ model = \"*\", provider = \"play\" }}]\n\
+         [providers.play]\nkind = \"simulator\"\n\
+         [portal.oidc]\nissuer = \"{}\"\nclient_id = \"{CLIENT}\"\n\
+         client_secret_env = \"OIDC_SECRET\"\nname = \"{NAME}\"\n",
+        stores::lines(folder.path()),
+        issuer.url(),
+    );
+    std::fs::write(&config, text).unwrap();
+    let token = "operator-token-canary-0123456789";
+    let environment = [("TOLLGATE_OPERATOR_TOKEN", token), ("OIDC_SECRET", SECRET)];
+    let (process, public, _) = Process::serve(&config, &environment).await;
+    let browser = Browser::at(public);
+    let mut secrets = vec![SECRET.to_owned(), "access-canary".into(), "eyJ".into()];
+    let (wrong, right) = (json!({ "aud": "another" }), json!({}));
+    for (claims, status) in [(&wrong, 400), (&right, 200)] {
+        let asked = set_out(&browser, "").await;
+        let code = issuer.grant(&asked, claims, Signed::Right);
+        let seen = come_back(&browser, &code, asked.field("state")).await;
+        assert_eq!(seen.status, status, "{}", seen.text);
+        secrets.extend([
+            code,
+            asked.field("state").into(),
+            asked.field("nonce").into(),
+        ]);
+    }
+    let asked = set_out(&browser, "").await;
+    let seen = come_back(&browser, "code-canary/unknown", asked.field("state")).await;
+    assert_eq!(seen.status, 400);
+    let ended = process.terminated().await;
+    for reason in [
+        "the ID token is for another client",
+        "refuses: invalid_grant",
+    ] {
+        assert!(ended.stderr.contains(reason), "{}", ended.stderr);
+    }
+    secrets.push("code-canary".into());
+    for secret in secrets {
+        let found = ended.stderr.lines().find(|line| line.contains(&secret));
+        assert_eq!(found, None, "{secret} is not for the log");
+    }
+}

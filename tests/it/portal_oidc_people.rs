@@ -1,0 +1,150 @@
+//! Whose identity it is: people that are known, new ones, and those who are here with a password.
+
+use serde_json::json;
+
+use crate::support::{
+    issuer::{Asked, FakeIssuer, Signed, come_back},
+    portal::{Browser, PASSWORD, Seen},
+};
+
+/// Connects what the issuer knows somebody by, as they do it in their settings.
+async fn connect(issuer: &FakeIssuer, browser: &Browser, subject: &str) -> Seen {
+    let settings = browser.get("/portal/settings").await;
+    assert!(settings.assert_page().contains("Connect Example ID"));
+    let away = browser.post("/portal/oidc/connect", &[]).await;
+    away.assert_page();
+    // A form must not lead away by itself: the page does.
+    let to = away
+        .between("content=\"0; url=", "\"")
+        .replace("&amp;", "&");
+    let asked = Asked::read(&to);
+    let code = issuer.grant(&asked, &json!({ "sub": subject }), Signed::Right);
+    come_back(browser, &code, asked.field("state")).await
+}
+
+#[tokio::test]
+async fn an_address_of_somebodys_is_connected_by_them_and_not_by_itself() {
+    let issuer = FakeIssuer::start().await;
+    let gateway = issuer.gateway(&[]).await;
+    let (owner, stranger) = (Browser::signed_in(&gateway).await, Browser::new(&gateway));
+    for email in [owner.email.clone(), owner.email.to_uppercase()] {
+        let seen = issuer.sign_in(&stranger, &json!({ "email": email })).await;
+        assert_eq!(seen.status, 409, "{email}");
+        assert!(seen.text.contains("connect Example ID under Settings"));
+        assert_eq!(stranger.cookie("tollgate-session"), None);
+    }
+    let connected = connect(&issuer, &owner, "subject-1").await;
+    assert!(connected.assert_page().contains("url=/portal/settings"));
+    let settings = owner.get("/portal/settings").await;
+    assert!(settings.assert_page().contains("Disconnect Example ID"));
+    issuer.sign_in(&stranger, &json!({})).await.assert_page();
+    let settings = stranger.get("/portal/settings").await;
+    assert!(settings.text.contains(&owner.account_id));
+
+    // What is one person's is not connected to another.
+    let other = Browser::signed_in(&gateway).await;
+    let taken = connect(&issuer, &other, "subject-1").await;
+    assert_eq!(taken.status, 409, "{}", taken.text);
+    // And whoever has signed out meanwhile connects nothing.
+    other.get("/portal/settings").await;
+    let away = other.post("/portal/oidc/connect", &[]).await;
+    let to = away
+        .between("content=\"0; url=", "\"")
+        .replace("&amp;", "&");
+    let asked = Asked::read(&to);
+    other.get("/portal").await;
+    let out = other.post("/portal/sign-out", &[]).await;
+    out.assert_sent_to("/portal/sign-in");
+    let code = issuer.grant(&asked, &json!({ "sub": "subject-2" }), Signed::Right);
+    let seen = come_back(&other, &code, asked.field("state")).await;
+    assert_eq!(seen.status, 403);
+
+    // Disconnected, it is nobody's.
+    owner.get("/portal/settings").await;
+    let gone = owner.post("/portal/oidc/disconnect", &[]).await;
+    gone.assert_sent_to("/portal/settings");
+    let claims = json!({ "email": owner.email });
+    assert_eq!(issuer.sign_in(&stranger, &claims).await.status, 409);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_must_be_verified_and_of_an_allowed_domain() {
+    let issuer = FakeIssuer::start().await;
+    let domains = ("PORTAL__OIDC__ALLOWED_DOMAINS", "Example.com, example.org");
+    let gateway = issuer.gateway(&[domains]).await;
+    let browser = Browser::new(&gateway);
+    for (claims, words) in [
+        (json!({ "email": "a@example.net" }), "may sign in here"),
+        (json!({ "email": "a@sub.example.com" }), "may sign in here"),
+        (
+            json!({ "email": "a@example.com@example.net" }),
+            "may sign in here",
+        ),
+        (json!({ "email_verified": false }), "may sign in here"),
+        (
+            json!({ "email": "two words@example.com" }),
+            "does not vouch",
+        ),
+    ] {
+        let seen = issuer.sign_in(&browser, &claims).await;
+        assert_eq!(seen.status, 403, "{claims}");
+        assert!(seen.text.contains(words), "{}", seen.text);
+        assert_eq!(browser.cookie("tollgate-session"), None, "{claims}");
+    }
+    let claims = json!({ "email": "a@EXAMPLE.org", "email_verified": "true" });
+    issuer.sign_in(&browser, &claims).await.assert_page();
+    // Who was allowed once is so no longer with another address.
+    let claims = json!({ "email": "a@example.net" });
+    assert_eq!(issuer.sign_in(&browser, &claims).await.status, 403);
+    gateway.stop().await;
+
+    let gateway = issuer.gateway(&[]).await;
+    let browser = Browser::new(&gateway);
+    for claims in [
+        json!({ "email_verified": false }),
+        json!({ "email_verified": null }),
+        json!({ "email_verified": "yes" }),
+    ] {
+        let seen = issuer.sign_in(&browser, &claims).await;
+        assert_eq!(seen.status, 403, "{claims}");
+        assert!(seen.text.contains("does not vouch"), "{}", seen.text);
+    }
+    // Some tell the address elsewhere, and of the same person only.
+    issuer.tell_elsewhere(
+        json!({ "sub": "other", "email": "b@example.com", "email_verified": true }),
+    );
+    let claims = json!({ "email": null, "email_verified": null });
+    assert_eq!(issuer.sign_in(&browser, &claims).await.status, 400);
+    issuer.tell_elsewhere(
+        json!({ "sub": "subject-1", "email": "b@example.com", "email_verified": true }),
+    );
+    issuer.sign_in(&browser, &claims).await.assert_page();
+    let settings = browser.get("/portal/settings").await;
+    assert!(settings.assert_page().contains("b@example.com"));
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn where_sign_up_is_closed_only_those_come_in_who_are_known() {
+    let issuer = FakeIssuer::start().await;
+    let gateway = issuer.gateway(&[("PORTAL__SIGN_UP", "closed")]).await;
+    let browser = Browser::new(&gateway);
+    let seen = issuer.sign_in(&browser, &json!({})).await;
+    assert_eq!(seen.status, 403);
+    assert!(seen.text.contains("Ask them for one"), "{}", seen.text);
+    let nobody = gateway.inside().office.person_by_email("ada@example.com");
+    assert_eq!(nobody.await.unwrap(), None);
+
+    let email = "grace@example.com";
+    let role = tollgate::office::Role::Customer;
+    let enrolled = tollgate::portal::enrol(gateway.inside(), email, None, PASSWORD, role).await;
+    assert!(enrolled.is_ok());
+    let signed_in = browser.sign_in(email, PASSWORD).await;
+    signed_in.assert_sent_to("/portal");
+    connect(&issuer, &browser, "subject-1").await.assert_page();
+    let elsewhere = Browser::new(&gateway);
+    issuer.sign_in(&elsewhere, &json!({})).await.assert_page();
+    elsewhere.get("/portal").await.assert_page();
+    gateway.stop().await;
+}

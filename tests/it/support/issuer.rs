@@ -1,0 +1,349 @@
+//! An issuer of OpenID Connect that says what it is told to say.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Form, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse as _, Response},
+    routing::{get, post},
+};
+use base64::{
+    Engine as _,
+    prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
+};
+use reqwest::Url;
+use ring::{
+    digest, hmac,
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _},
+};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::{
+    TestGateway,
+    gateway::PROVIDER_KEY,
+    portal::{Browser, Seen, encoded},
+};
+
+pub const CLIENT: &str = "tollgate client/1";
+/// The one secret that gateways under test have in their environment.
+pub const SECRET: &str = PROVIDER_KEY;
+pub const NAME: &str = "Example ID";
+
+#[derive(Clone)]
+pub struct FakeIssuer {
+    pub address: SocketAddr,
+    state: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    url: String,
+    /// The last one signs.
+    keys: Vec<Signer>,
+    grants: HashMap<String, Grant>,
+    given: usize,
+    fault: Option<Fault>,
+    /// What is told at the userinfo endpoint and not in the token.
+    elsewhere: Option<Value>,
+    /// Paths, in the order in which they were asked for.
+    asked: Vec<&'static str>,
+}
+
+struct Signer {
+    id: String,
+    pair: EcdsaKeyPair,
+}
+
+/// What a code is good for, once.
+struct Grant {
+    challenge: String,
+    redirect_uri: String,
+    id_token: String,
+}
+
+/// What it does instead of telling about itself.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    Status(u16),
+    Redirect(String),
+    Body(&'static str),
+    Huge,
+    /// Says that it is this one.
+    Another(&'static str),
+}
+
+/// How a token is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signed {
+    Right,
+    /// For other words than these.
+    ForOthers,
+    /// Not at all, and it says so.
+    Not,
+    /// With the public key as if it were a secret (HS256).
+    ByPublicKey,
+    /// With a key that the issuer does not have.
+    ByNobody,
+}
+
+/// What somebody was sent to the issuer with.
+pub struct Asked(pub HashMap<String, String>);
+
+impl Asked {
+    #[track_caller]
+    pub fn read(location: &str) -> Self {
+        let url = Url::parse(location).unwrap_or_else(|_| panic!("no URL: {location}"));
+        Self(url.query_pairs().into_owned().collect())
+    }
+
+    pub fn field(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+}
+
+impl FakeIssuer {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Shared {
+            // With a slash at its end, which is a part of its name.
+            url: format!("http://{address}/realm/"),
+            keys: vec![Signer::new("first")],
+            grants: HashMap::new(),
+            given: 0,
+            fault: None,
+            elsewhere: None,
+            asked: Vec::new(),
+        };
+        let issuer = Self {
+            address,
+            state: Arc::new(Mutex::new(shared)),
+        };
+        let router = Router::new()
+            .route("/realm/.well-known/openid-configuration", get(document))
+            .route("/keys", get(keys))
+            .route("/token", post(token))
+            .route("/userinfo", get(userinfo))
+            .with_state(issuer.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        issuer
+    }
+
+    /// A gateway that people can sign in to with it.
+    pub async fn gateway(&self, settings: &[(&str, &str)]) -> TestGateway {
+        let url = self.url();
+        let own = [
+            ("PORTAL__OIDC__ISSUER", url.as_str()),
+            ("PORTAL__OIDC__CLIENT_ID", CLIENT),
+            ("PORTAL__OIDC__CLIENT_SECRET_ENV", "PROVIDER_KEY"),
+            ("PORTAL__OIDC__NAME", NAME),
+        ];
+        TestGateway::start_set(&[&own, settings].concat()).await
+    }
+
+    pub fn url(&self) -> String {
+        self.state().url.clone()
+    }
+
+    pub fn break_with(&self, fault: impl Into<Option<Fault>>) {
+        self.state().fault = fault.into();
+    }
+
+    pub fn tell_elsewhere(&self, told: Value) {
+        self.state().elsewhere = Some(told);
+    }
+
+    /// Signs with a new key from now on; the old one is gone.
+    pub fn rotate(&self, id: &str) {
+        self.state().keys = vec![Signer::new(id)];
+    }
+
+    /// What it was asked for since the last look.
+    pub fn asked(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.state().asked)
+    }
+
+    /// A code for whoever asked, good for a token with these claims; `null` takes one away.
+    pub fn grant(&self, asked: &Asked, claims: &Value, signed: Signed) -> String {
+        let mut state = self.state();
+        state.given += 1;
+        let code = format!("code-canary/{}", state.given);
+        let now = tollgate::time_text::now();
+        let mut payload = json!({
+            "iss": state.url, "aud": CLIENT, "sub": "subject-1", "exp": now + 300, "iat": now,
+            "nonce": asked.field("nonce"), "email": "ada@example.com", "email_verified": true,
+            "name": "Ada",
+        });
+        let all = payload.as_object_mut().unwrap();
+        for (name, value) in claims.as_object().unwrap() {
+            all.insert(name.clone(), value.clone());
+        }
+        all.retain(|_, value| !value.is_null());
+        let grant = Grant {
+            challenge: asked.field("code_challenge").to_owned(),
+            redirect_uri: asked.field("redirect_uri").to_owned(),
+            id_token: state.keys.last().unwrap().token(&payload, signed),
+        };
+        state.grants.insert(code.clone(), grant);
+        code
+    }
+
+    /// A browser goes to the issuer and comes back with what it says.
+    pub async fn sign_in(&self, browser: &Browser, claims: &Value) -> Seen {
+        let asked = set_out(browser, "").await;
+        let code = self.grant(&asked, claims, Signed::Right);
+        come_back(browser, &code, asked.field("state")).await
+    }
+
+    fn state(&self) -> MutexGuard<'_, Shared> {
+        self.state.lock().unwrap()
+    }
+}
+
+pub async fn set_out(browser: &Browser, to: &str) -> Asked {
+    let start = format!("/portal/oidc/start?{}", encoded(&[("to", to)]));
+    let seen = browser.get(&start).await;
+    assert_eq!(seen.status, 303, "{}", seen.text);
+    Asked::read(seen.header("location"))
+}
+
+pub async fn come_back(browser: &Browser, code: &str, state: &str) -> Seen {
+    let query = encoded(&[("code", code), ("state", state)]);
+    let path = format!("/portal/oidc/callback?{query}");
+    browser.get_from_elsewhere(&path).await
+}
+
+impl Signer {
+    fn new(id: &str) -> Self {
+        let (random, kind) = (SystemRandom::new(), &ECDSA_P256_SHA256_FIXED_SIGNING);
+        let document = EcdsaKeyPair::generate_pkcs8(kind, &random).unwrap();
+        Self {
+            id: id.to_owned(),
+            pair: EcdsaKeyPair::from_pkcs8(kind, document.as_ref(), &random).unwrap(),
+        }
+    }
+
+    fn public(&self) -> Value {
+        let point = self.pair.public_key().as_ref();
+        let text = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        json!({
+            "kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": self.id,
+            "x": text(&point[1..33]), "y": text(&point[33..]),
+        })
+    }
+
+    fn token(&self, payload: &Value, signed: Signed) -> String {
+        let algorithm = match signed {
+            Signed::Not => "none",
+            Signed::ByPublicKey => "HS256",
+            _ => "ES256",
+        };
+        let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
+        let header = json!({ "alg": algorithm, "kid": self.id, "typ": "JWT" });
+        let text = format!("{}.{}", part(&header), part(payload));
+        let sign = |pair: &EcdsaKeyPair, text: &str| {
+            let signature = pair.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
+            signature.as_ref().to_vec()
+        };
+        let signature = match signed {
+            Signed::Right => sign(&self.pair, &text),
+            Signed::ForOthers => sign(&self.pair, &text[1..]),
+            Signed::Not => Vec::new(),
+            Signed::ByPublicKey => {
+                let key = hmac::Key::new(hmac::HMAC_SHA256, self.pair.public_key().as_ref());
+                hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
+            }
+            Signed::ByNobody => sign(&Self::new("nobody").pair, &text),
+        };
+        format!("{text}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
+    }
+}
+
+async fn document(State(issuer): State<FakeIssuer>) -> Response {
+    let mut state = issuer.state();
+    state.asked.push("document");
+    let mut name = state.url.clone();
+    match &state.fault {
+        None => {}
+        Some(Fault::Status(status)) => {
+            return StatusCode::from_u16(*status).unwrap().into_response();
+        }
+        Some(Fault::Redirect(to)) => {
+            return (StatusCode::FOUND, [(header::LOCATION, to.clone())]).into_response();
+        }
+        Some(Fault::Body(body)) => return body.into_response(),
+        Some(Fault::Huge) => return Body::from("x".repeat(2 << 20)).into_response(),
+        Some(Fault::Another(other)) => (*other).clone_into(&mut name),
+    }
+    let at = |path: &str| format!("http://{}/{path}", issuer.address);
+    let document = json!({
+        "issuer": name,
+        "authorization_endpoint": at("authorize?kept=1"),
+        "token_endpoint": at("token"),
+        "jwks_uri": at("keys"),
+        "userinfo_endpoint": at("userinfo"),
+    });
+    document.to_string().into_response()
+}
+
+async fn keys(State(issuer): State<FakeIssuer>) -> Response {
+    let mut state = issuer.state();
+    state.asked.push("keys");
+    let keys: Vec<_> = state.keys.iter().map(Signer::public).collect();
+    json!({ "keys": keys }).to_string().into_response()
+}
+
+async fn userinfo(State(issuer): State<FakeIssuer>, headers: HeaderMap) -> Response {
+    let mut state = issuer.state();
+    state.asked.push("userinfo");
+    let is_known = headers
+        .get(header::AUTHORIZATION)
+        .is_some_and(|sent| sent == "Bearer access-canary");
+    match &state.elsewhere {
+        Some(told) if is_known => told.to_string().into_response(),
+        _ => StatusCode::UNAUTHORIZED.into_response(),
+    }
+}
+
+async fn token(
+    State(issuer): State<FakeIssuer>,
+    headers: HeaderMap,
+    Form(sent): Form<HashMap<String, String>>,
+) -> Response {
+    let mut state = issuer.state();
+    state.asked.push("token");
+    let field = |name: &str| sent.get(name).map_or("", String::as_str);
+    let refused = |error: &str| {
+        // It says more than it should.
+        let body = json!({ "error": error, "error_description": sent });
+        (StatusCode::BAD_REQUEST, body.to_string()).into_response()
+    };
+    let pair = encoded(&[(CLIENT, SECRET)]).replace('=', ":");
+    let basic = format!("Basic {}", BASE64_STANDARD.encode(pair));
+    let is_client = headers
+        .get(header::AUTHORIZATION)
+        .is_some_and(|sent| sent == basic.as_str());
+    if !is_client {
+        return refused("invalid_client");
+    }
+    let Some(grant) = state.grants.remove(field("code")) else {
+        return refused("invalid_grant");
+    };
+    let verifier = digest::digest(&digest::SHA256, field("code_verifier").as_bytes());
+    let is_right = field("grant_type") == "authorization_code"
+        && field("redirect_uri") == grant.redirect_uri
+        && BASE64_URL_SAFE_NO_PAD.encode(verifier) == grant.challenge;
+    if !is_right {
+        return refused("invalid_grant");
+    }
+    let tokens = json!({ "id_token": grant.id_token, "access_token": "access-canary" });
+    tokens.to_string().into_response()
+}
