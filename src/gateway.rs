@@ -18,6 +18,7 @@ use crate::{
     money::NanoUsd,
     office::Office,
     oidc::Issuer,
+    payments::Payments,
     routing::{
         Deployments,
         hybrid::{Knowledge, Sessions},
@@ -52,6 +53,8 @@ pub struct Gateway {
     pub oidc: Option<Issuer>,
     /// Where letters can be sent.
     pub mail: Option<Mail>,
+    /// Who takes money for credit, where somebody does.
+    pub payments: Option<Payments>,
     pub max_body_bytes: usize,
     pub limiter: Arc<Limiter>,
     pub metrics: Metrics,
@@ -164,6 +167,7 @@ impl Gateway {
             portal: Portal::new(&config.portal, origin),
             oidc: config.portal.oidc.as_ref().map(Issuer::new).transpose()?,
             mail: config.mail.as_ref().map(Mail::new).transpose()?,
+            payments: config.payments.as_ref().map(Payments::new).transpose()?,
             max_body_bytes: config.server.max_body_bytes,
             limiter: stores.limiter,
             ceilings: config.limits,

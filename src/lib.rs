@@ -22,6 +22,7 @@ pub mod chat;
 pub mod conversations;
 pub mod ledger;
 pub mod office;
+pub mod payments;
 pub mod tools;
 pub mod wire;
 

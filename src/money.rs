@@ -14,6 +14,7 @@ pub struct NanoUsd(i64);
 
 impl NanoUsd {
     const PER_DOLLAR: i64 = 1_000_000_000;
+    const PER_CENT: i64 = Self::PER_DOLLAR / 100;
 
     pub const fn new(nanos: i64) -> Self {
         Self(nanos)
@@ -26,6 +27,16 @@ impl NanoUsd {
     /// Reads a decimal amount in dollars, e.g. `10.00`; at most nine decimals.
     pub fn parse(text: &str) -> Option<Self> {
         decimal(text, 9).map(Self)
+    }
+
+    /// So many cents; `None` where that is more than can be counted.
+    pub fn from_cents(cents: i64) -> Option<Self> {
+        cents.checked_mul(Self::PER_CENT).map(Self)
+    }
+
+    /// How many cents it is, where it is a whole number of them.
+    pub fn whole_cents(self) -> Option<i64> {
+        (self.0 % Self::PER_CENT == 0).then_some(self.0 / Self::PER_CENT)
     }
 
     pub fn checked_add(self, other: Self) -> Option<Self> {
@@ -122,6 +133,24 @@ mod tests {
             assert_eq!(amount.to_string(), shown, "{text}");
         }
         assert_eq!(NanoUsd::new(-1_500_000_000).to_string(), "-1.500000");
+    }
+
+    #[test]
+    fn cents_are_whole_or_none() {
+        for (text, cents) in [
+            ("25", Some(2_500)),
+            ("0.01", Some(1)),
+            ("19.99", Some(1_999)),
+            ("0.001", None),
+            ("19.990000001", None),
+        ] {
+            let amount = NanoUsd::parse(text).unwrap();
+            assert_eq!(amount.whole_cents(), cents, "{text}");
+            if let Some(cents) = cents {
+                assert_eq!(NanoUsd::from_cents(cents), Some(amount), "{text}");
+            }
+        }
+        assert_eq!(NanoUsd::from_cents(i64::MAX), None);
     }
 
     #[test]

@@ -53,6 +53,8 @@ impl Acts {
         self.whole(async move {
             let ledger = &acts.gateway.ledger;
             ledger.account(&account_id).await?;
+            // Before the look at what was given: where the grant is not among that, it is not in this.
+            let balance = ledger.balances(&account_id).await?.balance;
             let is_known = match &new.reference {
                 Some(reference) => {
                     let grants = ledger.grants(&account_id).await?;
@@ -61,7 +63,6 @@ impl Acts {
                 }
                 None => false,
             };
-            let balance = ledger.balances(&account_id).await?.balance;
             let grant = ledger.add_grant(&account_id, new).await?;
             // A grant that was given before is that one, and was written down then.
             if !is_known {
@@ -76,7 +77,9 @@ impl Acts {
                     "reason": grant.reason,
                     "reference": grant.reference,
                 });
-                acts.record("account.grant", &account_id, before, Some(after))
+                // Given at several gateways at once it is one grant, and one act.
+                let id = format!("action_{}", grant.id);
+                acts.record_once(&id, "account.grant", &account_id, before, Some(after))
                     .await;
             }
             Ok(grant)

@@ -11,15 +11,18 @@ use serde_json::Value;
 mod accounts;
 mod error;
 mod keys;
+mod payments;
 mod people;
 mod settings;
 
 pub use self::{
     error::{ActError, MAX_KEY_NAME, amount},
+    payments::{DeliverAgain, settle},
     people::HandedLink,
     settings::LimitChange,
 };
 use crate::{
+    auth::random_id,
     gateway::Gateway,
     ledger::{Audit, LedgerError},
     office::Action,
@@ -81,6 +84,19 @@ impl Acts {
     }
 
     async fn record(&self, what: &str, subject: &str, before: Option<Value>, after: Option<Value>) {
+        let id = random_id("action_");
+        self.record_once(&id, what, subject, before, after).await;
+    }
+
+    /// Of all that are recorded under one ID, wherever that is, the first is kept.
+    async fn record_once(
+        &self,
+        id: &str,
+        what: &str,
+        subject: &str,
+        before: Option<Value>,
+        after: Option<Value>,
+    ) {
         let action = Action {
             at_ms: time_text::now_ms(),
             actor: self.who.to_string(),
@@ -89,7 +105,7 @@ impl Acts {
             before: before.map(|before| before.to_string()),
             after: after.map(|after| after.to_string()),
         };
-        if let Err(error) = self.gateway.office.record(&action).await {
+        if let Err(error) = self.gateway.office.record_once(id, &action).await {
             tracing::error!(
                 %error,
                 at = time_text::shown_ms(action.at_ms),

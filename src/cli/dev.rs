@@ -18,8 +18,8 @@ use crate::{
     auth::Secret,
     catalog::Catalog,
     config::{
-        Config, Deployment, Durability, Log, LogFormat, Minute, Operator, Patience, Portal,
-        Provider, Routing, Server, Store, StorePlace, Tools,
+        Config, Deployment, Durability, Log, LogFormat, Minute, Offer, Operator, Patience,
+        PaymentProvider, Payments, Portal, Provider, Routing, Server, Store, StorePlace, Tools,
     },
     limits::Ceilings,
     money::NanoUsd,
@@ -95,6 +95,10 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
         weights: None,
         tools: Tools::default(),
         mail: None,
+        payments: Some(Payments {
+            provider: PaymentProvider::Test,
+            offer: Offer::default(),
+        }),
         portal: Portal {
             sign_up_open: true,
             ..Portal::default()

@@ -15,6 +15,7 @@ use std::{
 mod environment;
 mod mail;
 mod oidc;
+mod payments;
 mod proxies;
 mod quirks;
 mod read;
@@ -24,6 +25,7 @@ mod values;
 
 pub use mail::Mail;
 pub use oidc::Oidc;
+pub use payments::{Offer, PaymentProvider, Payments, Stripe};
 pub use quirks::{MaxTokensField, Quirks};
 pub use tools::{Chain, Market, Tools};
 
@@ -56,6 +58,8 @@ pub struct Config {
     pub portal: Portal,
     /// The server that letters go through.
     pub mail: Option<Mail>,
+    /// Who takes money for credit.
+    pub payments: Option<Payments>,
     pub catalog: Catalog,
     /// Where the catalog was read from, if not from the program itself.
     pub catalog_file: Option<PathBuf>,

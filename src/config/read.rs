@@ -7,6 +7,7 @@ use super::{
     StorePlace, TlsFiles,
     mail::mail,
     oidc::oidc,
+    payments::payments,
     proxies::trusted_proxies,
     tools::tools,
     upstreams::{deployment, provider, routing},
@@ -36,6 +37,9 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
         let has_mail = root.contains("mail");
         let mail_section = root.section("mail");
         let mail = has_mail.then(|| mail(mail_section, environment)).flatten();
+        let has_payments = root.contains("payments");
+        let payments_section = root.section("payments");
+        let payments = has_payments.then(|| payments(payments_section, environment));
         let providers: BTreeMap<_, _> = root
             .named_sections("providers")
             .into_iter()
@@ -73,6 +77,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
             tools,
             portal,
             mail,
+            payments: payments.flatten(),
             catalog,
             catalog_file,
             log,

@@ -7,7 +7,7 @@ use axum::{
     routing::{get, post},
 };
 
-use super::{access_log, chat, health, layers, models, provider, responses};
+use super::{access_log, chat, health, layers, models, payments, provider, responses};
 use crate::{gateway::Gateway, portal};
 
 pub fn router(gateway: &Arc<Gateway>) -> Router {
@@ -44,6 +44,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/health", get(health::ready))
         .route("/health/live", get(health::alive))
         .merge(pages)
+        .merge(payments::router(gateway))
         // §4.3 Everything else, other methods included.
         .fallback(layers::route_not_found)
         .method_not_allowed_fallback(layers::route_not_found)

@@ -40,13 +40,18 @@ macro_rules! actions_where {
 
 impl Office {
     pub async fn record(&self, action: &Action) -> Result<(), OfficeError> {
+        self.record_once(&random_id("action_"), action).await
+    }
+
+    /// Of all that are recorded under one ID, the first is kept.
+    pub async fn record_once(&self, id: &str, action: &Action) -> Result<(), OfficeError> {
         let write = statement(
             "INSERT INTO office_actions
                  (id, at_ms, actor, what, subject, value_before, value_after)
              VALUES ($1, $2, $3, $4, $5, $6, $7)
              ON CONFLICT (id) DO NOTHING",
             [
-                random_id("action_").as_str().into(),
+                id.into(),
                 action.at_ms.into(),
                 action.actor.as_str().into(),
                 action.what.as_str().into(),

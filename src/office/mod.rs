@@ -1,4 +1,5 @@
-//! The portal's office: people who sign in, their sessions and links, and what operators did.
+//! The portal's office: people who sign in, their sessions and links, what they ordered, and what operators
+//! did.
 //!
 //! It is kept apart from the ledger: in a file of its own, or over connections of its own. When it
 //! fails, whoever asks hears so within a deadline, and no call is held up. What failed is opened anew
@@ -15,6 +16,7 @@ use std::{
 use tokio::time::timeout;
 
 mod actions;
+mod checkouts;
 mod identities;
 mod links;
 mod password;
@@ -32,6 +34,7 @@ mod throttle;
 
 pub use self::{
     actions::{Action, Recorded},
+    checkouts::{Checkout, NewCheckout, Payment, Receipt, is_checkout},
     identities::Identity,
     links::{Link, MadeLink, NewLink, Purpose},
     password::{PasswordError, Passwords},

@@ -85,6 +85,25 @@ macro_rules! tables {
             );
             CREATE INDEX office_links_by_person ON office_links (person_id);
             CREATE INDEX office_links_by_end ON office_links (expires_at);
+            CREATE TABLE office_checkouts (
+                id          TEXT PRIMARY KEY NOT NULL,
+                provider    TEXT NOT NULL,
+                -- The provider's own name for it; none until it has told us.
+                session     TEXT,
+                account_id  TEXT NOT NULL,
+                -- Who ordered it, by their address of then.
+                person      TEXT NOT NULL,
+                -- What was ordered and what was paid, in billionths of a dollar.
+                amount      BIGINT NOT NULL,
+                paid_amount BIGINT,
+                created_at  BIGINT NOT NULL,
+                paid_at     BIGINT,
+                -- When the credit that was bought expires.
+                expires_at  BIGINT,
+                -- The credit that it has become.
+                grant_id    TEXT
+            );
+            CREATE INDEX office_checkouts_by_account ON office_checkouts (account_id, created_at);
             "
         )
     };

@@ -68,6 +68,14 @@ impl Row {
         }
     }
 
+    pub fn int_or_null(&mut self) -> Result<Option<i64>, OfficeError> {
+        match self.0.next() {
+            Some(Value::Int(number)) => Ok(Some(number)),
+            Some(Value::Null) => Ok(None),
+            _ => Err(unexpected("a number or none")),
+        }
+    }
+
     pub fn int(&mut self) -> Result<i64, OfficeError> {
         match self.0.next() {
             Some(Value::Int(number)) => Ok(number),

@@ -2,10 +2,20 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use axum::extract::State;
+use axum::{
+    Router,
+    extract::State,
+    routing::{get, post},
+};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+mod checkout;
+pub mod payments;
+mod returned;
+mod test_payment;
+
+use self::returned::Told;
 use super::{
     error::PortalError,
     layout::{self, Page, Place},
@@ -22,9 +32,28 @@ use crate::{
 
 const ON_A_PAGE: usize = 50;
 
-#[derive(Deserialize)]
+/// Buying is there where somebody takes money, and pretending to where they only pretend.
+pub fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
+    let billing = Router::new().route("/portal/billing", get(show));
+    let Some(payments) = &gateway.payments else {
+        return billing;
+    };
+    let billing = billing.route("/portal/billing/checkout", post(checkout::begin));
+    if payments.test.is_none() {
+        return billing;
+    }
+    billing.route(
+        "/portal/billing/test-payment/{checkout}",
+        get(test_payment::show).post(test_payment::pay),
+    )
+}
+
+#[derive(Default, Deserialize)]
 pub struct Asked {
     before: Option<String>,
+    /// The checkout that a browser comes back from.
+    paid: Option<String>,
+    cancelled: Option<String>,
 }
 
 impl Asked {
@@ -45,7 +74,16 @@ pub async fn show(
     me: SignedIn,
     ReadQuery(asked): ReadQuery<Asked>,
 ) -> Result<Page, PortalError> {
-    let before = asked.before()?;
+    let told = returned::told(&gateway, &me, &asked).await?;
+    Box::pin(page(&gateway, &me, asked.before()?, told)).await
+}
+
+async fn page(
+    gateway: &Gateway,
+    me: &SignedIn,
+    before: Option<i64>,
+    told: Told,
+) -> Result<Page, PortalError> {
     let (ledger, account) = (&gateway.ledger, me.account.id.as_str());
     let (balances, left, grants, mut entries) = tokio::try_join!(
         ledger.balances(account),
@@ -53,15 +91,18 @@ pub async fn show(
         ledger.grants(account),
         ledger.entries_page(account, before, ON_A_PAGE + 1),
     )?;
+    let bought = payments::of(gateway, account).await?;
     let notes: Notes<'_> = grants.iter().filter_map(note).collect();
     let more = entries.len() > ON_A_PAGE;
     entries.truncate(ON_A_PAGE);
     let next = entries.last().filter(|_| more);
     let content = html! {
         h1 { "Billing" }
+        (told.words)
         (cards(&balances))
-        (top_up())
+        (checkout::card(gateway, me))
         (expiries(&left, &notes))
+        (payments::section(&bought))
         section {
             h2 { "History" }
             (history(&entries, &notes))
@@ -75,7 +116,10 @@ pub async fn show(
             }
         }
     };
-    Ok(layout::page(&me, Place::Billing, "Billing", &content))
+    let place = Place::Billing;
+    Ok(layout::page_with(
+        me, place, "Billing", &told.head, &content,
+    ))
 }
 
 fn note(grant: &Grant) -> Option<(&str, &str)> {
@@ -103,16 +147,6 @@ fn cards(balances: &Balances) -> Markup {
                 p.figure { (money(balances.available)) }
                 p.muted { "For new requests." }
             }
-        }
-    }
-}
-
-/// How more credit is had.
-fn top_up() -> Markup {
-    html! {
-        section.card {
-            h2 { "Add credit" }
-            p { "Ask your provider's operator for more credit." }
         }
     }
 }

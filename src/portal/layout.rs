@@ -66,6 +66,17 @@ impl Place {
 
 /// A page for someone who is signed in.
 pub fn page(me: &SignedIn, place: Place, title: &str, content: &Markup) -> Page {
+    page_with(me, place, title, &html! {}, content)
+}
+
+/// The same, with what else its head has.
+pub fn page_with(
+    me: &SignedIn,
+    place: Place,
+    title: &str,
+    head: &Markup,
+    content: &Markup,
+) -> Page {
     let who = me.person.name.as_deref().unwrap_or(&me.person.email);
     let body = html! {
         header.top {
@@ -92,16 +103,21 @@ pub fn page(me: &SignedIn, place: Place, title: &str, content: &Markup) -> Page 
         }
         main #content tabindex="-1" { (content) }
     };
-    framed(title, &html! {}, &body)
+    framed(title, head, &body)
 }
 
 /// A page for someone who is not, or for whom something went wrong.
 pub fn plain(title: &str, content: &Markup) -> Page {
+    plain_with(title, &html! {}, content)
+}
+
+/// The same, with what else its head has.
+pub fn plain_with(title: &str, head: &Markup, content: &Markup) -> Page {
     let body = html! {
         header.top.plain { a.brand href="/portal" { (assets::mark()) "Tollgate" } }
         main.narrow #content tabindex="-1" { (content) }
     };
-    framed(title, &html! {}, &body)
+    framed(title, head, &body)
 }
 
 /// With what else its head has.

@@ -75,7 +75,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/usage.csv", get(usage::csv))
         .route("/portal/requests", get(requests::show))
         .route("/portal/requests/{id}", get(requests::one))
-        .route("/portal/billing", get(billing::show))
+        .merge(billing::router(gateway))
         .route("/portal/plan", get(plan::show))
         .route("/portal/models", get(models::show))
         .route("/portal/playground", get(playground::show))

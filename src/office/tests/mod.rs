@@ -28,6 +28,7 @@ macro_rules! contract {
 }
 
 mod actions;
+mod checkouts;
 mod identities;
 mod links;
 mod people;

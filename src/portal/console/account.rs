@@ -18,6 +18,7 @@ use crate::{
     gateway::Gateway,
     ledger::{Account, Balances, CallsPage, GrantLeft},
     portal::{
+        billing::payments,
         error::PortalError,
         layout::{self, Page},
         words::{moment, money},
@@ -51,6 +52,7 @@ pub async fn show(
     let done = gateway.office.actions_page(Some(&id), None, SHOWN_ACTIONS);
     let done = done.await?;
     let people = gateway.office.people_of(&id).await?;
+    let bought = payments::of(&gateway, &id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/accounts" { "All accounts" } }
         h1 { (account.email) }
@@ -65,6 +67,7 @@ pub async fn show(
         }
         (credit(&left))
         (account_people::section(&me, &id, &people))
+        (payments::section(&bought))
         (keys::section(&me, &account, &all_keys, &used))
         section {
             h2 { "Limits per minute" }

@@ -23,6 +23,7 @@ pub mod serving;
 pub mod smtp;
 pub mod sse;
 pub mod stores;
+pub mod stripe;
 pub mod tls;
 pub mod turns;
 pub mod upstream;

@@ -1,0 +1,61 @@
+//! The page in the place of a provider's, where payments only pretend.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, State},
+    response::Response,
+};
+use maud::html;
+
+use super::returned::own;
+use crate::{
+    gateway::Gateway,
+    http,
+    portal::{
+        error::PortalError,
+        form::{Nothing, SignedForm},
+        layout::{self, Page, Place},
+        session::SignedIn,
+        words::money,
+    },
+    time_text,
+};
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    me: SignedIn,
+) -> Result<Page, PortalError> {
+    let checkout = own(&gateway, &me, &id).await?;
+    let content = html! {
+        h1 { "Test payment" }
+        p { "Here a provider would ask for a card. Nothing is charged: this gateway only pretends." }
+        p.figure { (money(checkout.amount)) }
+        form.inline method="post" action={ "/portal/billing/test-payment/" (checkout.id) } {
+            (me.token_field())
+            button.primary type="submit" { "Pay" }
+            a.button href={ "/portal/billing?cancelled=" (checkout.id) } { "Cancel" }
+        }
+    };
+    Ok(layout::page(&me, Place::Billing, "Test payment", &content))
+}
+
+/// Delivers what a provider would.
+pub async fn pay(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    SignedForm { me, form: _ }: SignedForm<Nothing>,
+) -> Result<Response, PortalError> {
+    let payments = gateway.payments.as_ref();
+    let test = payments.and_then(|payments| payments.test.as_ref());
+    let test = test.ok_or(PortalError::NotFound)?;
+    let checkout = own(&gateway, &me, &id).await?;
+    let (headers, body) = test.event(&checkout.id, checkout.amount, time_text::now());
+    let delivered = http::delivered(&gateway, &headers, &body).await;
+    delivered.map_err(|error| PortalError::Unavailable(error.to_string()))?;
+    Ok(layout::redirect(&format!(
+        "/portal/billing?paid={}",
+        checkout.id
+    )))
+}

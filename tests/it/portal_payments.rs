@@ -1,0 +1,329 @@
+//! Credit that is bought: from the amount that is chosen to the entry in the books.
+
+use futures_util::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{
+    Process, TestGateway,
+    console::{actions, with_token},
+    desk::{Desk, rows},
+    portal::{Browser, PASSWORD},
+    stripe::{FakeStripe, SECRET_KEY, deliver, order, paid},
+};
+
+const PAYMENTS: &str = "The latest payments, newest first";
+
+async fn balance(gateway: &TestGateway, browser: &Browser) -> Value {
+    let path = format!("/operator/accounts/{}", browser.account_id);
+    let answer = gateway.operate(Method::GET, &path, None).await;
+    answer.assert_ok()["balance"].clone()
+}
+
+async fn bought(browser: &Browser) -> Vec<Vec<String>> {
+    let page = browser.get("/portal/billing").await;
+    let mut rows = rows(page.assert_page(), PAYMENTS).split_off(1);
+    for row in &mut rows {
+        row.remove(0);
+    }
+    rows
+}
+
+#[tokio::test]
+async fn what_is_paid_is_credited_once_however_often_it_is_told() {
+    let stripe = FakeStripe::start().await;
+    let section = format!("{}credit_days = 30\n", stripe.section());
+    let gateway = TestGateway::start_with(&section).await;
+    let browser = Browser::signed_in(&gateway).await;
+    let billing = browser.get("/portal/billing").await;
+    for told in [">Add </span>$10.00<", "Another amount", "after 30 days"] {
+        assert!(billing.assert_page().contains(told), "{told}");
+    }
+
+    let leaving = order(&browser, "25.000000").await;
+    let asked = stripe.asked().pop().unwrap();
+    let field = |name: &str| asked.fields[name].as_str();
+    let checkout = field("client_reference_id");
+    let session = format!("cs_test_{}", &checkout["checkout_".len()..]);
+    let page = format!("http://{}/pay/{session}", stripe.address);
+    assert_eq!(
+        leaving.between("http-equiv=\"refresh\" content=\"0; url=", "\""),
+        page
+    );
+    assert!(leaving.assert_page().contains(&format!("href=\"{page}\"")));
+    let back = |how: &str| format!("{}/portal/billing?{how}={checkout}", browser.origin());
+    for (name, value) in [
+        ("mode", "payment"),
+        ("customer_email", &browser.email),
+        ("success_url", &back("paid")),
+        ("cancel_url", &back("cancelled")),
+        ("line_items[0][quantity]", "1"),
+        ("line_items[0][price_data][currency]", "usd"),
+        ("line_items[0][price_data][unit_amount]", "2500"),
+        ("payment_intent_data[metadata][checkout]", checkout),
+    ] {
+        assert_eq!(field(name), value, "{name}");
+    }
+    let header = |name: &str| asked.headers[name].to_str().unwrap();
+    assert_eq!(header("authorization"), format!("Bearer {SECRET_KEY}"));
+    assert_eq!(header("idempotency-key"), checkout);
+
+    // Coming back proves nothing.
+    let (paid_page, cancelled_page) = (
+        format!("/portal/billing?paid={checkout}"),
+        format!("/portal/billing?cancelled={checkout}"),
+    );
+    let waiting = browser.get(&paid_page).await;
+    assert!(waiting.assert_page().contains("is being confirmed"));
+    assert!(
+        waiting
+            .text
+            .contains("http-equiv=\"refresh\" content=\"3\"")
+    );
+    let cancelled = browser.get(&cancelled_page).await;
+    assert!(cancelled.assert_page().contains("Nothing was charged"));
+    assert!(!cancelled.text.contains("http-equiv"));
+    assert_eq!(
+        bought(&browser).await,
+        [[&browser.email, "$25.00", "not paid"]]
+    );
+    assert_eq!(balance(&gateway, &browser).await, "1000.000000");
+
+    let event = paid(checkout, &session, 2_500);
+    let crowd = (0..20).map(|_| deliver(gateway.public, &event));
+    for answer in join_all(crowd).await {
+        // A busy store has it delivered again.
+        assert!([200, 503].contains(&answer.status), "{answer:?}");
+    }
+    deliver(gateway.public, &event).await.assert_ok();
+    let mut again = event.clone();
+    again["type"] = "checkout.session.async_payment_succeeded".into();
+    deliver(gateway.public, &again).await.assert_ok();
+
+    for page in [&paid_page, &cancelled_page] {
+        let thanks = browser.get(page).await;
+        assert!(thanks.assert_page().contains("your credit is there"));
+        assert!(!thanks.text.contains("http-equiv"), "{}", thanks.text);
+    }
+    assert_eq!(balance(&gateway, &browser).await, "1025.000000");
+    assert_eq!(bought(&browser).await, [[&browser.email, "$25.00", "paid"]]);
+    let billing = browser.get("/portal/billing").await;
+    let history = rows(
+        &billing.text,
+        "Everything that changed the balance, newest first",
+    );
+    let reason = format!("Paid by card ({})", browser.email);
+    assert_eq!(
+        history[1][1..3],
+        [format!("Credit added: {reason}"), "+$25.00".into()]
+    );
+    let ledger = &gateway.inside().ledger;
+    let grants = ledger.grants(&browser.account_id).await.unwrap();
+    let [_, grant] = grants.as_slice() else {
+        panic!("a gift and a purchase: {grants:?}")
+    };
+    assert_eq!(grant.reference, Some(format!("stripe:{session}")));
+    let lasts = grant.expires_at.unwrap() - grant.created_at;
+    assert!((lasts - 30 * 86_400).abs() < 300, "{lasts}");
+    let account = format!("/portal/console/accounts/{}", browser.account_id);
+    let account = with_token(&gateway).await.get(&account).await;
+    let listed = rows(account.assert_page(), PAYMENTS);
+    assert_eq!(listed[1][1..], [&browser.email, "$25.00", "paid"]);
+    let done = actions(&gateway, Some(&browser.account_id)).await;
+    let by_stripe: Vec<_> = done.iter().filter(|act| act.actor == "Stripe").collect();
+    let [act] = by_stripe.as_slice() else {
+        panic!("one act: {done:?}")
+    };
+    assert_eq!(act.what, "account.grant");
+    assert_eq!(act.before.as_deref(), Some(r#"{"balance":"1000.000000"}"#));
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn money_is_for_whoever_ordered_and_is_what_was_paid() {
+    let stripe = FakeStripe::start().await;
+    let gateway = TestGateway::start_with(&stripe.section()).await;
+    let (ada, eve) = (
+        Browser::signed_in(&gateway).await,
+        Browser::signed_in(&gateway).await,
+    );
+    let (of_ada, session_of_ada) = stripe.order(&ada, "10").await;
+    let (of_eve, session_of_eve) = stripe.order(&eve, "100").await;
+    // What belongs to another account does not exist.
+    for how in ["paid", "cancelled"] {
+        let page = format!("/portal/billing?{how}={of_ada}");
+        assert_eq!(eve.get(&page).await.status, 404);
+        ada.get(&page).await.assert_page();
+    }
+    for nothing in ["checkout_", "x", "checkout_000000000000000000000000"] {
+        let page = format!("/portal/billing?paid={nothing}");
+        assert_eq!(ada.get(&page).await.status, 404, "{nothing}");
+    }
+
+    // One session, another checkout: it is not known whose it is.
+    let crossed = paid(&of_eve, &session_of_ada, 1_000);
+    deliver(gateway.public, &crossed).await.assert_ok();
+    let unpaid = ["not paid"];
+    assert_eq!(bought(&eve).await[0][2..], unpaid);
+    assert_eq!(bought(&ada).await[0][2..], unpaid);
+    // Whatever else an event says of people, the order counts; and the sum that was paid.
+    let mut event = paid(&of_ada, &session_of_ada, 750);
+    event["data"]["object"]["customer_email"] = json!(eve.email);
+    event["data"]["object"]["metadata"] = json!({ "account": eve.account_id, "checkout": of_eve });
+    deliver(gateway.public, &event).await.assert_ok();
+    // Once it is written down, another sum is no other payment.
+    let more = paid(&of_ada, &session_of_ada, 99_900);
+    deliver(gateway.public, &more).await.assert_ok();
+    assert_eq!(balance(&gateway, &ada).await, "1007.500000");
+    assert_eq!(balance(&gateway, &eve).await, "1000.000000");
+    assert_eq!(bought(&ada).await, [[&ada.email, "$7.50", "paid"]]);
+    assert_eq!(bought(&eve).await, [[&eve.email, "$100.00", "not paid"]]);
+
+    let mut euros = paid(&of_eve, &session_of_eve, 10_000);
+    euros["data"]["object"]["currency"] = "eur".into();
+    deliver(gateway.public, &euros).await.assert_ok();
+    assert_eq!(balance(&gateway, &eve).await, "1000.000000");
+    // Of somebody else's at the same provider, and one of ours that nobody knows.
+    for other in [json!(null), json!("order_7"), json!("checkout_7")] {
+        let mut event = paid("", "cs_other", 500);
+        event["data"]["object"]["client_reference_id"] = other;
+        deliver(gateway.public, &event).await.assert_ok();
+    }
+    let lost = paid("checkout_000000000000000000000000", "cs_lost", 500);
+    let lost = deliver(gateway.public, &lost).await;
+    let code = Some("credit_reservation_unavailable");
+    lost.assert_error(503, "server_error", code, None);
+
+    // A closed account has paid all the same.
+    let account = format!("/operator/accounts/{}", eve.account_id);
+    let closed = Some(json!({ "closed": true }));
+    gateway
+        .operate(Method::PATCH, &account, closed)
+        .await
+        .assert_ok();
+    let late = paid(&of_eve, &session_of_eve, 10_000);
+    deliver(gateway.public, &late).await.assert_ok();
+    assert_eq!(balance(&gateway, &eve).await, "1100.000000");
+    assert_eq!(order(&eve, "10").await.status, 400);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn amounts_are_whole_cents_within_bounds_and_orders_are_not_endless() {
+    let stripe = FakeStripe::start().await;
+    let gateway = TestGateway::start_with(&stripe.section()).await;
+    let browser = Browser::signed_in(&gateway).await;
+    for wrong in ["", "4.99", "1000.01", "10.001", "-10", "1e2", "a lot", "0"] {
+        let refused = order(&browser, wrong).await;
+        assert_eq!(refused.status, 400, "{wrong}");
+        let told = "From $5.00 to $1,000.00, in whole cents.";
+        assert!(refused.text.contains(told), "{wrong}: {}", refused.text);
+    }
+    assert_eq!(stripe.asked().len(), 0);
+    let (first, session) = stripe.order(&browser, " $5.01 ").await;
+    for _ in 1..10 {
+        order(&browser, "1000").await.assert_page();
+    }
+    assert_eq!(order(&browser, "10").await.status, 429);
+    assert_eq!(stripe.asked().len(), 9);
+    deliver(gateway.public, &paid(&first, &session, 501))
+        .await
+        .assert_ok();
+    order(&browser, "10").await.assert_page();
+    Browser::signed_in(&gateway)
+        .await
+        .get("/portal/billing")
+        .await
+        .assert_page();
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_provider_there_is_nothing_to_pay_with() {
+    let desk = Desk::open().await;
+    let page = desk.page("/portal/billing").await;
+    assert!(page.contains("Ask your provider's operator for more credit."));
+    assert!(!page.contains(PAYMENTS) && !page.contains("/portal/billing/checkout"));
+    let begun = desk
+        .browser
+        .post("/portal/billing/checkout", &[("amount", "10")]);
+    assert_eq!(begun.await.status, 404);
+    let delivered = deliver(desk.gateway.public, &paid("checkout_1", "cs_1", 100)).await;
+    delivered.assert_error(404, "not_found", Some("route_not_found"), None);
+
+    // With a real provider nobody can pretend.
+    let stripe = FakeStripe::start().await;
+    let gateway = TestGateway::start_with(&stripe.section()).await;
+    let browser = Browser::signed_in(&gateway).await;
+    let (checkout, _) = stripe.order(&browser, "10").await;
+    let pretending = format!("/portal/billing/test-payment/{checkout}");
+    assert_eq!(browser.get(&pretending).await.status, 404);
+    assert_eq!(browser.post(&pretending, &[]).await.status, 404);
+
+    // Where a refused request leads: first to signing in, then back.
+    let nobody = Browser::new(&gateway);
+    let seen = nobody
+        .get(&format!("/portal/billing?paid={checkout}"))
+        .await;
+    let to = format!("/portal/billing?paid={checkout}");
+    let encoded = to.replace('/', "%2F").replace('?', "%3F");
+    let encoded = encoded.replace('=', "%3D").replace('_', "%5F");
+    seen.assert_sent_to(&format!("/portal/sign-in?to={encoded}"));
+    nobody.get(seen.header("location")).await.assert_page();
+    let fields = [
+        ("email", browser.email.as_str()),
+        ("password", PASSWORD),
+        ("to", &to),
+    ];
+    nobody
+        .post("/portal/sign-in", &fields)
+        .await
+        .assert_sent_to(&to);
+    nobody.get(&to).await.assert_page();
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn dev_has_payments_that_only_pretend() {
+    let data = TempDir::new().unwrap();
+    let (_process, environment) = Process::dev(data.path()).await;
+    let url = environment["TOLLGATE_PORTAL_URL"]
+        .strip_prefix("http://")
+        .unwrap();
+    let public = url.strip_suffix("/portal").unwrap().parse().unwrap();
+    let browser = Browser::at(public);
+    browser
+        .sign_up("new@example.com")
+        .await
+        .assert_sent_to("/portal");
+    let leaving = order(&browser, "25").await;
+    let payment = leaving
+        .between("href=\"/portal/billing/test-payment/", "\"")
+        .to_owned();
+    let page = format!("/portal/billing/test-payment/{payment}");
+    let asking = browser.get(&page).await;
+    assert!(asking.assert_page().contains("$25.00"));
+    let cancelled = format!("/portal/billing?cancelled={payment}");
+    assert!(asking.text.contains(&format!("href=\"{cancelled}\"")));
+    let cancelled = browser.get(&cancelled).await;
+    assert!(cancelled.assert_page().contains("Nothing was charged"));
+    let other = Browser::at(public);
+    other
+        .sign_up("other@example.com")
+        .await
+        .assert_sent_to("/portal");
+    other.get("/portal/billing").await.assert_page();
+    assert_eq!(other.post(&page, &[]).await.status, 404, "it is not theirs");
+    for _ in 0..2 {
+        let done = format!("/portal/billing?paid={payment}");
+        browser.post(&page, &[]).await.assert_sent_to(&done);
+        let thanks = browser.get(&done).await;
+        assert!(thanks.assert_page().contains("your credit is there"));
+        assert_eq!(thanks.between("<p class=\"figure\">", "<"), "$25.00");
+    }
+    assert_eq!(
+        deliver(public, &paid(&payment, "cs_1", 100)).await.status,
+        404
+    );
+}
