@@ -27,11 +27,13 @@ use crate::{
     traffic::Traffic,
 };
 
+mod alerts;
 mod hybrids;
 mod letters;
 mod portal;
 mod tally;
 
+pub use alerts::Alerts;
 pub use hybrids::task;
 pub use portal::Portal;
 pub use tally::{Chose, Tallied, Tally};
@@ -55,6 +57,7 @@ pub struct Gateway {
     pub mail: Option<Mail>,
     /// Who takes money for credit, where somebody does.
     pub payments: Option<Payments>,
+    pub alerts: Alerts,
     pub max_body_bytes: usize,
     pub limiter: Arc<Limiter>,
     pub metrics: Metrics,
@@ -168,6 +171,7 @@ impl Gateway {
             oidc: config.portal.oidc.as_ref().map(Issuer::new).transpose()?,
             mail: config.mail.as_ref().map(Mail::new).transpose()?,
             payments: config.payments.as_ref().map(Payments::new).transpose()?,
+            alerts: Alerts::new(config.alerts.clone())?,
             max_body_bytes: config.server.max_body_bytes,
             limiter: stores.limiter,
             ceilings: config.limits,

@@ -11,6 +11,7 @@ pub mod operator;
 pub mod portal;
 
 pub mod acts;
+pub mod alerts;
 pub mod gateway;
 pub mod metered;
 pub mod metrics;
@@ -45,3 +46,4 @@ pub mod telemetry;
 #[cfg(test)]
 mod testing;
 pub mod time_text;
+pub mod webhook;

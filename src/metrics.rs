@@ -3,7 +3,7 @@
 //! Every label has few values: routes, models, providers and codes of ours. What a caller can make
 //! up is no label.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -16,7 +16,10 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::ledger::{Call, Health};
+use crate::{
+    ledger::{Call, Health},
+    office,
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Served {
@@ -71,6 +74,17 @@ struct Code {
     code: String,
 }
 
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AlertKind {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AlertTold {
+    channel: &'static str,
+    outcome: &'static str,
+}
+
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 pub struct Metrics {
@@ -93,6 +107,8 @@ pub struct Metrics {
     ledger_ready: Gauge,
     limits_ready: Gauge,
     violations: Gauge,
+    alerts: Family<AlertKind, Gauge>,
+    alerts_told: Family<AlertTold, Counter>,
 }
 
 /// What is measured when it is asked for.
@@ -101,6 +117,8 @@ pub struct Snapshot {
     pub held_nanos: i64,
     pub violations: usize,
     pub limits_ready: bool,
+    /// How many alerts are open, by kind.
+    pub alerts: BTreeMap<office::AlertKind, i64>,
 }
 
 impl Metrics {
@@ -127,6 +145,8 @@ impl Metrics {
             ledger_ready: Gauge::default(),
             limits_ready: Gauge::default(),
             violations: Gauge::default(),
+            alerts: Family::default(),
+            alerts_told: Family::default(),
         };
         metrics.register(ledger);
         metrics
@@ -215,6 +235,22 @@ impl Metrics {
             "Accounts whose books did not add up at the last audit",
             self.violations.clone(),
         );
+        registry.register(
+            "alerts_open",
+            "Alerts that are open, by kind",
+            self.alerts.clone(),
+        );
+        registry.register(
+            "alert_deliveries",
+            "Attempts to tell somebody of an alert, by how that went",
+            self.alerts_told.clone(),
+        );
+    }
+
+    /// It was tried to tell somebody of an alert.
+    pub fn told_of_alert(&self, channel: &'static str, outcome: &'static str) {
+        let told = AlertTold { channel, outcome };
+        self.alerts_told.get_or_create(&told).inc();
     }
 
     /// A request is over, its last byte included.
@@ -307,6 +343,11 @@ impl Metrics {
         self.waiting.set(count(ledger.waiting()));
         self.ledger_ready.set(i64::from(ledger.takes_charges()));
         self.limits_ready.set(i64::from(now.limits_ready));
+        for kind in office::AlertKind::ALL {
+            let open = now.alerts.get(&kind).copied().unwrap_or(0);
+            let kind = kind.as_str();
+            self.alerts.get_or_create(&AlertKind { kind }).set(open);
+        }
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 mod accounts;
+mod alerts;
 mod error;
 mod keys;
 mod payments;
@@ -64,6 +65,7 @@ impl Acts {
                 "violations": audit.violations.len(),
             });
             acts.record("audit.run", "ledger", None, Some(found)).await;
+            acts.gateway.alerts.want();
             Ok(audit)
         })
         .await

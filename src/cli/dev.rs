@@ -18,7 +18,7 @@ use crate::{
     auth::Secret,
     catalog::Catalog,
     config::{
-        Config, Deployment, Durability, Log, LogFormat, Minute, Offer, Operator, Patience,
+        Alerts, Config, Deployment, Durability, Log, LogFormat, Minute, Offer, Operator, Patience,
         PaymentProvider, Payments, Portal, Provider, Routing, Server, Store, StorePlace, Tools,
     },
     limits::Ceilings,
@@ -99,6 +99,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             provider: PaymentProvider::Test,
             offer: Offer::default(),
         }),
+        alerts: Alerts::default(),
         portal: Portal {
             sign_up_open: true,
             ..Portal::default()

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+mod alerts;
 mod environment;
 mod mail;
 mod oidc;
@@ -23,6 +24,7 @@ mod tools;
 mod upstreams;
 mod values;
 
+pub use alerts::{Alerts, Webhook};
 pub use mail::Mail;
 pub use oidc::Oidc;
 pub use payments::{Offer, PaymentProvider, Payments, Stripe};
@@ -60,6 +62,7 @@ pub struct Config {
     pub mail: Option<Mail>,
     /// Who takes money for credit.
     pub payments: Option<Payments>,
+    pub alerts: Alerts,
     pub catalog: Catalog,
     /// Where the catalog was read from, if not from the program itself.
     pub catalog_file: Option<PathBuf>,

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use super::{
     Config, Durability, Log, LogFormat, Minute, Operator, Patience, Portal, Server, Store,
     StorePlace, TlsFiles,
+    alerts::alerts,
     mail::mail,
     oidc::oidc,
     payments::payments,
@@ -40,6 +41,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
         let has_payments = root.contains("payments");
         let payments_section = root.section("payments");
         let payments = has_payments.then(|| payments(payments_section, environment));
+        let alerts = alerts(root.section("alerts"), has_mail, environment);
         let providers: BTreeMap<_, _> = root
             .named_sections("providers")
             .into_iter()
@@ -78,6 +80,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
             portal,
             mail,
             payments: payments.flatten(),
+            alerts,
             catalog,
             catalog_file,
             log,

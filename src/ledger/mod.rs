@@ -22,6 +22,7 @@ mod postgres;
 mod records;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 pub use call::{Attempt, Call, Charged, Outcome, Step};
 pub use call_id::CallId;
@@ -39,6 +40,7 @@ pub use records::{
     Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key, KeyState,
     ModelSettings, NewAccount, NewGrant, Violation,
 };
+pub use watched::{Expiring, ExpiringPage};
 
 use self::{clock::Clock, embedded::Embedded, postgres::Shared};
 use crate::{

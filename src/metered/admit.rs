@@ -259,6 +259,8 @@ impl Admitted<'_> {
                     self.gateway.metrics.ended(&call);
                     if let Some(charged) = call.charged {
                         self.gateway.traffic.charged(charged);
+                        let left = charged.balance_after;
+                        self.gateway.alerts.charged(&call.account_id, left);
                     }
                     return Ok(());
                 }

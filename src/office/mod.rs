@@ -16,7 +16,9 @@ use std::{
 use tokio::time::timeout;
 
 mod actions;
+mod alerts;
 mod checkouts;
+mod deliveries;
 mod identities;
 mod links;
 mod password;
@@ -34,7 +36,9 @@ mod throttle;
 
 pub use self::{
     actions::{Action, Recorded},
+    alerts::{Alert, AlertKind, NewAlert, ToldAlert},
     checkouts::{Checkout, NewCheckout, Payment, Receipt, is_checkout},
+    deliveries::{Channel, Delivery, DeliveryState, Event, Route},
     identities::Identity,
     links::{Link, MadeLink, NewLink, Purpose},
     password::{PasswordError, Passwords},

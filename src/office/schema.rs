@@ -104,6 +104,44 @@ macro_rules! tables {
                 grant_id    TEXT
             );
             CREATE INDEX office_checkouts_by_account ON office_checkouts (account_id, created_at);
+            CREATE TABLE office_alerts (
+                seq       ",
+            $rising,
+            ",
+                id        TEXT NOT NULL UNIQUE,
+                kind      TEXT NOT NULL,
+                subject   TEXT NOT NULL,
+                -- How it is, as JSON.
+                detail    TEXT NOT NULL,
+                opened_at BIGINT NOT NULL,
+                -- When it was last found to be so.
+                seen_at   BIGINT NOT NULL,
+                -- Empty while it is open.
+                closed_at BIGINT,
+                -- 1 where somebody is told of it; 0 where the same was told a moment ago.
+                announced BIGINT NOT NULL
+            );
+            CREATE UNIQUE INDEX office_alerts_open ON office_alerts (kind, subject)
+                WHERE closed_at IS NULL;
+            CREATE INDEX office_alerts_by_subject ON office_alerts (kind, subject, opened_at);
+            CREATE TABLE office_deliveries (
+                id         TEXT PRIMARY KEY NOT NULL,
+                alert_id   TEXT NOT NULL,
+                -- `opened` or `closed`.
+                event      TEXT NOT NULL,
+                channel    TEXT NOT NULL,
+                recipient  TEXT NOT NULL,
+                -- `waiting`, `delivered` or `given_up`.
+                state      TEXT NOT NULL,
+                attempts   BIGINT NOT NULL,
+                next_at    BIGINT NOT NULL,
+                -- When it was delivered or given up.
+                done_at    BIGINT,
+                last_error TEXT
+            );
+            CREATE INDEX office_deliveries_by_alert ON office_deliveries (alert_id);
+            CREATE INDEX office_deliveries_due ON office_deliveries (next_at)
+                WHERE state = 'waiting';
             "
         )
     };

@@ -19,6 +19,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
         held_nanos: held.nanos(),
         violations: gateway.ledger.violations(),
         limits_ready: gateway.limiter.is_ready(),
+        alerts: gateway.alerts.open(),
     };
     let text = gateway.metrics.text(gateway.ledger.health(), &now);
     ([(header::CONTENT_TYPE, FORMAT)], text).into_response()

@@ -15,6 +15,7 @@ use axum::{
 };
 
 mod accounts;
+mod alerts;
 mod analytics;
 mod audit;
 mod body;
@@ -79,6 +80,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/operator/routing/explain", post(routing::explain))
         .route("/operator/analytics", get(analytics::show))
         .route("/operator/audit", post(audit::run))
+        .route("/operator/alerts", get(alerts::list))
         .route("/metrics", get(metrics::show))
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)

@@ -19,6 +19,7 @@ use self::returned::Told;
 use super::{
     error::PortalError,
     layout::{self, Page, Place},
+    notice,
     query::{ReadQuery, given},
     requests,
     session::SignedIn,
@@ -99,6 +100,7 @@ async fn page(
     let content = html! {
         h1 { "Billing" }
         (told.words)
+        (notice::credit(&gateway.alerts, &balances, !grants.is_empty()))
         (cards(&balances))
         (checkout::card(gateway, me))
         (expiries(&left, &notes))

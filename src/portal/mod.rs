@@ -26,6 +26,7 @@ mod headers;
 mod keys;
 mod layout;
 mod models;
+mod notice;
 mod oidc;
 mod overview;
 mod plan;

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::{
     error::PortalError,
     layout::{self, Page, Place},
-    requests,
+    notice, requests,
     session::SignedIn,
     snippets,
     words::{self, about, count, moment, money},
@@ -45,6 +45,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<P
         @if me.account.closed {
             p.problem role="alert" { "This account is closed: requests with its keys are refused." }
         }
+        (notice::credit(&gateway.alerts, &balances, !calls.is_empty()))
         (cards(&balances, &days, &today))
         @if calls.is_empty() { (first_steps(&gateway, has_key, &balances)) }
         @else {

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, task::JoinHandle};
 
+mod alerter;
 mod chunks;
 mod framing;
 mod guard;
@@ -82,6 +83,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     gateway.background.spawn(reconciler::run(gateway.clone()));
     gateway.background.spawn(pruner::run(gateway.clone()));
     gateway.background.spawn(watcher::run(gateway.clone()));
+    gateway.background.spawn(alerter::run(gateway.clone()));
     let acceptor = tls.map(|certificate| certificate.acceptor());
     let serve = |listener, router, acceptor| {
         tokio::spawn(listener::serve(

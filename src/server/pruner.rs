@@ -1,10 +1,12 @@
-//! Deletes every hour the sessions and links of the portal that have expired.
+//! Deletes every hour the sessions and links of the portal that have expired, and old alerts.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{gateway::Gateway, time_text};
 
 const INTERVAL: Duration = Duration::from_hours(1);
+/// How long alerts that are over are shown, in seconds.
+const ALERTS_KEPT: i64 = 90 * 86_400;
 
 /// Runs until the gateway is asked to stop. Nobody waits for it: an expired session is none already.
 pub async fn run(gateway: Arc<Gateway>) {
@@ -12,6 +14,10 @@ pub async fn run(gateway: Arc<Gateway>) {
         let prune = async {
             if let Err(error) = gateway.office.prune(time_text::now()).await {
                 tracing::warn!(%error, "expired sessions and links of the portal could not be deleted");
+            }
+            let kept_since = time_text::now() - ALERTS_KEPT;
+            if let Err(error) = gateway.office.prune_alerts(kept_since).await {
+                tracing::warn!(%error, "old alerts could not be deleted");
             }
             tokio::time::sleep(INTERVAL).await;
         };

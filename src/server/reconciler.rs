@@ -12,8 +12,10 @@ pub async fn run(gateway: Arc<Gateway>) {
     loop {
         let look = async {
             // What is wrong with the books was logged and counted where it was found.
-            if let Err(error) = gateway.ledger.reconcile().await {
-                tracing::error!(%error, "the books could not be checked");
+            match gateway.ledger.reconcile().await {
+                Ok(audit) if audit.violations.is_empty() => {}
+                Ok(_) => gateway.alerts.want(),
+                Err(error) => tracing::error!(%error, "the books could not be checked"),
             }
             tokio::time::sleep(INTERVAL).await;
         };

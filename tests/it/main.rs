@@ -8,6 +8,9 @@
 
 mod support;
 
+mod alerts_delivery;
+mod alerts_kinds;
+mod alerts_pages;
 mod c02_answers;
 mod c02_failures;
 mod c02_fields;
@@ -51,6 +54,7 @@ mod c09_quirks;
 mod c10_escalation;
 mod c10_hybrids;
 mod configuration;
+mod configuration_alerts;
 mod configuration_catalog;
 mod configuration_environment;
 mod configuration_payments;

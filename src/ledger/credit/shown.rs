@@ -16,6 +16,16 @@ impl Credit {
         }
     }
 
+    /// Grants that expire within these times, the earliest first: how much is left of which, until when.
+    pub fn expiring(&self, from: i64, until: i64) -> impl Iterator<Item = (&str, NanoUsd, i64)> {
+        let funds = self.funds.iter();
+        let dated = funds.filter_map(|funds| Some((funds, funds.expires_at?)));
+        // They are in order, so most accounts are done with at the first.
+        let soon = dated.take_while(move |(_, at)| *at <= until);
+        soon.filter(move |(_, at)| *at > from)
+            .map(|(funds, at)| (&*funds.grant_id, funds.remaining, at))
+    }
+
     /// What is left of each grant that has not expired, in the order of use, once what is owed is paid.
     pub fn grants_left(&self, now: i64) -> Vec<GrantLeft> {
         let now = now.max(self.latest);

@@ -8,8 +8,8 @@ use std::{
 use crate::{
     auth::KeyDigest,
     ledger::{
-        Account, Caller, Grant, Key, KeyState, LedgerError, LimitRule, ModelSettings, Seen,
-        credit::Credit, limits::LimitRules,
+        Account, Caller, Expiring, Grant, Key, KeyState, LedgerError, LimitRule, ModelSettings,
+        Seen, credit::Credit, limits::LimitRules,
     },
     money::NanoUsd,
 };
@@ -25,6 +25,8 @@ pub struct Directory {
     grants: HashMap<String, Vec<Grant>>,
     /// Accounts whose books do not add up: nothing new is begun for them until someone has looked.
     frozen: HashSet<String>,
+    /// Whether anyone has looked.
+    audited: bool,
     /// Stands in for the credit of an account that is not there.
     nobody: Mutex<Credit>,
 }
@@ -136,6 +138,28 @@ impl Directory {
             self.frozen.clear();
         }
         self.frozen.extend(accounts);
+        self.audited = true;
+    }
+
+    /// None as long as nobody has looked.
+    pub fn frozen_accounts(&self) -> Option<Vec<String>> {
+        self.audited.then(|| self.frozen.iter().cloned().collect())
+    }
+
+    /// What expires within these times, in no order.
+    pub fn expiring(&self, from: i64, until: i64) -> Vec<Expiring> {
+        let mut found = Vec::new();
+        for (account_id, credit) in &self.credits {
+            let credit = credit.lock().unwrap_or_else(PoisonError::into_inner);
+            let expiring = credit.expiring(from, until);
+            found.extend(expiring.map(|(grant_id, left, expires_at)| Expiring {
+                account_id: account_id.clone(),
+                grant_id: grant_id.to_owned(),
+                left,
+                expires_at,
+            }));
+        }
+        found
     }
 
     pub fn is_frozen(&self, account_id: &str) -> bool {
@@ -183,6 +207,7 @@ impl Directory {
             stored.credit(account_id).take_over_holds(&before);
         }
         stored.frozen = std::mem::take(&mut self.frozen);
+        stored.audited = self.audited;
         std::mem::replace(self, stored)
     }
 

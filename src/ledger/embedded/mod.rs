@@ -19,6 +19,7 @@ mod pages;
 mod sqlite;
 #[cfg(test)]
 mod tests;
+mod watched;
 mod writer;
 
 pub use audit::audit_file;

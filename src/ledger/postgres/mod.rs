@@ -33,6 +33,7 @@ mod record;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 pub use audit::audit_database;
 pub use billing::Pending;

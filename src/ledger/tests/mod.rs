@@ -43,6 +43,7 @@ mod contract;
 mod contract_accounts;
 mod contract_days;
 mod contract_pages;
+mod contract_watched;
 mod machine;
 mod model;
 

@@ -28,6 +28,7 @@ macro_rules! contract {
 }
 
 mod actions;
+mod alerts;
 mod checkouts;
 mod identities;
 mod links;

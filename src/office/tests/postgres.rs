@@ -233,11 +233,8 @@ async fn a_step_is_done_whole_or_not_at_all() {
 async fn tables_that_are_gone_are_made_anew() {
     let given = Given::postgres();
     given.person("ada@example.com").await;
-    let drop = "DO $$ DECLARE name text; BEGIN
-        FOR name IN SELECT tablename FROM pg_tables WHERE tablename LIKE 'office\\_%' LOOP
-            EXECUTE 'DROP TABLE ' || name;
-        END LOOP; END $$";
-    PostgresServer::shared().psql(&given.name(), drop);
+    let tables = "DROP SCHEMA public CASCADE; CREATE SCHEMA public";
+    PostgresServer::shared().psql(&given.name(), tables);
     let found = given.office.person_by_email("ada@example.com").await;
     assert_eq!(found.unwrap(), None);
     given.person("ada@example.com").await;

@@ -27,6 +27,8 @@ use crate::{
 pub struct OperatorIn {
     pub session: Session,
     token: Token,
+    /// How many there are, as this gateway last saw.
+    pub open_alerts: i64,
 }
 
 impl OperatorIn {
@@ -80,7 +82,11 @@ impl FromRequestParts<Arc<Gateway>> for OperatorIn {
             return Err(PortalError::NoOperator { to: back_to(parts) });
         };
         match session.role {
-            Role::Operator => Ok(Self { session, token }),
+            Role::Operator => Ok(Self {
+                session,
+                token,
+                open_alerts: gateway.alerts.all_open(),
+            }),
             Role::Customer => Err(PortalError::NotFound),
         }
     }

@@ -23,11 +23,12 @@ pub enum Place {
     Limits,
     Deployments,
     Audit,
+    Alerts,
     Actions,
 }
 
 impl Place {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Live,
         Self::Accounts,
         Self::People,
@@ -36,6 +37,7 @@ impl Place {
         Self::Limits,
         Self::Deployments,
         Self::Audit,
+        Self::Alerts,
         Self::Actions,
     ];
 
@@ -49,6 +51,7 @@ impl Place {
             Self::Limits => ("/portal/console/limits", "Limits"),
             Self::Deployments => ("/portal/console/deployments", "Deployments"),
             Self::Audit => ("/portal/console/audit", "Audit"),
+            Self::Alerts => ("/portal/console/alerts", "Alerts"),
             Self::Actions => ("/portal/console/actions", "Actions"),
         }
     }
@@ -69,7 +72,14 @@ pub fn page(me: &OperatorIn, place: Place, title: &str, content: &Markup) -> Pag
                 ul {
                     @for one in Place::ALL {
                         @let (path, name) = one.words();
-                        li { a href=(path) aria-current=[(one == place).then_some("page")] { (name) } }
+                        li {
+                            a href=(path) aria-current=[(one == place).then_some("page")] {
+                                (name)
+                                @if one == Place::Alerts && me.open_alerts > 0 {
+                                    " " span.badge.bad { (me.open_alerts) span.unseen { " open" } }
+                                }
+                            }
+                        }
                     }
                     @if me.has_account() {
                         li { a href="/portal" { "Portal" } }

@@ -16,6 +16,7 @@ mod account_forms;
 mod account_people;
 mod accounts;
 mod actions;
+mod alerts;
 mod audit;
 mod bars;
 mod changes;
@@ -91,4 +92,6 @@ pub fn router() -> Router<Arc<Gateway>> {
         .route("/portal/console/deployments", get(deployments::show))
         .route("/portal/console/audit", get(audit::show).post(audit::run))
         .route("/portal/console/actions", get(actions::list))
+        .route("/portal/console/alerts", get(alerts::list))
+        .route("/portal/console/alerts/test", post(alerts::test))
 }

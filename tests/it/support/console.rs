@@ -10,7 +10,7 @@ use super::{
     portal::{Browser, Seen},
 };
 
-pub const PAGES: [&str; 9] = [
+pub const PAGES: [&str; 10] = [
     "/portal/console",
     "/portal/console/accounts",
     "/portal/console/people",
@@ -20,6 +20,7 @@ pub const PAGES: [&str; 9] = [
     "/portal/console/deployments",
     "/portal/console/audit",
     "/portal/console/actions",
+    "/portal/console/alerts",
 ];
 
 /// Whoever has the operator token.

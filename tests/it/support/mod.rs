@@ -1,5 +1,6 @@
 //! A gateway on free ports with a provider that does as it is told.
 
+pub mod alerts;
 pub mod anthropic;
 pub mod bodies;
 pub mod books;

@@ -96,6 +96,22 @@ pub async fn bytes(folder: &Path) -> Vec<u8> {
     all
 }
 
+/// Changes the ledger's tables behind the gateway's back.
+pub async fn execute(folder: &Path, sql: &str) {
+    if are_shared() {
+        let client = connect(&database(folder)).await;
+        client.batch_execute(sql).await.unwrap();
+        return;
+    }
+    let file = rusqlite::Connection::open(folder.join("tollgate.db")).unwrap();
+    file.execute_batch(sql).unwrap();
+}
+
+/// Another gateway, in a folder of its own, is on the same database: only where stores are shared.
+pub fn same_database(of: &Path, folder: &Path) {
+    std::fs::write(folder.join(REMEMBERED), database(of)).unwrap();
+}
+
 /// How many responses are stored, and how many of them the account has that has the most.
 pub async fn responses(folder: &Path) -> (i64, i64) {
     let sql = "SELECT coalesce(CAST(sum(n) AS BIGINT), 0), coalesce(max(n), 0) FROM \

@@ -83,7 +83,10 @@ struct State {
 
 impl FakeUpstream {
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").await.unwrap())
+    }
+
+    pub fn on(listener: TcpListener) -> Self {
         let address = listener.local_addr().unwrap();
         let state = State {
             script: Mutex::new(Arc::new(|_| Vec::new())),

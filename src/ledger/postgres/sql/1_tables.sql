@@ -31,6 +31,7 @@ CREATE TABLE accounts (
     latest     bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 CREATE INDEX accounts_by_time ON accounts (created_at, id);
+CREATE INDEX accounts_frozen ON accounts (id) WHERE frozen;
 
 -- Only the digest of a key is kept; the prefix is for showing.
 CREATE TABLE api_keys (
@@ -58,6 +59,7 @@ CREATE TABLE credit_grants (
     UNIQUE (account_id, reference)
 );
 CREATE INDEX credit_grants_by_account ON credit_grants (account_id, seq);
+CREATE INDEX credit_grants_by_expiry ON credit_grants (expires_at) WHERE expires_at IS NOT NULL;
 
 -- Every change of a balance, in order; nothing here is ever changed or removed.
 CREATE TABLE ledger_entries (

@@ -1,0 +1,158 @@
+//! What operators are told of, when, and by which ways.
+
+use std::{fmt, time::Duration};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use lettre::message::Mailbox;
+
+use super::values::{Environment, seconds, secret};
+use crate::{
+    auth::Secret,
+    checked_toml::{self, Section, as_text},
+    money::NanoUsd,
+};
+
+/// What the secret of a webhook begins with.
+const PREFIX: &str = "whsec_";
+const MAX_DAYS: i64 = 365;
+
+#[derive(Clone, Debug)]
+pub struct Alerts {
+    pub enabled: bool,
+    /// How often everything is looked at.
+    pub every: Duration,
+    /// An account with less than this has little; `None` for no such alert.
+    pub low_balance: Option<NanoUsd>,
+    /// Credit that expires within so many seconds expires soon; `None` for no such alert.
+    pub expiring_within: Option<i64>,
+    pub webhook: Option<Webhook>,
+    /// Operators who get letters.
+    pub mail_to: Vec<String>,
+    /// Whether those whom an account belongs to get letters about its credit.
+    pub tell_customers: bool,
+}
+
+impl Default for Alerts {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            every: Duration::from_secs(30),
+            low_balance: Some(NanoUsd::new(5_000_000_000)),
+            expiring_within: Some(7 * 86_400),
+            webhook: None,
+            mail_to: Vec::new(),
+            tell_customers: false,
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct Webhook {
+    /// There may be a secret in it.
+    pub url: axum::http::Uri,
+    /// `whsec_…`
+    pub secret: Secret,
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Webhook(at {:?}, ..)",
+            self.url.host().unwrap_or_default()
+        )
+    }
+}
+
+impl Webhook {
+    /// What is signed with: the bytes behind the secret's prefix.
+    pub fn key(&self) -> Option<Vec<u8>> {
+        let encoded = self.secret.reveal().strip_prefix(PREFIX)?;
+        let key = BASE64_STANDARD.decode(encoded).ok()?;
+        (24..=64).contains(&key.len()).then_some(key)
+    }
+}
+
+pub fn alerts(mut section: Section, has_mail: bool, environment: &Environment) -> Alerts {
+    let default = Alerts::default();
+    let webhook = webhook(&mut section, environment);
+    let expected = "US dollars as a decimal string, e.g. `\"5.00\"`; `\"0\"` for no such alert";
+    let low_balance = section.optional("low_balance", expected, |value| {
+        NanoUsd::parse(&as_text(value)?)
+    });
+    let expected = "a number of days from 1 to 365; 0 for no such alert";
+    let days = section.optional("expiring_days", expected, |value| {
+        let days: i64 = checked_toml::as_integer(value)?;
+        (0..=MAX_DAYS).contains(&days).then_some(days)
+    });
+    let mail_to = section.texts(
+        "mail_to",
+        "a list of addresses, e.g. `[\"ops@example.com\"]`",
+    );
+    let mail_to = mail_to.unwrap_or_default();
+    for address in &mail_to {
+        if address.parse::<Mailbox>().is_err() {
+            let message = format!("has `{address}`, which is no address, e.g. `ops@example.com`");
+            section.mistake("mail_to", &message);
+        }
+    }
+    let tell_customers = section.flag("tell_customers");
+    let no_mail = "needs a server to send letters through: add `[mail]`";
+    if !has_mail && !mail_to.is_empty() {
+        section.mistake("mail_to", no_mail);
+    }
+    if !has_mail && tell_customers == Some(true) {
+        section.mistake("tell_customers", no_mail);
+    }
+    let alerts = Alerts {
+        enabled: section.flag("enabled").unwrap_or(default.enabled),
+        every: seconds(&mut section, "every_seconds", 5..=3_600).unwrap_or(default.every),
+        low_balance: match low_balance {
+            None => default.low_balance,
+            Some(amount) => Some(amount).filter(|amount| *amount > NanoUsd::default()),
+        },
+        expiring_within: match days {
+            None => default.expiring_within,
+            Some(days) => Some(days * 86_400).filter(|seconds| *seconds > 0),
+        },
+        webhook,
+        mail_to,
+        tell_customers: tell_customers.unwrap_or(has_mail),
+    };
+    section.finish();
+    alerts
+}
+
+/// Both or neither: what is not signed could be anybody's.
+fn webhook(section: &mut Section, environment: &Environment) -> Option<Webhook> {
+    let wants_secret =
+        section.contains("webhook_secret_env") || section.contains("webhook_secret_file");
+    let expected = "a URL, e.g. `https://hooks.example.com/tollgate`";
+    let url = section.optional_secret("webhook_url", expected, |value| {
+        let url: axum::http::Uri = as_text(value)?.parse().ok()?;
+        let known = matches!(url.scheme_str(), Some("http" | "https"));
+        (known && url.host().is_some_and(|host| !host.is_empty())).then_some(url)
+    });
+    let secret = secret(section, "webhook_secret", None, environment);
+    let form = "`whsec_` and 24 to 64 bytes in base64, e.g. of `openssl rand -base64 32`";
+    match (url, secret) {
+        (Some(url), Some(secret)) => {
+            let webhook = Webhook { url, secret };
+            if webhook.key().is_none() {
+                let message = format!("leads to no secret of a webhook; expected {form}");
+                section.mistake("webhook_secret_env", &message);
+            }
+            Some(webhook)
+        }
+        (Some(_), None) if !wants_secret => {
+            let message = format!("is missing, and `webhook_url` needs it: name {form}");
+            section.mistake("webhook_secret_env", &message);
+            None
+        }
+        (None, Some(_)) => {
+            section.mistake("webhook_url", &format!("is missing; expected {expected}"));
+            None
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,112 @@
+//! What alerts go by, and what a gateway remembers for them.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+};
+
+use tokio::sync::Notify;
+
+use crate::{config, money::NanoUsd, office::AlertKind, webhook::Webhook};
+
+/// How many accounts are remembered between two looks; the others are noticed with their next call.
+const MAX_NOTED: usize = 1_000;
+
+pub struct Alerts {
+    pub settings: config::Alerts,
+    pub webhook: Option<Webhook>,
+    /// Accounts that a call has just left with little.
+    noted: Mutex<HashSet<String>>,
+    /// How many are open, as it was last seen.
+    open: Mutex<BTreeMap<AlertKind, i64>>,
+    /// When it was last looked through what expires, and the grants that did soon.
+    expiries_at: AtomicI64,
+    expiring: Mutex<HashSet<String>>,
+    /// Somebody does not want to wait for the next look.
+    wanted: Notify,
+}
+
+impl Alerts {
+    pub fn new(settings: config::Alerts) -> Result<Self, String> {
+        let webhook = settings.webhook.as_ref().map(Webhook::new).transpose()?;
+        Ok(Self {
+            settings,
+            webhook,
+            noted: Mutex::default(),
+            open: Mutex::default(),
+            expiries_at: AtomicI64::new(i64::MIN),
+            expiring: Mutex::default(),
+            wanted: Notify::new(),
+        })
+    }
+
+    /// A call was charged, and this is what it left. Costs nothing where that is enough.
+    pub fn charged(&self, account_id: &str, left: NanoUsd) {
+        if self.settings.low_balance.is_some_and(|low| left < low) {
+            self.note(account_id);
+        }
+    }
+
+    fn note(&self, account_id: &str) {
+        let mut noted = locked(&self.noted);
+        if noted.len() < MAX_NOTED && !noted.contains(account_id) {
+            noted.insert(account_id.to_owned());
+        }
+    }
+
+    pub fn take_noted(&self) -> HashSet<String> {
+        std::mem::take(&mut locked(&self.noted))
+    }
+
+    pub fn open(&self) -> BTreeMap<AlertKind, i64> {
+        locked(&self.open).clone()
+    }
+
+    pub fn all_open(&self) -> i64 {
+        locked(&self.open).values().sum()
+    }
+
+    pub fn are_open(&self, counts: BTreeMap<AlertKind, i64>) {
+        *locked(&self.open) = counts;
+    }
+
+    /// Whether it is time to look through what expires: every so many seconds.
+    pub fn is_time_for_expiries(&self, now: i64, seconds: i64) -> bool {
+        let last = self.expiries_at.load(Relaxed);
+        now.saturating_sub(last).saturating_abs() >= seconds
+    }
+
+    /// Whether this grant was found at the last look already.
+    pub fn knows_expiring(&self, grant_id: &str) -> bool {
+        locked(&self.expiring).contains(grant_id)
+    }
+
+    pub fn looked_at_expiries(&self, now: i64, expiring: HashSet<String>) {
+        self.expiries_at.store(now, Relaxed);
+        *locked(&self.expiring) = expiring;
+    }
+
+    /// What was found could not be written down: the next look finds it again.
+    pub fn look_again(&self, noted: HashSet<String>) {
+        for account_id in noted {
+            self.note(&account_id);
+        }
+        self.looked_at_expiries(i64::MIN, HashSet::new());
+    }
+
+    /// Something has happened that an operator must hear of at once.
+    pub fn want(&self) {
+        self.wanted.notify_one();
+    }
+
+    pub async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

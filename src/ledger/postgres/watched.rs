@@ -1,0 +1,49 @@
+//! What is watched, found by indexes that have little in them.
+
+use tokio_postgres::types::Type;
+
+use super::{Shared, record::get};
+use crate::{
+    ledger::{Expiring, ExpiringPage, LedgerError},
+    money::NanoUsd,
+    postgres::Error,
+};
+
+impl Shared {
+    pub async fn expiring(&self, page: &ExpiringPage) -> Result<Vec<Expiring>, LedgerError> {
+        self.all_written().await;
+        let limit = page.limit;
+        let query = format!(
+            r#"SELECT g.account_id, g.id, f.remains, g.expires_at
+             FROM credit_grants g JOIN accounts a ON a.id = g.account_id
+                 CROSS JOIN LATERAL unnest(a.fund_ids, a.fund_left) AS f (id, remains)
+             WHERE g.expires_at > $1 AND g.expires_at <= $2 AND f.id = g.id AND f.remains > 0
+                 AND (g.expires_at, g.id COLLATE "C") > ($3, $4)
+             ORDER BY g.expires_at, g.id COLLATE "C" LIMIT {limit}"#
+        );
+        let (at, id) = page.after.clone().unwrap_or((i64::MIN, String::new()));
+        let parameters = [
+            (&page.from as _, Type::INT8),
+            (&page.until as _, Type::INT8),
+            (&at as _, Type::INT8),
+            (&id as _, Type::TEXT),
+        ];
+        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        let found = rows.iter().map(|row| {
+            Ok(Expiring {
+                account_id: get(row, 0)?,
+                grant_id: get(row, 1)?,
+                left: NanoUsd::new(get(row, 2)?),
+                expires_at: get(row, 3)?,
+            })
+        });
+        Ok(found.collect::<Result<_, Error>>()?)
+    }
+
+    pub async fn frozen_accounts(&self, limit: usize) -> Result<Vec<String>, LedgerError> {
+        let query = format!("SELECT id FROM accounts WHERE frozen ORDER BY id LIMIT {limit}");
+        let rows = self.inner.pool.ask(&query, &[]).await?;
+        let ids = rows.iter().map(|row| get(row, 0));
+        Ok(ids.collect::<Result<_, Error>>()?)
+    }
+}

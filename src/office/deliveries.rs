@@ -1,0 +1,236 @@
+//! Who is told of alerts, and how far that has come.
+//!
+//! A delivery is claimed before it is tried: its next time is set into the future, so that no other
+//! gateway tries it meanwhile, and one that dies leaves it to the others. It may arrive twice, under the
+//! same number.
+
+use super::{
+    Office, OfficeError,
+    sql::{Row, Statement, statement, unexpected},
+};
+
+/// By which way somebody is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Channel {
+    Webhook,
+    /// A letter to an operator.
+    Mail,
+    /// A letter to whom an account belongs to; the recipient is the account.
+    Customer,
+}
+
+impl Channel {
+    const ALL: [Self; 3] = [Self::Webhook, Self::Mail, Self::Customer];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook",
+            Self::Mail => "mail",
+            Self::Customer => "customer",
+        }
+    }
+}
+
+/// What somebody is told of an alert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    Opened,
+    Closed,
+}
+
+impl Event {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Opened => "opened",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryState {
+    Waiting,
+    Delivered,
+    GivenUp,
+}
+
+impl DeliveryState {
+    const ALL: [Self; 3] = [Self::Waiting, Self::Delivered, Self::GivenUp];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Delivered => "delivered",
+            Self::GivenUp => "given_up",
+        }
+    }
+}
+
+/// Somebody who is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    pub channel: Channel,
+    pub recipient: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    pub id: String,
+    pub alert_id: String,
+    pub event: Event,
+    pub channel: Channel,
+    pub recipient: String,
+    pub state: DeliveryState,
+    /// With the one that is under way.
+    pub attempts: i64,
+    pub next_at: i64,
+    /// When it was delivered or given up.
+    pub done_at: Option<i64>,
+    pub last_error: Option<String>,
+}
+
+/// What `Delivery::read` reads.
+macro_rules! delivery_columns {
+    () => {
+        "office_deliveries.id, alert_id, event, channel, recipient, state, attempts, next_at,
+         coalesce(done_at, 0), last_error"
+    };
+}
+pub(super) use delivery_columns;
+
+/// Deliveries to all of these, of an alert that is announced and has come so far.
+pub(super) fn due(alert_id: &str, event: Event, routes: &[Route], now: i64) -> Vec<Statement> {
+    let sql = match event {
+        Event::Opened => {
+            "INSERT INTO office_deliveries
+                 (id, alert_id, event, channel, recipient, state, attempts, next_at)
+             SELECT $1, id, $2, $3, $4, 'waiting', 0, $5 FROM office_alerts
+             WHERE id = $6 AND announced = 1
+             ON CONFLICT (id) DO NOTHING"
+        }
+        Event::Closed => {
+            "INSERT INTO office_deliveries
+                 (id, alert_id, event, channel, recipient, state, attempts, next_at)
+             SELECT $1, id, $2, $3, $4, 'waiting', 0, $5 FROM office_alerts
+             WHERE id = $6 AND announced = 1 AND closed_at IS NOT NULL
+             ON CONFLICT (id) DO NOTHING"
+        }
+    };
+    let numbered = routes.iter().enumerate();
+    let due = numbered.map(|(number, route)| {
+        let id = format!("{alert_id}_{}_{number}", event.as_str());
+        let values = [
+            id.as_str().into(),
+            event.as_str().into(),
+            route.channel.as_str().into(),
+            route.recipient.as_str().into(),
+            now.into(),
+            alert_id.into(),
+        ];
+        statement(sql, values)
+    });
+    due.collect()
+}
+
+impl Office {
+    /// Takes some that are due; until `leased_until` they are nobody else's.
+    pub async fn claim_deliveries(
+        &self,
+        now: i64,
+        leased_until: i64,
+        limit: i64,
+    ) -> Result<Vec<Delivery>, OfficeError> {
+        // Asked twice: a gateway that has waited for another's claim looks at the row once more.
+        let claim = statement(
+            concat!(
+                "UPDATE office_deliveries SET attempts = attempts + 1, next_at = $1
+                 WHERE state = 'waiting' AND next_at <= $2 AND id IN (
+                     SELECT id FROM office_deliveries
+                     WHERE state = 'waiting' AND next_at <= $2 ORDER BY next_at LIMIT $3)
+                 RETURNING ",
+                delivery_columns!()
+            ),
+            [leased_until.into(), now.into(), limit.into()],
+        );
+        let rows = self.run(vec![claim]).await?;
+        rows.into_iter().map(Delivery::read).collect()
+    }
+
+    pub async fn delivered(&self, delivery: &Delivery, now: i64) -> Result<(), OfficeError> {
+        let done = statement(
+            "UPDATE office_deliveries SET state = 'delivered', done_at = $1, last_error = NULL
+             WHERE id = $2",
+            [now.into(), delivery.id.as_str().into()],
+        );
+        self.run(vec![done]).await?;
+        Ok(())
+    }
+
+    /// It is tried again, unless another has taken it over.
+    pub async fn not_delivered(
+        &self,
+        delivery: &Delivery,
+        next_at: i64,
+        error: &str,
+    ) -> Result<(), OfficeError> {
+        let wait = statement(
+            "UPDATE office_deliveries SET next_at = $1, last_error = $2
+             WHERE id = $3 AND attempts = $4 AND state = 'waiting'",
+            [
+                next_at.into(),
+                error.into(),
+                delivery.id.as_str().into(),
+                delivery.attempts.into(),
+            ],
+        );
+        self.run(vec![wait]).await?;
+        Ok(())
+    }
+
+    /// It is not tried again.
+    pub async fn give_up_delivery(
+        &self,
+        delivery: &Delivery,
+        now: i64,
+        error: &str,
+    ) -> Result<(), OfficeError> {
+        let give_up = statement(
+            "UPDATE office_deliveries SET state = 'given_up', done_at = $1, last_error = $2
+             WHERE id = $3 AND attempts = $4 AND state = 'waiting'",
+            [
+                now.into(),
+                error.into(),
+                delivery.id.as_str().into(),
+                delivery.attempts.into(),
+            ],
+        );
+        self.run(vec![give_up]).await?;
+        Ok(())
+    }
+}
+
+impl Delivery {
+    pub(super) fn read(mut row: Row) -> Result<Self, OfficeError> {
+        Ok(Self {
+            id: row.text()?,
+            alert_id: row.text()?,
+            event: named(&row.text()?, [Event::Opened, Event::Closed], Event::as_str)?,
+            channel: named(&row.text()?, Channel::ALL, Channel::as_str)?,
+            recipient: row.text()?,
+            state: named(&row.text()?, DeliveryState::ALL, DeliveryState::as_str)?,
+            attempts: row.int()?,
+            next_at: row.int()?,
+            done_at: Some(row.int()?).filter(|at| *at != 0),
+            last_error: row.text_or_null()?,
+        })
+    }
+}
+
+fn named<T: Copy, const N: usize>(
+    text: &str,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> Result<T, OfficeError> {
+    let found = all.into_iter().find(|one| name(*one) == text);
+    found.ok_or_else(|| unexpected("a state of a delivery"))
+}

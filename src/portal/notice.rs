@@ -1,0 +1,33 @@
+//! What the owner of an account should know before its requests are refused.
+
+use maud::{Markup, html};
+
+use super::words::{moment, money};
+use crate::{gateway::Alerts, ledger::Balances, time_text};
+
+/// Little is left, or some of it expires soon. `is_used` is whether the account had anything to use.
+pub fn credit(alerts: &Alerts, balances: &Balances, is_used: bool) -> Markup {
+    let settings = &alerts.settings;
+    if !settings.enabled || !is_used {
+        return html! {};
+    }
+    let low = settings.low_balance;
+    let low = low.filter(|low| balances.available < *low);
+    let soon = settings.expiring_within.and_then(|within| {
+        let until = time_text::now().saturating_add(within);
+        balances.expires_at.filter(|at| *at <= until)
+    });
+    html! {
+        @if let Some(low) = low {
+            p.notice role="status" {
+                "Less than " (money(low)) " is left. Once it is used up, requests are refused: "
+                a href="/portal/billing" { "add credit" } "."
+            }
+        }
+        @if let Some(at) = soon {
+            p.notice role="status" {
+                "Some of your credit expires " (moment(at)) ": see " a href="/portal/billing" { "what is left" } "."
+            }
+        }
+    }
+}

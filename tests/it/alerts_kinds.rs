@@ -1,0 +1,235 @@
+//! What operators hear of: each kind opens once, and is over by itself.
+
+use reqwest::Method;
+use serde_json::json;
+use tollgate::time_text;
+
+use crate::support::{
+    alerts::Watched,
+    gateway::hello,
+    stores,
+    upstream::{chunk, events},
+};
+
+const MODEL: &str = "svc-standard";
+/// A million tokens of it are two dollars.
+const MILLION: u32 = 1_000_000;
+
+fn message(what: &str, kind: &str, subject: &str) -> (String, String, String) {
+    (format!("alert.{what}"), kind.into(), subject.into())
+}
+
+#[tokio::test]
+async fn a_balance_that_dances_around_the_threshold_is_told_once_an_hour() {
+    let watched = Watched::start().await;
+    let (id, key) = watched.account_with("6").await;
+    let upstream = &watched.gateway.upstream;
+    upstream.answer_using(MILLION, 0, 0, 0);
+    let spend = async || {
+        let answer = watched.gateway.chat_as(&key, &hello(MODEL)).await;
+        answer.assert_ok();
+        watched.gateway.idle().await;
+    };
+    let opened = || message("opened", "balance.low", &id);
+    let closed = || message("closed", "balance.low", &id);
+    // An account that is not used is nobody's business, however little it has.
+    watched.account_with("1").await;
+    watched.look(0).await;
+    assert_eq!(watched.heard(), []);
+    spend().await;
+    watched.look(0).await;
+    assert_eq!(watched.heard(), [opened()]);
+    let data = &watched.hook.received()[0].body["data"];
+    assert_eq!(
+        data["detail"],
+        json!({ "account": id, "available": "4.000000", "threshold": "5.000000" })
+    );
+    spend().await;
+    watched.look(30).await;
+    watched.look(60).await;
+    assert_eq!(watched.heard().len(), 1, "it is told once");
+
+    for dance in 1..=3 {
+        watched.give(&id, json!({ "amount": "4" })).await;
+        watched.look(100 * dance).await;
+        spend().await;
+        spend().await;
+        watched.look(100 * dance + 30).await;
+    }
+    assert_eq!(
+        watched.heard(),
+        [opened(), closed()],
+        "{:?}",
+        watched.alerts().await
+    );
+    let (open, past) = watched.alerts().await;
+    assert_eq!((open.len(), past.len()), (1, 3), "all of it is on the page");
+    watched.give(&id, json!({ "amount": "4" })).await;
+    watched.look(3_700).await;
+    spend().await;
+    spend().await;
+    watched.look(3_730).await;
+    assert_eq!(watched.heard(), [opened(), closed(), opened()]);
+    let account = format!("/operator/accounts/{id}");
+    let close = watched
+        .gateway
+        .operate(Method::PATCH, &account, Some(json!({ "closed": true })));
+    close.await.assert_ok();
+    watched.look(3_760).await;
+    assert_eq!(
+        watched.heard()[3..],
+        [closed()],
+        "nothing more is asked of it"
+    );
+    let reopen = json!({ "closed": false });
+    let reopen = watched
+        .gateway
+        .operate(Method::PATCH, &account, Some(reopen));
+    reopen.await.assert_ok();
+    spend().await;
+    watched.look(9_000).await;
+    watched.look(9_000 + 29 * 86_400).await;
+    assert_eq!(watched.heard()[4..], [opened()]);
+    watched.look(9_000 + 31 * 86_400).await;
+    assert_eq!(
+        watched.heard()[5..],
+        [closed()],
+        "it is not in use any more"
+    );
+    watched.gateway.stop().await;
+}
+
+#[tokio::test]
+async fn credit_that_expires_soon_is_told_until_it_is_gone() {
+    let watched = Watched::start().await;
+    let (id, key) = watched.account_with("100").await;
+    let in_days = |days: i64| time_text::shown(watched.now + days * 86_400);
+    let soon = watched.give(&id, json!({ "amount": "1", "expires_at": in_days(3) }));
+    let soon = format!("{id}/{}", soon.await);
+    let later = watched.give(&id, json!({ "amount": "1", "expires_at": in_days(9) }));
+    let later = format!("{id}/{}", later.await);
+    let crumbs = json!({ "amount": "0.009", "expires_at": in_days(3) });
+    watched.give(&id, crumbs).await;
+    watched.look(0).await;
+    watched.look(700).await;
+    let opened = |subject: &str| message("opened", "credit.expiring", subject);
+    let closed = |subject: &str| message("closed", "credit.expiring", subject);
+    assert_eq!(watched.heard(), [opened(&soon)]);
+    let detail = &watched.hook.received()[0].body["data"]["detail"];
+    assert_eq!(detail["left"], "1.000000");
+    assert_eq!(detail["expires_at"], in_days(3));
+    watched.look(3 * 86_400).await;
+    // It is over for the one, and has come near for the other.
+    assert_eq!(watched.heard()[1..], [opened(&later), closed(&soon)]);
+    // Used up, it does not expire.
+    watched
+        .gateway
+        .upstream
+        .answer_using(MILLION + MILLION / 100, 0, 0, 0);
+    watched
+        .gateway
+        .chat_as(&key, &hello(MODEL))
+        .await
+        .assert_ok();
+    watched.gateway.idle().await;
+    watched.look(3 * 86_400 + 30).await;
+    assert_eq!(watched.heard()[3..], [closed(&later)]);
+    watched.gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_fails_is_told_without_its_words() {
+    let watched = Watched::start().await;
+    let upstream = &watched.gateway.upstream;
+    let words = json!({ "error": { "message": "you said heliotrope" } });
+    upstream.answer_json(500, &words);
+    for _ in 0..4 {
+        assert_eq!(watched.gateway.chat(&hello(MODEL)).await.status, 502);
+    }
+    watched.look(0).await;
+    assert_eq!(watched.heard(), []);
+    assert_eq!(watched.gateway.chat(&hello(MODEL)).await.status, 502);
+    watched.look(0).await;
+    let subject = "fake/*/vendor-model-9";
+    assert_eq!(
+        watched.heard(),
+        [message("opened", "upstream.failing", subject)]
+    );
+    let told = &watched.hook.received()[0];
+    assert_eq!(told.body["data"]["detail"]["failures_in_a_row"], 5);
+    assert!(!told.text.contains("heliotrope"), "{}", told.text);
+    upstream.answer_using(1, 0, 1, 0);
+    watched.gateway.chat(&hello(MODEL)).await.assert_ok();
+    // Long enough for other gateways to have looked.
+    watched.look(100).await;
+    assert_eq!(
+        watched.heard()[1..],
+        [message("closed", "upstream.failing", subject)]
+    );
+    watched.gateway.stop().await;
+}
+
+#[tokio::test]
+async fn streams_without_usage_are_told_for_an_hour() {
+    let watched = Watched::start().await;
+    let without = events(&[chunk(json!({ "content": "Hi" }), Some("stop"))]);
+    watched.gateway.upstream.answer_stream(&without);
+    for _ in 0..3 {
+        watched.gateway.stream(&hello(MODEL)).await;
+    }
+    watched.gateway.idle().await;
+    watched.look(0).await;
+    watched.look(3_000).await;
+    assert_eq!(
+        watched.heard(),
+        [message("opened", "stream.unbilled", "fake")]
+    );
+    let data = &watched.hook.received()[0].body["data"];
+    assert_eq!(data["detail"]["calls_in_an_hour"], 3);
+    assert_eq!(
+        data["summary"],
+        "3 calls of fake could not be charged within an hour"
+    );
+    watched.look(3_700).await;
+    assert_eq!(
+        watched.heard()[1..],
+        [message("closed", "stream.unbilled", "fake")]
+    );
+    watched.gateway.stop().await;
+}
+
+#[tokio::test]
+async fn books_that_do_not_add_up_are_told_until_an_audit_is_clean() {
+    let watched = Watched::start().await;
+    let audit = async || {
+        let audit = watched
+            .gateway
+            .operate(Method::POST, "/operator/audit", None);
+        audit.await.assert_ok()["ok"].as_bool().unwrap()
+    };
+    let folder = watched.gateway.data.path();
+    assert!(audit().await);
+    watched.look(0).await;
+    assert_eq!(watched.heard(), []);
+    stores::execute(folder, "UPDATE ledger_entries SET delta = delta - 1").await;
+    assert!(!audit().await);
+    watched.look(30).await;
+    watched.look(60).await;
+    assert_eq!(
+        watched.heard(),
+        [message("opened", "audit.mismatch", "ledger")]
+    );
+    let detail = &watched.hook.received()[0].body["data"]["detail"];
+    assert_eq!(
+        *detail,
+        json!({ "accounts": 1, "some": [watched.gateway.account_id] })
+    );
+    stores::execute(folder, "UPDATE ledger_entries SET delta = delta + 1").await;
+    assert!(audit().await);
+    watched.look(90).await;
+    assert_eq!(
+        watched.heard()[1..],
+        [message("closed", "audit.mismatch", "ledger")]
+    );
+    watched.gateway.stop().await;
+}

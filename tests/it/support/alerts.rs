@@ -1,0 +1,134 @@
+//! A gateway that is looked at when a test says so, and a program that hears of its alerts.
+
+use std::net::SocketAddr;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use reqwest::Method;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tempfile::TempDir;
+use tollgate::{alerts, office::ToldAlert, time_text};
+
+use super::{FakeUpstream, TestGateway, upstream::Received};
+
+/// The bytes behind the prefix of [`SECRET`].
+const KEY: &[u8; 32] = b"alert-secret-canary-0123456789ab";
+pub const SECRET: &str = "whsec_YWxlcnQtc2VjcmV0LWNhbmFyeS0wMTIzNDU2Nzg5YWI=";
+/// A part of the webhook's address that is nobody's business.
+pub const PLACE: &str = "place-canary";
+
+pub struct Watched {
+    pub gateway: TestGateway,
+    pub hook: FakeUpstream,
+    /// When the test has begun.
+    pub now: i64,
+}
+
+impl Watched {
+    /// Nothing is looked at and nobody is told by itself.
+    pub async fn start() -> Self {
+        Self::start_with("enabled = false").await
+    }
+
+    /// With more of `[alerts]`, and of what comes after it.
+    pub async fn start_with(more: &str) -> Self {
+        let hook = FakeUpstream::start().await;
+        let section = section(hook.address, more);
+        Self::start_in(TempDir::new().unwrap(), &section, hook).await
+    }
+
+    pub async fn start_in(data: TempDir, section: &str, hook: FakeUpstream) -> Self {
+        let secret = data.path().join("webhook-secret");
+        std::fs::write(&secret, SECRET).unwrap();
+        let section = section.replace("FILE", secret.to_str().unwrap());
+        Self {
+            gateway: TestGateway::start_in(data, &section).await,
+            hook,
+            now: time_text::now(),
+        }
+    }
+
+    /// A look at everything, so many seconds after the test has begun; what is due then is told.
+    pub async fn look(&self, seconds: i64) {
+        let looked = alerts::look(self.gateway.inside(), self.now + seconds).await;
+        looked.unwrap();
+        self.tell(seconds).await;
+    }
+
+    pub async fn tell(&self, seconds: i64) {
+        let told = alerts::deliver(self.gateway.inside(), self.now + seconds).await;
+        told.unwrap();
+    }
+
+    /// What the program has heard, each message checked: type, kind and subject.
+    pub fn heard(&self) -> Vec<(String, String, String)> {
+        let heard = self.hook.received();
+        let told = heard.iter().map(|message| {
+            assert_signed(message);
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let (body, data) = (&message.body, &message.body["data"]);
+            (
+                text(&body["type"]),
+                text(&data["kind"]),
+                text(&data["subject"]),
+            )
+        });
+        told.collect()
+    }
+
+    /// Those that are open, and those that are over.
+    pub async fn alerts(&self) -> (Vec<ToldAlert>, Vec<ToldAlert>) {
+        let office = &self.gateway.inside().office;
+        (
+            office.told_open_alerts(100).await.unwrap(),
+            office.told_closed_alerts(None, 100).await.unwrap(),
+        )
+    }
+
+    /// A new account with this much: its ID and a key.
+    pub async fn account_with(&self, dollars: &str) -> (String, String) {
+        let body = json!({ "email": "owner@example.com", "track": "business", "tier": "flex" });
+        let made = self
+            .gateway
+            .operate(Method::POST, "/operator/accounts", Some(body));
+        let id = made.await.assert_ok()["id"].as_str().unwrap().to_owned();
+        self.give(&id, json!({ "amount": dollars })).await;
+        let (_, key) = self.gateway.new_key(&id).await;
+        (id, key)
+    }
+
+    pub async fn give(&self, account_id: &str, grant: Value) -> String {
+        let path = format!("/operator/accounts/{account_id}/grants");
+        let given = self.gateway.operate(Method::POST, &path, Some(grant)).await;
+        given.assert_ok()["id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// `[alerts]` with a webhook at this address; the secret is in a file that is written later.
+pub fn section(hook: SocketAddr, more: &str) -> String {
+    format!(
+        "[alerts]\nwebhook_url = \"http://{hook}/{PLACE}?key={PLACE}\"\n\
+         webhook_secret_file = \"FILE\"\n{more}\n"
+    )
+}
+
+/// As a program checks it that knows the secret, with nothing of ours.
+#[track_caller]
+pub fn assert_signed(message: &Received) {
+    let header = |name: &str| message.header(name).unwrap_or_else(|| panic!("no {name}"));
+    let signed = format!(
+        "{}.{}.{}",
+        header("webhook-id"),
+        header("webhook-timestamp"),
+        message.text
+    );
+    let padded = |byte: u8| -> Vec<u8> {
+        let key = KEY.iter().copied().chain(std::iter::repeat(0)).take(64);
+        key.map(|one| one ^ byte).collect()
+    };
+    let inner = Sha256::digest([padded(0x36).as_slice(), signed.as_bytes()].concat());
+    let outer = Sha256::digest([padded(0x5c).as_slice(), inner.as_slice()].concat());
+    let expected = format!("v1,{}", BASE64_STANDARD.encode(outer));
+    assert_eq!(header("webhook-signature"), expected);
+    assert_eq!(header("content-type"), "application/json");
+}
