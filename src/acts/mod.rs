@@ -18,7 +18,7 @@ mod settings;
 
 pub use self::{
     error::{ActError, MAX_KEY_NAME, amount},
-    payments::{DeliverAgain, settle},
+    payments::{DeliverAgain, settle, settle_what_is_left},
     people::HandedLink,
     settings::LimitChange,
 };

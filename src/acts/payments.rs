@@ -5,11 +5,15 @@ use std::sync::Arc;
 use super::{ActError, Acts};
 use crate::{
     gateway::Gateway,
-    ledger::{LedgerError, NewGrant},
+    ledger::{Grant, LedgerError, NewGrant},
     office::{Checkout, Payment, Receipt, is_checkout},
     payments::{Paid, Payments, Sum},
     time_text,
 };
+
+/// A payment that was told of so long ago is not being credited at this moment.
+const LEFT_SECONDS: i64 = 600;
+const LEFT_AT_ONCE: usize = 100;
 
 /// It could not be done now; whoever told of the payment is to tell it again. The log has why.
 #[derive(Debug, PartialEq, Eq)]
@@ -123,10 +127,11 @@ async fn credit(
     let acts = Acts::by(gateway, provider);
     let grant = match acts.grant(checkout.account_id.clone(), new).await {
         Ok(grant) => grant,
-        // Somebody has given it by hand; telling it again changes nothing.
+        // Somebody has given it by hand, in other words or another sum: then that is it.
         Err(ActError::Ledger(error @ LedgerError::ReferenceTaken { .. })) => {
-            tracing::error!(checkout = id, session, %error, "a payment was not credited");
-            return Ok(());
+            tracing::error!(checkout = id, session, %error, "a payment was credited by hand");
+            let given = by_hand(gateway, checkout, session).await;
+            given.map_err(|error| later(id, session, &error))?
         }
         Err(error) => return Err(later(id, session, &error)),
     };
@@ -140,6 +145,42 @@ async fn credit(
         "a payment was credited",
     );
     Ok(())
+}
+
+/// The credit that has this payment's reference.
+async fn by_hand(
+    gateway: &Gateway,
+    checkout: &Checkout,
+    session: &str,
+) -> Result<Grant, LedgerError> {
+    let reference = format!("{}:{session}", checkout.provider);
+    let grants = gateway.ledger.grants(&checkout.account_id).await?;
+    let mut grants = grants.into_iter();
+    let given = grants.find(|grant| grant.reference.as_ref() == Some(&reference));
+    given.ok_or(LedgerError::Unavailable)
+}
+
+/// Gives the credit for payments that were written down and are no credit yet, because a store did not
+/// answer: whoever told of them may have given up telling.
+pub async fn settle_what_is_left(gateway: &Arc<Gateway>) {
+    let Some(payments) = &gateway.payments else {
+        return;
+    };
+    let before = time_text::now() - LEFT_SECONDS;
+    let left = gateway
+        .office
+        .uncredited_checkouts(before, LEFT_AT_ONCE)
+        .await;
+    let left = left.unwrap_or_else(|error| {
+        tracing::warn!(%error, "payments that are no credit yet could not be looked for");
+        Vec::new()
+    });
+    for checkout in left {
+        if let Some(receipt) = &checkout.receipt {
+            // What does not work out is in the log, and is tried again.
+            let _ = credit(gateway, payments.provider.name(), &checkout, receipt).await;
+        }
+    }
 }
 
 fn later(checkout: &str, session: &str, error: &dyn std::fmt::Display) -> DeliverAgain {

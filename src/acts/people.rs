@@ -57,6 +57,34 @@ impl Acts {
         .await
     }
 
+    /// Makes an invitation good for nothing, if nobody has used it yet.
+    pub async fn withdraw_invitation(
+        &self,
+        account_id: String,
+        email: String,
+    ) -> Result<(), ActError> {
+        let acts = self.clone();
+        self.whole(async move {
+            let office = &acts.gateway.office;
+            let open = office.invitations_of(&account_id, time_text::now()).await?;
+            let asked = email.trim().to_lowercase();
+            let mut open = open.into_iter();
+            let Some(invitation) = open.find(|one| one.email.to_lowercase() == asked) else {
+                let (what, id) = ("invitation", email);
+                return Err(LedgerError::NotFound { what, id }.into());
+            };
+            office.withdraw_invitation(&account_id, &email).await?;
+            let before = json!({
+                "email": invitation.email,
+                "expires_at": time_text::shown(invitation.expires_at),
+            });
+            acts.record("person.uninvite", &account_id, Some(before), None)
+                .await;
+            Ok(())
+        })
+        .await
+    }
+
     /// Counts at once. Nobody takes the role from themselves.
     pub async fn set_role(&self, person_id: String, role: Role) -> Result<Person, ActError> {
         let acts = self.clone();

@@ -153,6 +153,31 @@ impl Office {
         Ok(())
     }
 
+    /// Forgets an order of which nobody else has heard.
+    pub async fn drop_checkout(&self, id: &str) -> Result<(), OfficeError> {
+        let forget = statement(
+            "DELETE FROM office_checkouts WHERE id = $1 AND session IS NULL AND paid_at IS NULL",
+            [id.into()],
+        );
+        self.run(vec![forget]).await?;
+        Ok(())
+    }
+
+    /// Payments from before this time that are no credit yet, the oldest first.
+    pub async fn uncredited_checkouts(
+        &self,
+        before: i64,
+        limit: usize,
+    ) -> Result<Vec<Checkout>, OfficeError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let look = statement(
+            checkouts_where!("paid_at < $1 AND grant_id IS NULL ORDER BY paid_at, id LIMIT $2"),
+            [before.into(), limit.into()],
+        );
+        let rows = self.run(vec![look]).await?;
+        rows.into_iter().map(Checkout::read).collect()
+    }
+
     pub async fn checkout(&self, id: &str) -> Result<Option<Checkout>, OfficeError> {
         let look = statement(BY_ID, [id.into()]);
         first(self.run(vec![look]).await?)

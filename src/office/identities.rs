@@ -49,7 +49,8 @@ impl Office {
                  (id, email, email_key, name, password, password_at, role, account_id, created_at)
              SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
              WHERE NOT EXISTS
-                 (SELECT 1 FROM office_identities WHERE issuer = $10 AND subject = $11)
+                 (SELECT 1 FROM office_identities i JOIN office_people p ON p.id = i.person_id
+                  WHERE i.issuer = $10 AND i.subject = $11)
              ON CONFLICT (email_key) DO NOTHING",
             [
                 id.as_str().into(),
@@ -102,12 +103,17 @@ impl Office {
     }
 }
 
-/// Of somebody who is not there it writes nothing down.
+/// Of somebody who is not there it writes nothing down, nor a second identity of theirs with an issuer. What
+/// somebody who is gone has left behind is nobody's.
 fn connected(person_id: &str, identity: Identity<'_>, now: i64) -> Statement {
     statement(
         "INSERT INTO office_identities (issuer, subject, person_id, connected_at)
-         SELECT $1, $2, id, $3 FROM office_people WHERE id = $4
-         ON CONFLICT (issuer, subject) DO NOTHING",
+         SELECT $1, $2, p.id, $3 FROM office_people p WHERE p.id = $4
+             AND NOT EXISTS (SELECT 1 FROM office_identities i
+                             WHERE i.person_id = p.id AND i.issuer = $1)
+         ON CONFLICT (issuer, subject) DO UPDATE
+         SET person_id = excluded.person_id, connected_at = excluded.connected_at
+         WHERE NOT EXISTS (SELECT 1 FROM office_people q WHERE q.id = office_identities.person_id)",
         [
             identity.issuer.into(),
             identity.subject.into(),

@@ -82,8 +82,9 @@ impl MadeLink {
 }
 
 impl Office {
-    /// Makes a link. A newer invitation of an address takes the place of an older one, and so does a
-    /// newer link for somebody's password. (A newer proof does not: anybody can ask for one.)
+    /// Makes a link. A newer invitation of an address takes the place of an older one, and so does a newer link
+    /// for somebody's password that an operator has made. (What anybody can ask for does not: a stranger
+    /// would end what its owner is about to use.)
     pub async fn make_link(&self, new: NewLink) -> Result<MadeLink, OfficeError> {
         let secret = random_text(SECRET_CHARS);
         let digest = hex(&Sha256::digest(secret.as_bytes()).into());
@@ -125,11 +126,44 @@ impl Office {
                 [key.as_str().into()],
             )),
             Purpose::Proof { .. } => None,
+            // Who asks for one may be a stranger.
+            Purpose::Reset { .. } if new.made_by.is_none() => None,
             Purpose::Reset { person_id } => Some(resets_of(person_id)),
         };
         self.run(older.into_iter().chain([make]).collect()).await?;
         let secret = Secret::new(secret);
         Ok(MadeLink { secret, expires_at })
+    }
+
+    /// The account's invitations that nobody has used yet, the next to expire first.
+    pub async fn invitations_of(
+        &self,
+        account_id: &str,
+        now: i64,
+    ) -> Result<Vec<Link>, OfficeError> {
+        let look = statement(
+            "SELECT kind, email, name, person_id, account_id, role, expires_at FROM office_links
+             WHERE account_id = $1 AND kind = 'invitation' AND used_at = 0 AND expires_at > $2
+             ORDER BY expires_at, digest",
+            [account_id.into(), now.into()],
+        );
+        let rows = self.run(vec![look]).await?;
+        rows.into_iter().map(Link::read).collect()
+    }
+
+    /// Makes an invitation good for nothing, if nobody has used it.
+    pub async fn withdraw_invitation(
+        &self,
+        account_id: &str,
+        email: &str,
+    ) -> Result<(), OfficeError> {
+        let withdraw = statement(
+            "DELETE FROM office_links
+             WHERE account_id = $1 AND kind = 'invitation' AND used_at = 0 AND email_key = $2",
+            [account_id.into(), email_key(email).as_str().into()],
+        );
+        self.run(vec![withdraw]).await?;
+        Ok(())
     }
 
     /// `None` for unknown, used, replaced and expired alike.
@@ -185,8 +219,8 @@ impl Office {
         }
     }
 
-    /// Uses up a link for a password and sets it, and ends the person's sessions and other links, in one step;
-    /// `None` where the link cannot be used.
+    /// Uses up a link for a password and sets it, and ends the person's sessions, other links and ways in by
+    /// issuers, in one step; `None` where the link cannot be used.
     pub async fn reset_by_link(
         &self,
         digest: &Digest,
@@ -218,6 +252,13 @@ impl Office {
                                 WHERE l.digest = $1 AND l.used_by = $2)",
             [digest.into(), one_use.into()],
         );
+        // Whoever had the account before must not come back by an issuer.
+        let forget_identities = statement(
+            "DELETE FROM office_identities
+             WHERE person_id = (SELECT l.person_id FROM office_links l
+                                WHERE l.digest = $1 AND l.used_by = $2)",
+            [digest.into(), one_use.into()],
+        );
         let look = statement(
             concat!(
                 "SELECT ",
@@ -227,7 +268,7 @@ impl Office {
             ),
             [digest.into(), one_use.into()],
         );
-        let steps = vec![take, set, end_sessions, end_others, look];
+        let steps = vec![take, set, end_sessions, end_others, forget_identities, look];
         first_person(self.run(steps).await?)
     }
 }
@@ -237,6 +278,16 @@ impl Office {
 pub fn resets_of(person_id: &str) -> Statement {
     statement(
         "DELETE FROM office_links WHERE person_id = $1 AND used_at = 0",
+        [person_id.into()],
+    )
+}
+
+/// Deletes the links for somebody's address that nobody has used: whoever is removed must not come back by
+/// an old invitation.
+pub fn unused_for(person_id: &str) -> Statement {
+    statement(
+        "DELETE FROM office_links WHERE used_at = 0
+           AND email_key = (SELECT p.email_key FROM office_people p WHERE p.id = $1)",
         [person_id.into()],
     )
 }

@@ -3,7 +3,7 @@
 use super::{
     Office, OfficeError, Person,
     identities::identities_of,
-    links::{resets_of, unused_of_maker},
+    links::{resets_of, unused_for, unused_of_maker},
     people::{email_key, person_columns},
     sessions::all_but,
     sql::{Row, statement},
@@ -49,7 +49,7 @@ impl Office {
         people(self.run(vec![look]).await?)
     }
 
-    /// Removes somebody with their sessions, what issuers know them by, the links for their password and
+    /// Removes somebody with their sessions, what issuers know them by, the links for their address and
     /// those they have made. Of somebody unknown it changes nothing.
     pub async fn remove_person(&self, id: &str) -> Result<(), OfficeError> {
         let remove = statement("DELETE FROM office_people WHERE id = $1", [id.into()]);
@@ -58,6 +58,7 @@ impl Office {
             identities_of(id),
             resets_of(id),
             unused_of_maker(id),
+            unused_for(id),
             remove,
         ];
         self.run(steps).await?;

@@ -84,6 +84,8 @@ macro_rules! tables {
                 used_by    TEXT
             );
             CREATE INDEX office_links_by_person ON office_links (person_id);
+            CREATE INDEX office_links_by_account ON office_links (account_id);
+            CREATE INDEX office_links_by_email ON office_links (email_key);
             CREATE INDEX office_links_by_end ON office_links (expires_at);
             CREATE TABLE office_checkouts (
                 id          TEXT PRIMARY KEY NOT NULL,
@@ -104,6 +106,8 @@ macro_rules! tables {
                 grant_id    TEXT
             );
             CREATE INDEX office_checkouts_by_account ON office_checkouts (account_id, created_at);
+            CREATE INDEX office_checkouts_uncredited ON office_checkouts (paid_at)
+                WHERE paid_at IS NOT NULL AND grant_id IS NULL;
             CREATE TABLE office_alerts (
                 seq       ",
             $rising,

@@ -63,7 +63,14 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/operator/keys/{id}/disable", post(keys::disable))
         .route("/operator/keys/{id}/enable", post(keys::enable))
         .route("/operator/accounts/{id}/people", get(people::list))
-        .route("/operator/accounts/{id}/invitations", post(people::invite))
+        .route(
+            "/operator/accounts/{id}/invitations",
+            get(people::invitations).post(people::invite),
+        )
+        .route(
+            "/operator/accounts/{id}/invitations/{email}",
+            delete(people::withdraw),
+        )
         .route(
             "/operator/people/{id}",
             post(people::change).delete(people::remove),

@@ -1,16 +1,18 @@
-//! The ID in an operator's path.
+//! What an operator's path names.
 
 use axum::{
     extract::{FromRequestParts, Path as AnyPath},
     http::request::Parts,
 };
 
+use serde::de::DeserializeOwned;
+
 use super::error::OperatorError;
 
 /// Like axum's own, but what cannot be read is answered in our envelope.
 pub struct Path<T>(pub T);
 
-impl<S: Send + Sync> FromRequestParts<S> for Path<String> {
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
     type Rejection = OperatorError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {

@@ -13,7 +13,7 @@ use crate::{
     acts::{Acts, HandedLink},
     gateway::Gateway,
     http::Json,
-    office::{Person, Role},
+    office::{Person, Purpose, Role},
     time_text,
 };
 
@@ -90,6 +90,44 @@ pub async fn invite(
     let acts = Acts::by_token(&gateway);
     let handed = acts.invite(account_id, &email, role).await?;
     Ok(Json(LinkObject::new(&handed)).into_response())
+}
+
+#[derive(Serialize)]
+struct InvitationObject<'a> {
+    object: &'static str,
+    email: &'a str,
+    role: &'static str,
+    expires_at: String,
+}
+
+/// Those that nobody has used yet.
+pub async fn invitations(
+    State(gateway): State<Arc<Gateway>>,
+    Path(account_id): Path<String>,
+) -> Result<Response, OperatorError> {
+    gateway.ledger.account(&account_id).await?;
+    let now = time_text::now();
+    let open = gateway.office.invitations_of(&account_id, now).await?;
+    let open = open.iter().filter_map(|link| match &link.purpose {
+        Purpose::Invitation { role, .. } => Some(InvitationObject {
+            object: "invitation",
+            email: &link.email,
+            role: role.as_str(),
+            expires_at: time_text::shown(link.expires_at),
+        }),
+        Purpose::Proof { .. } | Purpose::Reset { .. } => None,
+    });
+    Ok(Json(List::new(open.collect())).into_response())
+}
+
+pub async fn withdraw(
+    State(gateway): State<Arc<Gateway>>,
+    Path((account_id, email)): Path<(String, String)>,
+) -> Result<Response, OperatorError> {
+    let acts = Acts::by_token(&gateway);
+    acts.withdraw_invitation(account_id, email.clone()).await?;
+    let told = serde_json::json!({ "object": "invitation", "email": email, "withdrawn": true });
+    Ok(Json(told).into_response())
 }
 
 #[derive(Deserialize)]

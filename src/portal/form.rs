@@ -47,7 +47,7 @@ struct WithToken<T> {
     form: T,
 }
 
-impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for SignedForm<T> {
+impl<T: DeserializeOwned + Send> FromRequest<Arc<Gateway>> for SignedForm<T> {
     type Rejection = PortalError;
 
     async fn from_request(request: Request, gateway: &Arc<Gateway>) -> Result<Self, PortalError> {
@@ -59,8 +59,10 @@ impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for SignedForm<T> {
                 return Err(error);
             }
         };
-        let (token, form) = read(Request::from_parts(parts, body)).await?;
+        let (token, form) = read(Request::from_parts(parts.clone(), body)).await?;
         me.check(Some(&token))?;
+        // A form can take its time, and whoever sends it may be somebody else's former colleague by now.
+        let me = SignedIn::from_request_parts(&mut parts, gateway).await?;
         Ok(Self { me, form })
     }
 }

@@ -143,8 +143,8 @@ pub async fn create(
         return page(&gateway, &me, Some(problem)).await;
     }
     if !is_first(&gateway, &form.once).await? {
-        let problem = "This form has made its key already, and a key is shown once. \
-                       If you have not copied it, delete it and create another.";
+        let problem = "This form was sent before, and a key is shown once. If you have not copied it, \
+                       delete it and create another.";
         return page(&gateway, &me, Some(problem)).await;
     }
     let (key, secret) = gateway

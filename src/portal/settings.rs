@@ -66,7 +66,7 @@ async fn page(
             }
             button.primary type="submit" { @if has_password { "Change password" } @else { "Set a password" } }
         }
-        (oidc::settings(gateway, me).await?)
+        (oidc::section(gateway, me).await?)
         h2 { "Sessions" }
         (table(me, &sessions))
         form method="post" action="/portal/settings/sessions" {
@@ -114,26 +114,13 @@ pub async fn change_password(
     headers: HeaderMap,
     SignedForm { me, form }: SignedForm<NewPassword>,
 ) -> Result<Response, PortalError> {
-    let refused = async |problem: &str| {
-        let mut response = page(&gateway, &me, Some(problem)).await?;
-        *response.status_mut() = StatusCode::BAD_REQUEST;
-        Ok(response)
-    };
     if let Some(problem) = password_problem(&form.new) {
-        return refused(problem).await;
+        return refused(&gateway, &me, problem).await;
     }
-    // A session that was left open is not to be a way to guess.
-    let attempt = Attempt::new(&me.person.email, None, Some(&me.person.id));
-    let throttle = &gateway.portal.throttle;
-    throttle
-        .attempt(&attempt)
-        .map_err(|seconds| PortalError::TooMany { seconds })?;
+    if !knows_password(&gateway, &me, form.present).await? {
+        return refused(&gateway, &me, WRONG).await;
+    }
     let passwords = &gateway.office.passwords;
-    let kept = me.person.password.clone();
-    if kept.is_some() && !passwords.verify(form.present, kept).await {
-        return refused("The present password is not right.").await;
-    }
-    throttle.succeeded(&attempt);
     let hash = passwords.hash(form.new).await;
     let hash = hash.map_err(|error| PortalError::Unavailable(error.to_string()))?;
     let digest = &me.session.digest;
@@ -143,6 +130,39 @@ pub async fn change_password(
         .await?;
     // This session goes on under another name.
     begin(&gateway, &headers, &me.person, "/portal/settings").await
+}
+
+pub const WRONG: &str = "The present password is not right.";
+
+/// The page again, with what was wrong.
+pub async fn refused(
+    gateway: &Gateway,
+    me: &SignedIn,
+    problem: &str,
+) -> Result<Response, PortalError> {
+    let mut response = page(gateway, me, Some(problem)).await?;
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    Ok(response)
+}
+
+/// Whether whoever is signed in knows the password too, where there is one.
+pub async fn knows_password(
+    gateway: &Gateway,
+    me: &SignedIn,
+    present: String,
+) -> Result<bool, PortalError> {
+    // A session that was left open is not to be a way to guess.
+    let attempt = Attempt::new(&me.person.email, None, Some(&me.person.id));
+    let throttle = &gateway.portal.throttle;
+    throttle
+        .attempt(&attempt)
+        .map_err(|seconds| PortalError::TooMany { seconds })?;
+    let kept = me.person.password.clone();
+    if kept.is_some() && !gateway.office.passwords.verify(present, kept).await {
+        return Ok(false);
+    }
+    throttle.succeeded(&attempt);
+    Ok(true)
 }
 
 pub async fn end_sessions(

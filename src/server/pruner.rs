@@ -1,8 +1,9 @@
-//! Deletes every hour the sessions and links of the portal that have expired, and old alerts.
+//! Every hour: deletes the sessions and links of the portal that have expired, and old alerts; and credits
+//! payments that could not be credited when they were told of.
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{gateway::Gateway, time_text};
+use crate::{acts, gateway::Gateway, time_text};
 
 const INTERVAL: Duration = Duration::from_hours(1);
 /// How long alerts that are over are shown, in seconds.
@@ -19,6 +20,7 @@ pub async fn run(gateway: Arc<Gateway>) {
             if let Err(error) = gateway.office.prune_alerts(kept_since).await {
                 tracing::warn!(%error, "old alerts could not be deleted");
             }
+            acts::settle_what_is_left(&gateway).await;
             tokio::time::sleep(INTERVAL).await;
         };
         tokio::select! {

@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { nanos, operate } from './support/gateway.mjs';
-import { accountOf, clickTo, fill, follow, go, isThere, rowWith, signUp, textOf, visitor } from './support/visitor.mjs';
+import { accountOf, buyCredit, clickTo, fill, follow, go, isThere, rowWith, signUp, textOf, visitor } from './support/visitor.mjs';
 
-const GRANTED = '5.00';
+const GRANTED = '10.00';
 const CURL = /^curl (\S+) \\\n\s*-H "([^"]+)" \\\n\s*-H "([^"]+)" \\\n\s*-d '(.+)'$/;
 
 /** Sends what stands on the page, as a shell would. */
@@ -23,7 +23,7 @@ const figure = (page, title) => page.$$eval('section.card', (cards, title) => {
   return card.querySelector('.figure').innerText;
 }, title);
 
-test('sign up, get credit, make a key, send the request, see what it cost', async (t) => {
+test('sign up, buy credit, make a key, send the request, see what it cost', async (t) => {
   const page = await visitor(t);
   await signUp(page, { name: 'Grace', email: 'grace@example.com', password: 'a compiler is a program' });
   assert.equal(await textOf(page, 'h1'), 'Overview');
@@ -34,8 +34,9 @@ test('sign up, get credit, make a key, send the request, see what it cost', asyn
 
   await follow(page, () => page.click('.steps a[href="/portal/billing"]'));
   assert.equal(nanos(await figure(page, 'Balance')), 0n);
+  await buyCredit(page, `Add $${GRANTED}`);
+  assert.match(await textOf(page, '[role="status"]'), /your credit is there/);
   const account = `/operator/accounts/${await accountOf(page)}`;
-  await operate('POST', `${account}/grants`, { amount: GRANTED, reason: 'For the start' });
   await clickTo(page, 'link', 'Overview');
   assert.doesNotMatch(await textOf(page, '.steps'), /Get some credit/);
   assert.equal(nanos(await figure(page, 'Balance')), nanos(GRANTED));

@@ -132,6 +132,6 @@ async fn a_form_that_is_sent_again_makes_no_other_key() {
     assert!(key.starts_with("sk-svc-"), "{key}");
     let again = browser.post("/portal/keys", &form).await;
     let text = again.assert_page();
-    assert!(text.contains("has made its key already") && !text.contains("id=\"new-key\""));
+    assert!(text.contains("was sent before") && !text.contains("id=\"new-key\""));
     assert_eq!(text.matches("<code>sk-svc-").count(), 1, "{text}");
 }

@@ -11,7 +11,11 @@ use crate::support::{
 async fn connect(issuer: &FakeIssuer, browser: &Browser, subject: &str) -> Seen {
     let settings = browser.get("/portal/settings").await;
     assert!(settings.assert_page().contains("Connect Example ID"));
-    let away = browser.post("/portal/oidc/connect", &[]).await;
+    let guessed = [("present", "not the password")];
+    let refused = browser.post("/portal/oidc/connect", &guessed).await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    let present = [("present", PASSWORD)];
+    let away = browser.post("/portal/oidc/connect", &present).await;
     away.assert_page();
     // A form must not lead away by itself: the page does.
     let to = away
@@ -47,7 +51,8 @@ async fn an_address_of_somebodys_is_connected_by_them_and_not_by_itself() {
     assert_eq!(taken.status, 409, "{}", taken.text);
     // And whoever has signed out meanwhile connects nothing.
     other.get("/portal/settings").await;
-    let away = other.post("/portal/oidc/connect", &[]).await;
+    let present = [("present", PASSWORD)];
+    let away = other.post("/portal/oidc/connect", &present).await;
     let to = away
         .between("content=\"0; url=", "\"")
         .replace("&amp;", "&");

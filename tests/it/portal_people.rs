@@ -482,3 +482,39 @@ async fn the_command_invites_and_a_letter_goes_out() {
         .assert_page();
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn an_invitation_that_is_withdrawn_lets_nobody_in() {
+    let gateway = TestGateway::start().await;
+    let operator = with_token(&gateway).await;
+    let page = format!("/portal/console/accounts/{}", gateway.account_id);
+    let api = format!("/operator/accounts/{}/invitations", gateway.account_id);
+    let open = async || {
+        let listed = gateway.operate(Method::GET, &api, None).await;
+        listed.assert_ok()["data"].as_array().unwrap().clone()
+    };
+    let mut links = Vec::new();
+    for email in ["ada@example.com", "eve@example.com"] {
+        operator.get(&page).await.assert_page();
+        let fields = [("email", email), ("role", "operator")];
+        let made = operator.post(&format!("{page}/invitations"), &fields).await;
+        links.push(made.between("id=\"new-link\">", "<").to_owned());
+    }
+    let listed = open().await;
+    assert_eq!(listed.len(), 2);
+    assert_eq!(listed[0]["role"], "operator");
+    assert!(operator.get(&page).await.text.contains("Withdraw"));
+    let withdraw = format!("{page}/invitations/withdraw");
+    let ada = [("email", "ada@example.com")];
+    assert_eq!(operator.post(&withdraw, &ada).await.status, 303);
+    let eve = format!("{api}/eve@example.com");
+    let withdrawn = gateway.operate(Method::DELETE, &eve, None).await;
+    assert_eq!(withdrawn.assert_ok()["withdrawn"], true);
+    let again = gateway.operate(Method::DELETE, &eve, None).await;
+    again.assert_error(404, "not_found", None, None);
+    assert!(open().await.is_empty());
+    for link in links {
+        let seen = Browser::new(&gateway).get(&path(&link)).await;
+        assert_eq!(seen.status, 410, "{}", seen.text);
+    }
+}

@@ -12,6 +12,7 @@ contract!(
     of_many_payments_at_once_one_is_written_down,
     a_payment_of_another_session_is_not_written_down,
     only_so_many_are_open_at_once,
+    a_payment_that_is_no_credit_yet_is_found,
 );
 
 const TEN: NanoUsd = NanoUsd::new(10_000_000_000);
@@ -145,4 +146,28 @@ async fn only_so_many_are_open_at_once(given: Given) {
     let last = last.unwrap();
     given.office.checkout_paid(&last.id, &paid).await.unwrap();
     assert!(open(&given, "acct_1", NOW).await.is_some(), "one is paid");
+}
+
+async fn a_payment_that_is_no_credit_yet_is_found(given: Given) {
+    let office = &given.office;
+    let left = async |before| {
+        let left = office.uncredited_checkouts(before, 10).await.unwrap();
+        left.into_iter().map(|one| one.id).collect::<Vec<_>>()
+    };
+    let (paid, unpaid) = (
+        open(&given, "acct_1", NOW).await.unwrap(),
+        open(&given, "acct_1", NOW).await.unwrap(),
+    );
+    let told = payment("cs_1", 7, NOW);
+    office.checkout_paid(&paid.id, &told).await.unwrap();
+    assert!(left(NOW).await.is_empty());
+    assert_eq!(left(NOW + 1).await, [paid.id.as_str()]);
+    office.checkout_credited(&paid.id, "grant_1").await.unwrap();
+    assert!(left(NOW + 1).await.is_empty());
+    // What nobody else has heard of can be forgotten, and nothing else.
+    for id in [&paid.id, &unpaid.id] {
+        office.drop_checkout(id).await.unwrap();
+    }
+    assert!(office.checkout(&paid.id).await.unwrap().is_some());
+    assert_eq!(office.checkout(&unpaid.id).await.unwrap(), None);
 }

@@ -6,6 +6,7 @@ use crate::office::Identity;
 contract!(
     an_identity_is_one_persons,
     somebody_new_is_added_with_their_identity_or_not_at_all,
+    who_is_gone_leaves_an_identity_to_whoever_has_it,
     the_only_way_in_is_not_given_up,
     of_twenty_who_use_it_one_does,
 );
@@ -82,6 +83,29 @@ async fn somebody_new_is_added_with_their_identity_or_not_at_all(given: Given) {
         given.count("SELECT count(*) FROM office_identities").await,
         1
     );
+}
+
+async fn who_is_gone_leaves_an_identity_to_whoever_has_it(given: Given) {
+    let office = &given.office;
+    let (ada, grace) = (
+        given.person("ada@example.com").await,
+        given.person("grace@example.com").await,
+    );
+    assert!(office.connect(&ada.id, known_as("1"), NOW).await.unwrap());
+    // One with an issuer is enough: a second would be somebody else's, unseen.
+    assert!(!office.connect(&ada.id, known_as("2"), NOW).await.unwrap());
+    office.remove_person(&ada.id).await.unwrap();
+    assert_eq!(
+        given.count("SELECT count(*) FROM office_identities").await,
+        0
+    );
+    // As two gateways at the same moment could leave it.
+    given
+        .run("INSERT INTO office_identities VALUES ('https://id.example.com', '1', 'person_gone', 0)")
+        .await;
+    assert!(office.connect(&grace.id, known_as("1"), NOW).await.unwrap());
+    let found = office.person_by_identity(known_as("1")).await.unwrap();
+    assert_eq!(found, Some(grace));
 }
 
 async fn the_only_way_in_is_not_given_up(given: Given) {

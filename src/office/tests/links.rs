@@ -1,7 +1,7 @@
 //! What is promised of one-time links, of who is on an account, and of who is removed.
 
 use super::*;
-use crate::office::{Link, MadeLink, NewLink, Purpose};
+use crate::office::{Identity, Link, MadeLink, NewLink, Purpose};
 
 contract!(
     a_link_is_found_as_it_was_made_until_it_expires,
@@ -9,6 +9,8 @@ contract!(
     of_twenty_who_set_a_password_by_a_link_one_does,
     a_used_link_and_what_came_of_it_are_one_step,
     a_newer_link_takes_the_place_of_an_older_one,
+    an_invitation_is_listed_until_it_is_withdrawn_or_used,
+    a_new_password_by_a_link_ends_ways_in_by_issuers,
     a_changed_password_ends_the_links_for_another,
     who_is_removed_or_no_operator_leaves_no_link,
     people_are_found_by_account_and_by_address,
@@ -168,7 +170,10 @@ async fn a_used_link_and_what_came_of_it_are_one_step(given: Given) {
     // For a password it is none, and the other way round.
     let set = given.office.reset_by_link(&digest, HASH, NOW).await;
     assert_eq!(set.unwrap(), None);
+    // Whoever is removed does not come back by it.
     given.office.remove_person(&ada.id).await.unwrap();
+    assert!(!given.is_good(&digest).await);
+    let digest = given.link("ada@example.com", invitation()).await;
     let joined = given.office.join_by_link(&digest, None, HASH, NOW).await;
     let joined = joined.unwrap().unwrap();
     let digest = given.link(&joined.email, reset(&joined)).await;
@@ -187,18 +192,65 @@ async fn a_newer_link_takes_the_place_of_an_older_one(given: Given) {
         account_id: "acct_2".into(),
         name: None,
     };
-    for (email, purpose, replaces) in [
-        ("new@example.com", invitation(), true),
-        (ada.email.as_str(), reset(&ada), true),
+    for (email, purpose, maker, replaces) in [
+        ("new@example.com", invitation(), None, true),
+        (ada.email.as_str(), reset(&ada), Some(&eve), true),
         // Or anybody could end somebody else's.
-        ("new@example.com", proof(), false),
+        (ada.email.as_str(), reset(&ada), None, false),
+        ("new@example.com", proof(), None, false),
     ] {
         let first = given.link(&email.to_uppercase(), purpose.clone()).await;
-        let second = given.link(email, purpose).await;
+        let second = given.link_by(email, purpose, maker).await;
         assert_eq!(given.is_good(&first).await, !replaces, "{email}");
         assert!(given.is_good(&second).await);
     }
     assert!(given.is_good(&other).await);
+}
+
+async fn an_invitation_is_listed_until_it_is_withdrawn_or_used(given: Given) {
+    let office = &given.office;
+    let emails = async || {
+        let open = office.invitations_of("acct_1", NOW).await.unwrap();
+        let emails = open.into_iter().map(|link| link.email);
+        emails.collect::<Vec<_>>().join(" ")
+    };
+    let [one, two] = ["Ada@example.com", "eve@example.com"];
+    let (first, second) = (
+        given.link(one, invitation()).await,
+        given.link(two, invitation()).await,
+    );
+    let open = emails().await;
+    assert!(open.contains(one) && open.contains(two), "{open}");
+    assert!(
+        office
+            .invitations_of("acct_2", NOW)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    for (account_id, is_good) in [("acct_2", true), ("acct_1", false)] {
+        let withdrawn = office.withdraw_invitation(account_id, "ada@EXAMPLE.com");
+        withdrawn.await.unwrap();
+        assert_eq!(given.is_good(&first).await, is_good, "{account_id}");
+    }
+    assert_eq!(emails().await, two);
+    let joined = office.join_by_link(&second, None, HASH, NOW).await;
+    assert!(joined.unwrap().is_some());
+    assert_eq!(emails().await, "");
+}
+
+async fn a_new_password_by_a_link_ends_ways_in_by_issuers(given: Given) {
+    let ada = given.person("ada@example.com").await;
+    let identity = Identity {
+        issuer: "https://id.example.com",
+        subject: "1",
+    };
+    assert!(given.office.connect(&ada.id, identity, NOW).await.unwrap());
+    let digest = given.link(&ada.email, reset(&ada)).await;
+    let set = given.office.reset_by_link(&digest, HASH, NOW).await;
+    assert!(set.unwrap().is_some());
+    let found = given.office.person_by_identity(identity).await;
+    assert_eq!(found.unwrap(), None);
 }
 
 async fn a_changed_password_ends_the_links_for_another(given: Given) {

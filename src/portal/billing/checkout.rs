@@ -138,6 +138,8 @@ pub async fn begin(
             let status = StatusCode::SERVICE_UNAVAILABLE;
             let mut response = refused(&gateway, &me, status, problem).await?;
             tracing::warn!(checkout = checkout.id, %error, "a checkout was not begun");
+            // Nobody can pay it, and it is not to count among the unpaid. If it stays, it is only that.
+            let _ = gateway.office.drop_checkout(&checkout.id).await;
             let cause = Cause(format!("the payment provider: {error}"));
             response.extensions_mut().insert(cause);
             Ok(response)

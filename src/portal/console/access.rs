@@ -105,7 +105,7 @@ pub struct OperatorForm<T> {
     pub form: T,
 }
 
-impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for OperatorForm<T> {
+impl<T: DeserializeOwned + Send> FromRequest<Arc<Gateway>> for OperatorForm<T> {
     type Rejection = PortalError;
 
     async fn from_request(request: Request, gateway: &Arc<Gateway>) -> Result<Self, PortalError> {
@@ -117,10 +117,12 @@ impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for OperatorForm<T> {
                 return Err(error);
             }
         };
-        let (token, form) = form::read(Request::from_parts(parts, body)).await?;
+        let (token, form) = form::read(Request::from_parts(parts.clone(), body)).await?;
         if !me.token.has_form_token(&token) {
             return Err(PortalError::Stale);
         }
+        // A form can take its time, and whoever sends it may be no operator any more.
+        let me = OperatorIn::from_request_parts(&mut parts, gateway).await?;
         Ok(Self { me, form })
     }
 }

@@ -23,6 +23,7 @@ use crate::{
         layout::{self, Page},
         words::{moment, money},
     },
+    time_text,
 };
 
 const SHOWN_REQUESTS: usize = 10;
@@ -52,6 +53,7 @@ pub async fn show(
     let done = gateway.office.actions_page(Some(&id), None, SHOWN_ACTIONS);
     let done = done.await?;
     let people = gateway.office.people_of(&id).await?;
+    let invited = gateway.office.invitations_of(&id, time_text::now()).await?;
     let bought = payments::of(&gateway, &id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/accounts" { "All accounts" } }
@@ -66,7 +68,7 @@ pub async fn show(
             (plan_forms(&me, &account))
         }
         (credit(&left))
-        (account_people::section(&me, &id, &people))
+        (account_people::section(&me, &id, &people, &invited))
         (payments::section(&bought))
         (keys::section(&me, &account, &all_keys, &used))
         section {

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     acts::HandedLink,
     gateway::Gateway,
-    office::{Person, Role},
+    office::{Link, Person, Role},
     portal::{
         error::PortalError,
         form::Nothing,
@@ -27,7 +27,7 @@ use crate::{
 
 const ROLES: [Role; 2] = [Role::Customer, Role::Operator];
 
-pub fn section(me: &OperatorIn, account_id: &str, people: &[Person]) -> Markup {
+pub fn section(me: &OperatorIn, account_id: &str, people: &[Person], invited: &[Link]) -> Markup {
     let table = html! {
         table {
             caption { "People, in the order in which they came" }
@@ -56,6 +56,7 @@ pub fn section(me: &OperatorIn, account_id: &str, people: &[Person]) -> Markup {
             h2 { "People" }
             @if people.is_empty() { p.empty { "Nobody signs in to it." } }
             @else { (scrolled("People", &table)) }
+            (open_invitations(me, account_id, invited))
             form.inline method="post" action={ (path(account_id)) "/invitations" } {
                 (me.token_field())
                 label { "E-mail of somebody new"
@@ -70,6 +71,36 @@ pub fn section(me: &OperatorIn, account_id: &str, people: &[Person]) -> Markup {
             }
         }
     }
+}
+
+/// Nothing where there is none.
+fn open_invitations(me: &OperatorIn, account_id: &str, invited: &[Link]) -> Markup {
+    let table = html! {
+        table {
+            caption { "Invitations that nobody has used" }
+            thead { tr {
+                th scope="col" { "E-mail" }
+                th scope="col" { "Good until" }
+                th scope="col" { span.unseen { "Actions" } }
+            } }
+            tbody {
+                @for link in invited {
+                    tr {
+                        th scope="row" { (link.email) }
+                        td { (moment(link.expires_at)) }
+                        td {
+                            form method="post" action={ (path(account_id)) "/invitations/withdraw" } {
+                                (me.token_field())
+                                input type="hidden" name="email" value=(link.email);
+                                button.quiet type="submit" { "Withdraw" span.unseen { " the invitation of " (link.email) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    html! { @if !invited.is_empty() { (scrolled("Invitations", &table)) } }
 }
 
 fn forms(me: &OperatorIn, person: &Person) -> Markup {
@@ -126,6 +157,23 @@ pub async fn invite(
     let acts = me.acts(&gateway);
     let handed = acts.invite(id, &form.email, role).await?;
     Ok(handed_page(&me, "An invitation", &handed, &back))
+}
+
+#[derive(Deserialize)]
+pub struct Withdrawn {
+    #[serde(default)]
+    email: String,
+}
+
+pub async fn withdraw(
+    State(gateway): State<Arc<Gateway>>,
+    Id(id): Id,
+    OperatorForm { me, form }: OperatorForm<Withdrawn>,
+) -> Result<Response, PortalError> {
+    let back = path(&id);
+    let acts = me.acts(&gateway);
+    acts.withdraw_invitation(id, form.email).await?;
+    Ok(layout::redirect(&back))
 }
 
 pub async fn reset(

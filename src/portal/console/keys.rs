@@ -120,8 +120,8 @@ pub async fn create(
     let name = super::account_forms::plain(&form.name, MAX_KEY_NAME, "A key's name")?;
     let name = name.ok_or_else(|| PortalError::Invalid("A key needs a name.".into()))?;
     if !is_first(&gateway, &form.once).await? {
-        let problem = "This form has made its key already, and a key is shown once. \
-                       Load the account's page anew to make another.";
+        let problem = "This form was sent before, and a key is shown once. Load the account's page anew to \
+                       make another.";
         return Err(PortalError::Invalid(problem.into()));
     }
     let (key, secret) = me.acts(&gateway).create_key(id, name).await?;

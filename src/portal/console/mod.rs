@@ -66,6 +66,10 @@ pub fn router() -> Router<Arc<Gateway>> {
             "/portal/console/accounts/{id}/invitations",
             post(account_people::invite),
         )
+        .route(
+            "/portal/console/accounts/{id}/invitations/withdraw",
+            post(account_people::withdraw),
+        )
         .route("/portal/console/people", get(people::list))
         .route(
             "/portal/console/people/{id}/role",

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::{
     attempt::{Attempt, Purpose},
@@ -16,11 +17,12 @@ use crate::{
         form::{Nothing, SignedForm},
         layout,
         session::SignedIn,
+        settings,
     },
 };
 
 /// The part of the settings about it, where there is an issuer.
-pub async fn settings(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalError> {
+pub async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalError> {
     let Some(issuer) = &gateway.oidc else {
         return Ok(html! {});
     };
@@ -40,18 +42,34 @@ pub async fn settings(gateway: &Gateway, me: &SignedIn) -> Result<Markup, Portal
             }
         } @else {
             p { "Connect it to sign in without your password." }
-            form method="post" action="/portal/oidc/connect" {
+            form.stack method="post" action="/portal/oidc/connect" {
                 (me.token_field())
+                @if !is_only_way {
+                    label { "Password"
+                        input type="password" name="present" required autocomplete="current-password";
+                    }
+                }
                 button type="submit" { "Connect " (name) }
             }
         }
     })
 }
 
+#[derive(Deserialize)]
+pub struct Present {
+    /// Not asked for where there is none.
+    #[serde(default)]
+    present: String,
+}
+
+/// Another way in outlasts the session it was added in, so it takes more than a session to add one.
 pub async fn connect(
     State(gateway): State<Arc<Gateway>>,
-    SignedForm { me, form: _ }: SignedForm<Nothing>,
+    SignedForm { me, form }: SignedForm<Present>,
 ) -> Result<Response, PortalError> {
+    if !settings::knows_password(&gateway, &me, form.present).await? {
+        return settings::refused(&gateway, &me, settings::WRONG).await;
+    }
     let session = me.session.digest;
     let attempt = Attempt::new("/portal/settings".into(), Purpose::Connect { session });
     let name = issuer(&gateway)?.name();

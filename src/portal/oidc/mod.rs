@@ -21,7 +21,7 @@ mod connections;
 mod people;
 mod refused;
 
-pub use self::connections::settings;
+pub use self::connections::section;
 use self::{
     attempt::{Attempt, Purpose},
     refused::Refused,

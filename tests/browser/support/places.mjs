@@ -3,7 +3,9 @@
 import assert from 'node:assert/strict';
 import { DEMO } from './gateway.mjs';
 import { theResident } from './resident.mjs';
-import { clickTo, fill, follow, go, makeKey, named, signIn, until, visitor } from './visitor.mjs';
+import {
+  clickTo, fill, follow, go, makeKey, named, orderCredit, signIn, until, visitor,
+} from './visitor.mjs';
 
 const page = (name, path, ...says) => ({ name, says, open: (page) => go(page, path) });
 
@@ -14,7 +16,7 @@ export const PAGES = [
   page('playground', '/portal/playground', 'Playground', 'Model', 'Message', 'Send'),
   page('usage', '/portal/usage', 'Usage', 'Cost a day', 'Requests a day', 'Usage by model', 'Download as CSV'),
   page('requests', '/portal/requests', 'Requests', 'svc-pro-coding', 'Answered', 'Failed'),
-  page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00'),
+  page('billing', '/portal/billing', 'Billing', 'Available', 'Welcome', 'Invoice 2026-0417', '$120.00', 'Add credit'),
   page('plan', '/portal/plan', 'Plan and limits', 'Flex', 'Business', 'Limits per minute'),
   page('models', '/portal/models', 'Models', 'svc-native-fast', 'svc-flex-beta-3.6', 'Included'),
   page('settings', '/portal/settings', 'Settings', 'ada@example.com', 'Change password', 'this one'),
@@ -53,6 +55,15 @@ export const STATES = [
 /** What takes a script to get to, or leaves something behind. */
 export const DEEDS = [
   {
+    name: 'test-payment',
+    says: ['Test payment', '$25.00', 'Pay', 'Cancel'],
+    async open(page) {
+      await go(page, '/portal/billing');
+      await orderCredit(page, 'Add $25.00');
+    },
+    undo: (page) => clickTo(page, 'link', 'Cancel'),
+  },
+  {
     name: 'new-key',
     says: ['Your new key', 'Copy it now', 'curl'],
     open: (page) => makeKey(page, 'staging'),
@@ -79,11 +90,13 @@ let guesses = 0;
 export const CONSOLE = [
   page('console-live', '/portal/console', 'Live', 'Requests a second', 'Spend', 'Running'),
   page('console-accounts', '/portal/console/accounts', 'Accounts', 'ada@example.com', 'New account'),
+  page('console-people', '/portal/console/people', 'People', 'ada@example.com', 'customer'),
   page('console-requests', '/portal/console/requests', 'Requests', 'svc-pro-coding', 'simulator'),
   page('console-models', '/portal/console/models', 'Models', 'svc-flex-beta-3.6', 'enabled'),
   page('console-limits', '/portal/console/limits', 'Limits per minute', 'Set a limit'),
   page('console-deployments', '/portal/console/deployments', 'Deployments', 'simulator'),
   page('console-audit', '/portal/console/audit', 'Audit', 'Run the audit'),
+  page('console-alerts', '/portal/console/alerts', 'Alerts', 'Each opens once', 'Over'),
   page('console-actions', '/portal/console/actions', 'Actions', 'Done to'),
 ];
 export const CONSOLE_STATES = [
@@ -104,6 +117,16 @@ export const CONSOLE_STATES = [
     },
   },
   {
+    name: 'console-invited',
+    says: ['bob@example.com', '/portal/welcome?link='],
+    async open(page) {
+      await go(page, '/portal/console/accounts?text=ada%40example.com');
+      await clickTo(page, 'link', 'ada@example.com');
+      await page.type('main form[action$="/invitations"] [name="email"]', 'bob@example.com');
+      await clickTo(page, 'button', 'Invite');
+    },
+  },
+  {
     name: 'console-audited',
     says: ['Everything adds up'],
     async open(page) {
@@ -117,6 +140,14 @@ export const CONSOLE_STATES = [
 export const OUTSIDE = [
   page('sign-in', '/portal/sign-in', 'Sign in', 'E-mail', 'Password', 'Make an account'),
   page('console-sign-in', '/portal/console/sign-in', 'Operator token'),
+  {
+    name: 'dead-link',
+    says: ['This link cannot be used'],
+    async open(page) {
+      page.expected.push('410');
+      await go(page, '/portal/welcome?link=of-nobody', 410);
+    },
+  },
   page('sign-up', '/portal/sign-up', 'Make an account', 'At least 10 characters.'),
   {
     name: 'refused',

@@ -113,6 +113,19 @@ export async function clickTo(page, role, name) {
   return follow(page, () => found.click());
 }
 
+/** Orders credit, to the page where it is paid for. */
+export async function orderCredit(page, button) {
+  await (await named(page, 'button', button)).click();
+  // By way of a page that leads on.
+  await until(page, () => location.pathname.startsWith('/portal/billing/test-payment/'));
+}
+
+/** From the billing page and back to it. */
+export async function buyCredit(page, button) {
+  await orderCredit(page, button);
+  await clickTo(page, 'button', 'Pay');
+}
+
 export const fill = (page, field, text) => page.type(`main [name="${field}"]`, text);
 
 export const textOf = (page, selector = 'main') => page.$eval(selector, (element) => element.innerText);
