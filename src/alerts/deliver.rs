@@ -1,6 +1,6 @@
 //! Telling people, until they have heard or it is no use.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -24,6 +24,9 @@ const LETTER_PATIENCE: Duration = Duration::from_secs(30);
 /// Seconds after each attempt that failed; after as many and one it is given up.
 const WAITS: [i64; 7] = [5, 60, 300, 1_800, 7_200, 28_800, 86_400];
 
+/// Looks are not held up for longer than about this; what is left is told at the next turn.
+const A_TURN: Duration = Duration::from_secs(10);
+
 /// Why nobody has heard.
 enum Unheard {
     /// It is worth another attempt.
@@ -32,16 +35,19 @@ enum Unheard {
     Hopeless(String),
 }
 
-/// Tries everything that is due `now`.
-pub async fn deliver(gateway: &Gateway, now: i64) -> Result<(), OfficeError> {
+/// Tries what is due, now and while it goes on.
+pub async fn deliver(gateway: &Gateway, begun_at: i64) -> Result<(), OfficeError> {
     let office = &gateway.office;
+    let begun = Instant::now();
     loop {
+        let elapsed = begun.elapsed();
+        let now = begun_at.saturating_add_unsigned(elapsed.as_secs());
         let claimed = office.claim_deliveries(now, now + LEASE, AT_ONCE).await?;
         let tried = claimed.iter().map(|one| attempt(gateway, one, now));
         for tried in join_all(tried).await {
             tried?;
         }
-        if claimed.is_empty() {
+        if claimed.is_empty() || begun.elapsed() >= A_TURN {
             return Ok(());
         }
     }
@@ -101,23 +107,49 @@ async fn tell(
             })
         }
         Channel::Mail => {
-            let console = format!("{}/portal/console/alerts", gateway.portal.url);
-            let letter = words::to_operator(&delivery.recipient, alert, delivery.event, &console);
+            let portal = &gateway.portal;
+            let console = (portal.enabled && portal.console)
+                .then(|| format!("{}/portal/console/alerts", portal.url));
+            let (to, event) = (&delivery.recipient, delivery.event);
+            let letter = words::to_operator(to, alert, event, console.as_deref());
             send(gateway, letter).await
         }
         Channel::Customer if alert.closed_at.is_some() => {
             let why = "it was over before it could be told";
             Err(Unheard::Hopeless(why.into()))
         }
-        Channel::Customer => {
-            let account = gateway.ledger.account(&delivery.recipient).await;
-            let account = account.map_err(|error| Unheard::Failed(error.to_string()))?;
-            let letter = words::to_customer(&account.email, alert, &gateway.links.billing);
-            let letter =
-                letter.ok_or_else(|| Unheard::Hopeless("it is no customer's affair".into()))?;
-            send(gateway, letter).await
+        Channel::Customer => tell_customer(gateway, &delivery.recipient, alert).await,
+    }
+}
+
+/// Each of the account's people gets a letter. It is heard once one of them has it: another attempt
+/// would write to that one again.
+async fn tell_customer(gateway: &Gateway, account_id: &str, alert: &Alert) -> Result<(), Unheard> {
+    let readers = readers(gateway, account_id).await?;
+    let letters = readers
+        .iter()
+        .filter_map(|to| words::to_customer(to, alert, &gateway.links.billing));
+    let mut heard = false;
+    let mut unheard = Unheard::Hopeless("it is no customer's affair".into());
+    for sent in join_all(letters.map(|letter| send(gateway, letter))).await {
+        match sent {
+            Ok(()) => heard = true,
+            Err(why) => unheard = why,
         }
     }
+    if heard { Ok(()) } else { Err(unheard) }
+}
+
+/// Those who sign in to the account; where nobody does, the address that it was made with.
+async fn readers(gateway: &Gateway, account_id: &str) -> Result<Vec<String>, Unheard> {
+    let people = gateway.office.people_of(account_id).await;
+    let people = people.map_err(|error| Unheard::Failed(error.to_string()))?;
+    if !people.is_empty() {
+        return Ok(people.into_iter().map(|person| person.email).collect());
+    }
+    let account = gateway.ledger.account(account_id).await;
+    let account = account.map_err(|error| Unheard::Failed(error.to_string()))?;
+    Ok(vec![account.email])
 }
 
 async fn send(gateway: &Gateway, letter: Letter) -> Result<(), Unheard> {
@@ -135,7 +167,6 @@ fn message(alert: &Alert, event: Event) -> String {
         Event::Opened => ("alert.opened", alert.opened_at),
         Event::Closed => ("alert.closed", alert.closed_at.unwrap_or_default()),
     };
-    let closed_at = alert.closed_at.filter(|_| event == Event::Closed);
     let detail: serde_json::Value = serde_json::from_str(&alert.detail).unwrap_or_default();
     let message = json!({
         "type": kind,
@@ -147,7 +178,7 @@ fn message(alert: &Alert, event: Event) -> String {
             "summary": words::summary(alert.kind, &alert.subject, &alert.detail),
             "detail": detail,
             "opened_at": time_text::shown(alert.opened_at),
-            "closed_at": closed_at.map(time_text::shown),
+            "closed_at": alert.closed_at.map(time_text::shown),
         },
     });
     message.to_string()

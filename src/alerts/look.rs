@@ -4,18 +4,22 @@ use super::{
     Found, Sighting, Trouble, View, balances, books, expiries, unbilled, upstreams, words,
 };
 use crate::{
+    auth::random_id,
     gateway::Gateway,
     office::{Alert, AlertKind, Channel, NewAlert, OfficeError, Route},
 };
 
-/// How many open alerts are looked at; the others have their turn at the next look.
+/// How many open alerts of a kind are looked at; the others have their turn at the next look.
 const AT_ONCE: usize = 100;
 /// Who was told of something is not told of the same again within so many seconds.
 const QUIET: i64 = 3_600;
 
 /// Looks at everything, as it is `now`; what could not be looked at is tried again with the next look.
 pub async fn look(gateway: &Gateway, now: i64) -> Result<(), Trouble> {
-    let open = gateway.office.open_alerts(AT_ONCE).await?;
+    let mut open = Vec::new();
+    for kind in AlertKind::ALL {
+        open.extend(gateway.office.open_alerts(kind, AT_ONCE).await?);
+    }
     let noted = gateway.alerts.take_noted();
     let view = View {
         gateway,
@@ -23,24 +27,30 @@ pub async fn look(gateway: &Gateway, now: i64) -> Result<(), Trouble> {
         open: &open,
     };
     let found = [
-        Ok(upstreams::look(&view)),
-        balances::look(&view, &noted).await,
-        expiries::look(&view).await,
-        unbilled::look(&view).await,
-        books::look(&view).await,
+        (AlertKind::UpstreamFailing, Ok(upstreams::look(&view))),
+        (AlertKind::BalanceLow, balances::look(&view, &noted).await),
+        (AlertKind::CreditExpiring, expiries::look(&view).await),
+        (AlertKind::StreamUnbilled, unbilled::look(&view).await),
+        (AlertKind::AuditMismatch, books::look(&view).await),
     ];
     let mut trouble = None;
-    for found in found {
+    for (kind, found) in found {
         let written = match found {
             Ok(found) => write_down(&view, found).await.map_err(Trouble::from),
             Err(error) => Err(error.into()),
         };
         if let Err(error) = written {
+            match kind {
+                AlertKind::BalanceLow => gateway.alerts.note_again(&noted),
+                AlertKind::CreditExpiring => gateway.alerts.forget_expiries(),
+                _ => {}
+            }
             trouble.get_or_insert(error);
         }
     }
-    if trouble.is_some() {
-        gateway.alerts.look_again(noted);
+    // A test is over as it begins, unless its gateway has died in between.
+    for test in view.open_of(AlertKind::Test) {
+        gateway.office.close_alert(test, &[], now).await?;
     }
     count(gateway).await?;
     trouble.map_or(Ok(()), Err)
@@ -57,6 +67,12 @@ async fn write_down(view: &View<'_>, found: Found<'_>) -> Result<(), OfficeError
         let detail = detail.to_string();
         if let Some(alert) = view.is_open(kind, &subject) {
             office.see_alert(&alert.id, &detail, view.now).await?;
+            if !alert.announced {
+                let routes = to_all(view.gateway, kind, &subject);
+                let told_after = view.now - QUIET;
+                let announced = office.announce_alert(alert, &routes, view.now, told_after);
+                announced.await?;
+            }
             continue;
         }
         let new = NewAlert {
@@ -99,7 +115,7 @@ pub async fn send_test(gateway: &Gateway, now: i64) -> Result<(), OfficeError> {
     let (kind, office) = (AlertKind::Test, &gateway.office);
     let new = NewAlert {
         kind,
-        subject: "console",
+        subject: &random_id("test_"),
         detail: "{}",
         routes: &to_operators(gateway),
         now,

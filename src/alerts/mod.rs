@@ -52,7 +52,7 @@ struct Found<'a> {
 struct View<'a> {
     gateway: &'a Gateway,
     now: i64,
-    /// The alerts that are open, or, of very many, those that were not seen for the longest.
+    /// The alerts that are open, or, of very many of a kind, those that were not seen for the longest.
     open: &'a [Alert],
 }
 

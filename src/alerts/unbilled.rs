@@ -29,6 +29,7 @@ struct Count {
 pub async fn look<'a>(view: &View<'a>) -> Result<Found<'a>, LedgerError> {
     let since_ms = view.now.saturating_sub(WINDOW).saturating_mul(1_000);
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+    let mut any_cut_off = false;
     for outcome in [Outcome::NoUsage, Outcome::NotCharged] {
         let page = CallsPage {
             outcome: Some(outcome),
@@ -36,12 +37,14 @@ pub async fn look<'a>(view: &View<'a>) -> Result<Found<'a>, LedgerError> {
             ..CallsPage::default()
         };
         let calls = view.gateway.ledger.calls_page(&page).await?;
-        let is_at_least = calls.len() == MOST;
+        let oldest = calls.last();
+        let cut_off = calls.len() == MOST && oldest.is_some_and(|one| one.ended_ms > since_ms);
+        any_cut_off |= cut_off;
         // The newest are first.
         for call in calls.into_iter().take_while(|one| one.ended_ms > since_ms) {
             let count = counts.entry(whose(&call)).or_default();
             count.calls += 1;
-            count.is_at_least |= is_at_least;
+            count.is_at_least |= cut_off;
             count.latest.get_or_insert(call);
         }
     }
@@ -56,7 +59,12 @@ pub async fn look<'a>(view: &View<'a>) -> Result<Found<'a>, LedgerError> {
         }),
         subject,
     });
-    Ok(view.over_but(KIND, seen.collect()))
+    let mut found = view.over_but(KIND, seen.collect());
+    if any_cut_off {
+        // Whoever was not counted may be among the rest.
+        found.over.clear();
+    }
+    Ok(found)
 }
 
 fn whose(call: &Call) -> String {

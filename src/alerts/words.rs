@@ -107,21 +107,22 @@ fn dollars(amount: &str) -> String {
     format!("{sign}${whole}.{kept:0<2}")
 }
 
-/// A letter to an operator; `console` is the address of the page of alerts.
-pub fn to_operator(to: &str, alert: &Alert, event: Event, console: &str) -> Letter {
+/// A letter to an operator; `console` is the address of the page of alerts, where there is one.
+pub fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>) -> Letter {
+    let link = console.map_or_else(String::new, |console| format!("\n{console}\n"));
     let summary = summary(alert.kind, &alert.subject, &alert.detail);
     let (title, since) = (title(alert.kind), time_text::shown(alert.opened_at));
     let advice = advice(alert.kind);
     let (subject, text) = match event {
         Event::Opened => (
             format!("Tollgate: {title}"),
-            format!("Since {since}: {summary}.\n\n{advice}\n\n{console}\n"),
+            format!("Since {since}: {summary}.\n\n{advice}\n{link}"),
         ),
         Event::Closed => {
             let until = time_text::shown(alert.closed_at.unwrap_or_default());
             (
                 format!("Tollgate: {title}: over"),
-                format!("From {since} to {until}: {summary}.\n\nThis is over.\n\n{console}\n"),
+                format!("From {since} to {until}: {summary}.\n\nThis is over.\n{link}"),
             )
         }
     };
@@ -199,9 +200,30 @@ mod tests {
                 r#"{"accounts":2}"#,
                 "the books of 2 accounts do not add up",
             ),
-            (AlertKind::Test, "console", "not JSON", "this is a test"),
+            (AlertKind::Test, "test_1", "not JSON", "this is a test"),
         ] {
             assert_eq!(summary(kind, subject, detail), expected);
+        }
+    }
+
+    #[test]
+    fn a_letter_leads_to_the_console_where_there_is_one() {
+        let alert = Alert {
+            seq: 1,
+            id: "alert_1".into(),
+            kind: AlertKind::Test,
+            subject: "test_1".into(),
+            detail: "{}".into(),
+            opened_at: 0,
+            seen_at: 0,
+            closed_at: Some(0),
+            announced: true,
+        };
+        for event in [Event::Opened, Event::Closed] {
+            let text = |console| to_operator("a@example.com", &alert, event, console).text;
+            let (with, without) = (text(Some("https://gate.example/alerts")), text(None));
+            assert_eq!(with, format!("{without}\nhttps://gate.example/alerts\n"));
+            assert!(without.ends_with(".\n"), "{without:?}");
         }
     }
 }

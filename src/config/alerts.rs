@@ -26,7 +26,7 @@ pub struct Alerts {
     /// Credit that expires within so many seconds expires soon; `None` for no such alert.
     pub expiring_within: Option<i64>,
     pub webhook: Option<Webhook>,
-    /// Operators who get letters.
+    /// Operators who get letters: bare addresses, whatever name stood beside them.
     pub mail_to: Vec<String>,
     /// Whether those whom an account belongs to get letters about its credit.
     pub tell_customers: bool,
@@ -89,13 +89,16 @@ pub fn alerts(mut section: Section, has_mail: bool, environment: &Environment) -
         "mail_to",
         "a list of addresses, e.g. `[\"ops@example.com\"]`",
     );
-    let mail_to = mail_to.unwrap_or_default();
-    for address in &mail_to {
-        if address.parse::<Mailbox>().is_err() {
+    let mut bare = Vec::new();
+    for address in mail_to.unwrap_or_default() {
+        if let Ok(mailbox) = address.parse::<Mailbox>() {
+            bare.push(mailbox.email.to_string());
+        } else {
             let message = format!("has `{address}`, which is no address, e.g. `ops@example.com`");
             section.mistake("mail_to", &message);
         }
     }
+    let mail_to = bare;
     let tell_customers = section.flag("tell_customers");
     let no_mail = "needs a server to send letters through: add `[mail]`";
     if !has_mail && !mail_to.is_empty() {

@@ -89,11 +89,15 @@ impl Alerts {
         *locked(&self.expiring) = expiring;
     }
 
-    /// What was found could not be written down: the next look finds it again.
-    pub fn look_again(&self, noted: HashSet<String>) {
+    /// What became of these could not be written down: the next look finds it again.
+    pub fn note_again(&self, noted: &HashSet<String>) {
         for account_id in noted {
-            self.note(&account_id);
+            self.note(account_id);
         }
+    }
+
+    /// What expires could not be looked for or written down: the next look finds all of it again.
+    pub fn forget_expiries(&self) {
         self.looked_at_expiries(i64::MIN, HashSet::new());
     }
 

@@ -27,6 +27,7 @@ pub struct ExpiringPage {
 }
 
 impl Ledger {
+    /// Of accounts that are closed nothing: nobody can use it.
     pub async fn expiring(&self, page: &ExpiringPage) -> Result<Vec<Expiring>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.expiring(page)),

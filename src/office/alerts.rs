@@ -73,6 +73,8 @@ pub struct Alert {
     pub seen_at: i64,
     /// None while it is open.
     pub closed_at: Option<i64>,
+    /// Whether anybody is told of it: not where the same was told a moment ago.
+    pub announced: bool,
 }
 
 /// An alert, and what became of telling people.
@@ -99,7 +101,8 @@ pub struct NewAlert<'a> {
 macro_rules! alerts_where {
     ($condition:literal) => {
         concat!(
-            "SELECT seq, id, kind, subject, detail, opened_at, seen_at, coalesce(closed_at, 0)
+            "SELECT seq, id, kind, subject, detail, opened_at, seen_at, coalesce(closed_at, 0),
+                 announced
              FROM office_alerts WHERE ",
             $condition
         )
@@ -170,6 +173,34 @@ impl Office {
         Ok(())
     }
 
+    /// Tells of one that was quiet when it opened and is still open, unless the same was told after
+    /// `told_after`.
+    pub async fn announce_alert(
+        &self,
+        alert: &Alert,
+        routes: &[Route],
+        now: i64,
+        told_after: i64,
+    ) -> Result<(), OfficeError> {
+        let announce = statement(
+            "UPDATE office_alerts SET announced = 1
+             WHERE id = $1 AND announced = 0 AND closed_at IS NULL AND NOT EXISTS (
+                 SELECT 1 FROM office_alerts told
+                 WHERE told.kind = $2 AND told.subject = $3 AND told.announced = 1
+                     AND told.opened_at > $4)",
+            [
+                alert.id.as_str().into(),
+                alert.kind.as_str().into(),
+                alert.subject.as_str().into(),
+                told_after.into(),
+            ],
+        );
+        let mut statements = vec![announce];
+        statements.extend(due(&alert.id, Event::Opened, routes, now));
+        self.run(statements).await?;
+        Ok(())
+    }
+
     /// It is over, unless somebody has seen it meanwhile. Those are told who were told of its opening.
     pub async fn close_alert(
         &self,
@@ -197,11 +228,15 @@ impl Office {
         rows.into_iter().next().map(Alert::read).transpose()
     }
 
-    /// Those that are open and were not seen for the longest.
-    pub async fn open_alerts(&self, limit: usize) -> Result<Vec<Alert>, OfficeError> {
+    /// Those of a kind that are open and were not seen for the longest.
+    pub async fn open_alerts(
+        &self,
+        kind: AlertKind,
+        limit: usize,
+    ) -> Result<Vec<Alert>, OfficeError> {
         let look = statement(
-            alerts_where!("closed_at IS NULL ORDER BY seen_at, seq LIMIT $1"),
-            [count(limit)],
+            alerts_where!("closed_at IS NULL AND kind = $1 ORDER BY seen_at, seq LIMIT $2"),
+            [kind.as_str().into(), count(limit)],
         );
         let rows = self.run(vec![look]).await?;
         rows.into_iter().map(Alert::read).collect()
@@ -226,7 +261,13 @@ impl Office {
             alerts_where!("closed_at IS NULL ORDER BY seq DESC LIMIT $1"),
             [count(limit)],
         );
-        let deliveries = statement(deliveries_where!("closed_at IS NULL"), []);
+        let deliveries = statement(
+            deliveries_where!(
+                "alert_id IN (SELECT id FROM office_alerts WHERE closed_at IS NULL
+                     ORDER BY seq DESC LIMIT $1)"
+            ),
+            [count(limit)],
+        );
         self.told(look, deliveries).await
     }
 
@@ -302,6 +343,7 @@ impl Alert {
             opened_at: row.int()?,
             seen_at: row.int()?,
             closed_at: Some(row.int()?).filter(|at| *at != 0),
+            announced: row.int()? == 1,
         })
     }
 }

@@ -98,6 +98,25 @@ macro_rules! delivery_columns {
 }
 pub(super) use delivery_columns;
 
+/// Nobody hears that something is over while they are still to hear that it began.
+macro_rules! is_next {
+    ($delivery:literal) => {
+        concat!(
+            "NOT (",
+            $delivery,
+            ".event = 'closed' AND EXISTS (
+                 SELECT 1 FROM office_deliveries earlier
+                 WHERE earlier.alert_id = ",
+            $delivery,
+            ".alert_id AND earlier.channel = ",
+            $delivery,
+            ".channel AND earlier.recipient = ",
+            $delivery,
+            ".recipient AND earlier.event = 'opened' AND earlier.state = 'waiting'))"
+        )
+    };
+}
+
 /// Deliveries to all of these, of an alert that is announced and has come so far.
 pub(super) fn due(alert_id: &str, event: Event, routes: &[Route], now: i64) -> Vec<Statement> {
     let sql = match event {
@@ -144,9 +163,13 @@ impl Office {
         let claim = statement(
             concat!(
                 "UPDATE office_deliveries SET attempts = attempts + 1, next_at = $1
-                 WHERE state = 'waiting' AND next_at <= $2 AND id IN (
-                     SELECT id FROM office_deliveries
-                     WHERE state = 'waiting' AND next_at <= $2 ORDER BY next_at LIMIT $3)
+                 WHERE state = 'waiting' AND next_at <= $2 AND ",
+                is_next!("office_deliveries"),
+                " AND id IN (
+                     SELECT one.id FROM office_deliveries one
+                     WHERE one.state = 'waiting' AND one.next_at <= $2 AND ",
+                is_next!("one"),
+                " ORDER BY one.next_at LIMIT $3)
                  RETURNING ",
                 delivery_columns!()
             ),

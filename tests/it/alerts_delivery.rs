@@ -7,7 +7,8 @@ use tempfile::TempDir;
 use tokio::net::TcpSocket;
 use tollgate::{
     alerts,
-    office::{DeliveryState, Event},
+    office::{DeliveryState, Event, NewPerson, Role},
+    time_text,
 };
 
 use crate::support::{
@@ -78,6 +79,11 @@ async fn what_nobody_took_is_told_again_under_the_same_number() {
         each.collect()
     };
     assert_eq!(header("webhook-id").len(), 1);
+    let data = &received[0].body["data"];
+    assert_eq!(
+        data["closed_at"], data["opened_at"],
+        "a test is over at once"
+    );
     assert_eq!(
         header("webhook-timestamp").len(),
         4,
@@ -149,7 +155,7 @@ async fn of_several_gateways_one_tells() {
 async fn operators_and_owners_get_letters() {
     let smtp = FakeSmtp::start().await;
     let more = format!(
-        "enabled = false\nmail_to = [\"ops@example.com\"]\n{}",
+        "enabled = false\nmail_to = [\"Ops <ops@example.com>\"]\n{}",
         smtp.section()
     );
     let watched = Watched::start_with(&more).await;
@@ -186,6 +192,32 @@ async fn operators_and_owners_get_letters() {
     let (_, past) = watched.alerts().await;
     let closed = past[0].deliveries.iter();
     assert_eq!(closed.filter(|one| one.event == Event::Closed).count(), 2);
+
+    // Whoever signs in to the account is written to, and its own address no more.
+    let people = ["ann@example.com", "ben@example.com"];
+    for email in people {
+        let new = NewPerson {
+            email: email.into(),
+            name: None,
+            password: None,
+            role: Role::Customer,
+            account_id: id.clone(),
+            now: watched.now,
+        };
+        let added = watched.gateway.inside().office.add_person(new).await;
+        added.unwrap();
+    }
+    let soon = time_text::shown(watched.now + 3 * 86_400);
+    let grant = json!({ "amount": "1", "expires_at": soon });
+    watched.give(&id, grant).await;
+    watched.look(700).await;
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        told.push(smtp.letter().await.to);
+    }
+    told.sort_unstable();
+    assert_eq!(told, [people[0], people[1], "ops@example.com"]);
+    assert!(smtp.is_empty());
     watched.gateway.stop().await;
 }
 

@@ -5,6 +5,7 @@ use serde_json::json;
 use tollgate::time_text;
 
 use crate::support::{
+    Step,
     alerts::Watched,
     gateway::hello,
     stores,
@@ -100,6 +101,31 @@ async fn a_balance_that_dances_around_the_threshold_is_told_once_an_hour() {
 }
 
 #[tokio::test]
+async fn what_opens_again_and_stays_is_told_once_the_hour_is_over() {
+    let watched = Watched::start().await;
+    let (id, key) = watched.account_with("6").await;
+    watched.gateway.upstream.answer_using(MILLION, 0, 0, 0);
+    let spend = async || {
+        let answer = watched.gateway.chat_as(&key, &hello(MODEL)).await;
+        answer.assert_ok();
+        watched.gateway.idle().await;
+    };
+    spend().await;
+    watched.look(0).await;
+    watched.give(&id, json!({ "amount": "2" })).await;
+    watched.look(30).await;
+    spend().await;
+    watched.look(60).await;
+    watched.look(3_590).await;
+    let told = |what| message(what, "balance.low", &id);
+    assert_eq!(watched.heard(), [told("opened"), told("closed")]);
+    watched.look(3_600).await;
+    watched.look(3_630).await;
+    assert_eq!(watched.heard()[2..], [told("opened")]);
+    watched.gateway.stop().await;
+}
+
+#[tokio::test]
 async fn credit_that_expires_soon_is_told_until_it_is_gone() {
     let watched = Watched::start().await;
     let (id, key) = watched.account_with("100").await;
@@ -120,7 +146,11 @@ async fn credit_that_expires_soon_is_told_until_it_is_gone() {
     assert_eq!(detail["expires_at"], in_days(3));
     watched.look(3 * 86_400).await;
     // It is over for the one, and has come near for the other.
-    assert_eq!(watched.heard()[1..], [opened(&later), closed(&soon)]);
+    let mut heard = watched.heard().split_off(1);
+    heard.sort_unstable();
+    let mut expected = [opened(&later), closed(&soon)];
+    expected.sort_unstable();
+    assert_eq!(heard, expected);
     // Used up, it does not expire.
     watched
         .gateway
@@ -141,6 +171,13 @@ async fn credit_that_expires_soon_is_told_until_it_is_gone() {
 async fn an_upstream_that_fails_is_told_without_its_words() {
     let watched = Watched::start().await;
     let upstream = &watched.gateway.upstream;
+    let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 30\r\ncontent-length: 2\r\n\r\n{}";
+    upstream.play(vec![Step::Send(busy.into())]);
+    watched.gateway.chat(&hello(MODEL)).await;
+    watched.look(0).await;
+    assert_eq!(watched.heard(), [], "it only wants a rest");
+    upstream.answer_using(1, 0, 1, 0);
+    watched.gateway.chat(&hello(MODEL)).await.assert_ok();
     let words = json!({ "error": { "message": "you said heliotrope" } });
     upstream.answer_json(500, &words);
     for _ in 0..4 {

@@ -28,7 +28,7 @@ fn a_section_says_what_is_told_and_to_whom() {
     let alerts = parse(&text, &[("HOOK", SECRET)]).alerts;
     assert_eq!((alerts.low_balance, alerts.expiring_within), (None, None));
     assert_eq!(alerts.every, Duration::from_secs(5));
-    assert_eq!(alerts.mail_to, ["Ops <ops@example.com>"]);
+    assert_eq!(alerts.mail_to, ["ops@example.com"]);
     assert!(!alerts.tell_customers);
     let webhook = alerts.webhook.as_ref().unwrap();
     assert_eq!(webhook.key().unwrap(), b"alert-secret-canary-0123456789ab");

@@ -146,10 +146,14 @@ impl Directory {
         self.audited.then(|| self.frozen.iter().cloned().collect())
     }
 
-    /// What expires within these times, in no order.
+    /// What expires within these times, in no order; of closed accounts nothing.
     pub fn expiring(&self, from: i64, until: i64) -> Vec<Expiring> {
         let mut found = Vec::new();
         for (account_id, credit) in &self.credits {
+            let account = self.accounts.get(account_id);
+            if account.is_some_and(|account| account.closed) {
+                continue;
+            }
             let credit = credit.lock().unwrap_or_else(PoisonError::into_inner);
             let expiring = credit.expiring(from, until);
             found.extend(expiring.map(|(grant_id, left, expires_at)| Expiring {

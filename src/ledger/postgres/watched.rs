@@ -18,6 +18,7 @@ impl Shared {
              FROM credit_grants g JOIN accounts a ON a.id = g.account_id
                  CROSS JOIN LATERAL unnest(a.fund_ids, a.fund_left) AS f (id, remains)
              WHERE g.expires_at > $1 AND g.expires_at <= $2 AND f.id = g.id AND f.remains > 0
+                 AND NOT a.closed
                  AND (g.expires_at, g.id COLLATE "C") > ($3, $4)
              ORDER BY g.expires_at, g.id COLLATE "C" LIMIT {limit}"#
         );

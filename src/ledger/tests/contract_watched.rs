@@ -1,7 +1,7 @@
 //! What is watched: credit that expires, books that do not add up.
 
 use super::*;
-use crate::ledger::{Expiring, ExpiringPage};
+use crate::ledger::{AccountChange, Expiring, ExpiringPage};
 
 contract!(
     credit_that_expires_is_found_page_by_page,
@@ -48,6 +48,15 @@ async fn credit_that_expires_is_found_page_by_page(place: Place) {
     let (told, _) = find(paying.now(), now + 30, 100).await;
     assert_eq!(told, [(25, 7), (30, 30)]);
     assert_eq!(find(now + 30, now + 99, 100).await.0, []);
+    // What nobody can use any more is not found either.
+    let closed = AccountChange {
+        closed: Some(true),
+        ..AccountChange::default()
+    };
+    let close = paying.ledger.change_account(&neighbour.account_id, closed);
+    close.await.unwrap();
+    let (told, _) = find(paying.now(), now + 30, 100).await;
+    assert_eq!(told, [(30, 30)]);
 }
 
 async fn books_that_do_not_add_up_are_known_once_somebody_has_looked(place: Place) {

@@ -8,6 +8,7 @@ use crate::office::{
 contract!(
     an_alert_is_open_once_however_many_see_it,
     what_opens_again_within_the_hour_is_told_to_nobody,
+    what_stays_open_is_told_once_the_hour_is_over,
     what_was_seen_meanwhile_is_not_over,
     a_delivery_is_one_gateways_until_its_lease_is_over,
     of_many_deliveries_none_is_claimed_twice,
@@ -54,7 +55,7 @@ impl Given {
     }
 
     async fn the_open_one(&self) -> Alert {
-        let mut open = self.office.open_alerts(100).await.unwrap();
+        let mut open = self.office.open_alerts(KIND, 100).await.unwrap();
         assert_eq!(open.len(), 1, "{open:?}");
         open.remove(0)
     }
@@ -111,9 +112,15 @@ async fn what_opens_again_within_the_hour_is_told_to_nobody(given: Given) {
     assert_eq!(alert.detail, format!("{{\"now\":{}}}", NOW + 5));
     assert!(given.close(&alert, NOW + 10).await);
     assert!(given.close(&alert, NOW + 10).await, "twice without harm");
-    let told = given.claim(NOW + 10).await;
-    for one in &told {
-        given.office.delivered(one, NOW + 10).await.unwrap();
+    // Whoever is to hear that it is over hears first that it began.
+    let mut told = Vec::new();
+    for count in [2, 1, 0] {
+        let claimed = given.claim(NOW + 10).await;
+        assert_eq!(claimed.len(), count, "{claimed:?}");
+        for one in &claimed {
+            given.office.delivered(one, NOW + 10).await.unwrap();
+        }
+        told.extend(claimed);
     }
     let mut told: Vec<_> = told
         .iter()
@@ -128,11 +135,36 @@ async fn what_opens_again_within_the_hour_is_told_to_nobody(given: Given) {
             ("opened", "webhook")
         ]
     );
-    for (now, count) in [(NOW + 20, 0), (NOW + 3_599, 0), (NOW + 3_600, 3)] {
+    for (now, count) in [(NOW + 20, 0), (NOW + 3_599, 0), (NOW + 3_600, 2)] {
         given.open_alert("acct_1", now).await.unwrap();
         given.close(&given.the_open_one().await, now + 1).await;
         assert_eq!(given.claim(now + 1).await.len(), count, "{now}");
     }
+}
+
+async fn what_stays_open_is_told_once_the_hour_is_over(given: Given) {
+    given.open_alert("acct_1", NOW).await.unwrap();
+    given.close(&given.the_open_one().await, NOW + 1).await;
+    for _ in 0..2 {
+        for one in given.claim(NOW + 1).await {
+            given.office.delivered(&one, NOW + 1).await.unwrap();
+        }
+    }
+    given.open_alert("acct_1", NOW + 2).await.unwrap();
+    let alert = given.the_open_one().await;
+    assert!(!alert.announced);
+    let routes = routes();
+    let announce = async |now| {
+        let told = given
+            .office
+            .announce_alert(&alert, &routes, now, now - 3_600);
+        told.await.unwrap();
+        given.claim(now).await.len()
+    };
+    assert_eq!(announce(NOW + 3_599).await, 0);
+    assert_eq!(announce(NOW + 3_600).await, 2);
+    assert!(given.the_open_one().await.announced);
+    assert_eq!(announce(NOW + 3_601).await, 0, "twice without harm");
 }
 
 async fn what_was_seen_meanwhile_is_not_over(given: Given) {
@@ -226,7 +258,7 @@ async fn of_many_deliveries_none_is_claimed_twice(given: Given) {
         let office = given.another();
         tokio::spawn(async move {
             // With a connection that is open already, nobody is late.
-            office.open_alerts(1).await.unwrap();
+            office.open_alerts(KIND, 1).await.unwrap();
             all_at_once.wait().await;
             let mut claimed = Vec::new();
             for _ in 0..20 {
@@ -261,7 +293,7 @@ async fn pages_of_what_is_over_follow_each_other(given: Given) {
         let subject = format!("acct_{number}");
         given.open_alert(&subject, NOW).await.unwrap();
         if number != 2 {
-            let open = given.office.open_alerts(10).await.unwrap();
+            let open = given.office.open_alerts(KIND, 10).await.unwrap();
             let alert = open.iter().find(|alert| alert.subject == subject).unwrap();
             given.close(alert, NOW + 1).await;
         }
@@ -281,7 +313,7 @@ async fn pages_of_what_is_over_follow_each_other(given: Given) {
 async fn what_was_over_long_ago_is_deleted(given: Given) {
     for (number, subject) in (0..).zip(["acct_1", "acct_2", "acct_3"]) {
         given.open_alert(subject, NOW).await.unwrap();
-        let open = given.office.open_alerts(10).await.unwrap();
+        let open = given.office.open_alerts(KIND, 10).await.unwrap();
         given.close(&open[0], NOW + number).await;
     }
     given.open_alert("acct_4", NOW - 100).await.unwrap();

@@ -172,7 +172,7 @@ fn what(alert: &Alert) -> Markup {
 /// In words, with where to look.
 fn how(alert: &Alert) -> Markup {
     let summary = words::summary(alert.kind, &alert.subject, &alert.detail);
-    let (first, rest) = summary.split_at(summary.len().min(1));
+    let (first, rest) = summary.split_at(summary.chars().next().map_or(0, char::len_utf8));
     let (to, name): (String, &str) = match alert.kind {
         AlertKind::BalanceLow | AlertKind::CreditExpiring => {
             let account = words::account_of(alert.kind, &alert.subject);
