@@ -12,15 +12,14 @@ use crate::{
 };
 
 const KIND: AlertKind = AlertKind::UpstreamFailing;
-/// One that rests after fewer in a row has asked for it, or answers in between.
-const IN_A_ROW: u32 = 5;
 
 pub fn look<'a>(view: &View<'a>) -> Found<'a> {
     let (routes, now) = (view.gateway.routes(), Instant::now());
     let mut seen: Vec<Sighting> = Vec::new();
     for listed in routes.deployments.listed() {
         let circuit = listed.counts().circuit;
-        if circuit.state(now) == State::Closed || circuit.in_a_row() < IN_A_ROW {
+        // One that only asked to be left alone for a while has not failed.
+        if circuit.state(now) == State::Closed || !circuit.has_opened() {
             continue;
         }
         // Why it failed is left out: providers quote what they were asked.

@@ -72,6 +72,11 @@ impl Circuit {
         self.rests_until
     }
 
+    /// Whether it has opened by itself since it last answered, and not only because it was asked to.
+    pub fn has_opened(&self) -> bool {
+        self.rests > 0
+    }
+
     pub fn in_a_row(&self) -> u32 {
         self.in_a_row
     }

@@ -60,7 +60,9 @@ test('an answer grows in steps, and its cost is written down', async (t) => {
   // The pauses lie between the steps: an answer that was held back and shown at once has none.
   const took = growth.at(-1).at - growth[0].at;
   assert.ok(took > (TOKENS / 2) * DELAY_MS, `it came within ${took} ms`);
+  await told(page, '$');
   assert.match(await textOf(page, '#told'), new RegExp(`${TOKENS} out`));
+  const price = await textOf(page, '#told a');
 
   await go(page, `/portal/requests?model=${MODEL}`);
   const [, key, , input, output, cost, , ending] = await rowWith(page, MODEL);
@@ -68,6 +70,7 @@ test('an answer grows in steps, and its cost is written down', async (t) => {
   assert.ok(Number(input) > 0);
   assert.equal(Number(output), TOKENS);
   assert.ok(nanos(cost) > 0n);
+  assert.equal(nanos(price), nanos(cost));
   assert.equal(ending, 'Answered');
 });
 

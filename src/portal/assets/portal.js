@@ -26,11 +26,7 @@ function theme() {
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const now = () => root.dataset.theme ?? (dark.matches ? "dark" : "light");
-  const show = () => {
-    const other = now() === "dark" ? "Light" : "Dark";
-    button.textContent = other;
-    button.setAttribute("aria-label", `${other} colours`);
-  };
+  const show = () => { button.textContent = now() === "dark" ? "Light" : "Dark"; };
   show();
   dark.addEventListener("change", show);
   button.addEventListener("click", () => {
@@ -110,14 +106,16 @@ function playground() {
   };
 
   // What it came to, once it is in the books.
-  const price = async (request) => {
+  const price = async (request, words) => {
     const response = await fetch(`/portal/playground/charge?request=${encodeURIComponent(request)}`);
     if (!response.ok) return;
     const { cost, path } = await response.json();
+    // The next one may have been asked for meanwhile.
+    if (told.textContent !== words) return;
     const story = document.createElement("a");
     story.href = path;
     story.textContent = cost;
-    told.append(told.textContent ? " · " : "", story);
+    told.append(words ? " · " : "", story);
   };
 
   form.addEventListener("submit", async (event) => {
@@ -140,8 +138,9 @@ function playground() {
       messages = [...asked, { role: "assistant", content: body.textContent }];
       form.elements.message.value = "";
       const tokens = usage ? `${usage.prompt_tokens} tokens in, ${usage.completion_tokens} out` : "";
-      told.textContent = [tokens, routed ? `answered by ${routed}` : ""].filter(Boolean).join(" · ");
-      await price(request);
+      const words = [tokens, routed ? `answered by ${routed}` : ""].filter(Boolean).join(" · ");
+      told.textContent = words;
+      price(request, words).catch(() => {});
     } catch (error) {
       told.textContent = error.name === "AbortError" ? "Stopped. What was written is charged." : error.message;
       if (!body.textContent) body.parentElement.classList.add("failed");

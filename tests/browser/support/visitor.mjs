@@ -115,9 +115,11 @@ export async function clickTo(page, role, name) {
 
 /** Orders credit, to the page where it is paid for. */
 export async function orderCredit(page, button) {
+  const there = () => location.pathname.startsWith('/portal/billing/test-payment/')
+    && document.readyState === 'complete';
   await (await named(page, 'button', button)).click();
   // By way of a page that leads on.
-  await until(page, () => location.pathname.startsWith('/portal/billing/test-payment/'));
+  await page.waitForFunction(there);
 }
 
 /** From the billing page and back to it. */
