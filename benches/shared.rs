@@ -49,7 +49,7 @@ fn main() {
         return;
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let postgres = PostgresServer::own_with(&["fsync=on", "shared_buffers=256MB"]);
+    let postgres = PostgresServer::own_with(&["fsync=on", "autovacuum=on", "shared_buffers=256MB"]);
     runtime.block_on(ledger_alone(&postgres));
     let redis = RedisServer::own();
     runtime.block_on(requests(&postgres, &redis));

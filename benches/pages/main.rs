@@ -84,7 +84,11 @@ async fn files(statements: &plans::Statements) -> bool {
 
 async fn servers() -> bool {
     println!("\n# On PostgreSQL and Redis");
-    let settings = ["shared_buffers=256MB", "logging_collector=on"];
+    let settings = [
+        "autovacuum=on",
+        "logging_collector=on",
+        "shared_buffers=256MB",
+    ];
     let postgres = PostgresServer::own_with(&settings);
     let redis = RedisServer::own();
     let database = postgres.database();

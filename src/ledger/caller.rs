@@ -15,7 +15,7 @@ pub struct Caller {
 }
 
 /// What is known of a caller is as old as these versions. A hold is refused where they are no longer
-/// the latest.
+/// the latest; of settings only where they are from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub account: i64,

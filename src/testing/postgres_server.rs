@@ -229,6 +229,8 @@ impl PostgresServer {
             "max_connections=1000".into(),
             "shared_buffers=128MB".into(),
             "fsync=off".into(),
+            // With hundreds of small databases it would do little else.
+            "autovacuum=off".into(),
             "log_min_messages=warning".into(),
         ] {
             command.arg("-c").arg(setting);

@@ -7,7 +7,7 @@ use futures_util::{
     future::join_all,
     stream::{FuturesUnordered, iter},
 };
-use reqwest::Client;
+use reqwest::{Client, Method};
 use serde_json::json;
 
 use crate::support::{
@@ -133,4 +133,36 @@ async fn pipelined_requests_are_charged_each_for_itself() {
         expected.charges += 1;
     }
     assert_eq!(purse.books().await, expected);
+}
+
+/// An operator's script that changes one setting after the other makes nobody's request fail: what a gateway
+/// remembers is behind again and again, and looked up again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn settings_that_change_without_pause_hold_up_nobody() {
+    const ASKED: u32 = 10;
+    let gateway = TestGateway::start_patient().await;
+    let purse = gateway.purse().await;
+    let another = gateway.purse().await;
+    let hi = response(200, "application/json", &completion("Hi").to_string());
+    gateway.upstream.play(vec![Step::Send(hi)]);
+    let over = Gate::default();
+    let change = async |first: u64| {
+        for rpm in (first..).step_by(8) {
+            if over.is_open() {
+                return;
+            }
+            let limit = json!({ "account": another.id, "model": MODEL, "rpm": rpm + 1 });
+            let changed = gateway.operate(Method::PUT, "/operator/limits", Some(limit));
+            changed.await.assert_ok();
+        }
+    };
+    let ask = async {
+        for _ in 0..ASKED {
+            let answer = answer(purse.request(&hello(MODEL))).await;
+            answer.assert_ok();
+        }
+        over.open();
+    };
+    tokio::join!(join_all((0..8).map(change)), ask);
+    assert_eq!(purse.books().await, Books::charged(ASKED));
 }

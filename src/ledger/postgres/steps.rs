@@ -143,7 +143,9 @@ impl<'a> Written<'a> {
 impl Step {
     pub fn hold(wanted: Wanted<'_>, seen: Seen) -> Self {
         let written = Written {
-            s: Some(seen.settings),
+            // What was looked up for this very request is no older than the request. Whoever changes settings
+            // at that moment must not keep it from beginning, again and again while they change many.
+            s: (!seen.fresh).then_some(seen.settings),
             v: Some(seen.account),
             ..Written::wanted("h", wanted)
         };

@@ -206,7 +206,12 @@ impl Paying {
     /// A key that is disabled is not seen: what was seen of it before is kept.
     pub async fn look(&self) {
         if let Some(caller) = self.ledger.look(self.digest).await.unwrap() {
-            *self.seen.lock().unwrap() = caller.seen;
+            // As it is remembered for the next request.
+            let fresh = false;
+            *self.seen.lock().unwrap() = Seen {
+                fresh,
+                ..caller.seen
+            };
         }
     }
 

@@ -39,6 +39,10 @@ impl Gate {
     pub fn open(&self) {
         self.0.cancel();
     }
+
+    pub fn is_open(&self) -> bool {
+        self.0.is_cancelled()
+    }
 }
 
 /// What the gateway sent.

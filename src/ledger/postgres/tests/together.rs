@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     catalog::{Tier, Track},
-    ledger::{AccountChange, CeilingChange, KeyState},
+    ledger::{AccountChange, CeilingChange, HoldRequest, KeyState},
     limits::Place as InMinute,
 };
 
@@ -83,6 +83,22 @@ async fn what_was_remembered_of_a_plan_or_a_setting_is_stale_once_it_changes() {
     let rule = limited.await.unwrap();
     other.ledger.refresh().await.unwrap();
     assert_eq!(other.ledger.limits(), [rule]);
+}
+
+/// What was looked up for a request is not outdated by settings that change while it begins.
+#[tokio::test]
+async fn settings_that_change_meanwhile_keep_nobody_from_beginning() {
+    let (one, other) = two(DOLLAR).await;
+    let caller = other.ledger.look(other.digest).await.unwrap().unwrap();
+    assert!(caller.seen.fresh);
+    let off = one.ledger.set_model("svc-standard", Some(false), None);
+    off.await.unwrap();
+    let request = HoldRequest {
+        seen: caller.seen,
+        ..other.request(COST, COST, 0)
+    };
+    let held = other.ledger.hold(request).await;
+    assert!(held.is_ok(), "{:?}", held.err());
 }
 
 /// What is remembered is refused; a look brings it up to date.
