@@ -17,7 +17,7 @@ use super::{
     layout, oidc,
     session::token_field,
     sign_in::{told, visited},
-    sign_up::{MAX_NAME, SignUp, email_problem, name_problem},
+    sign_up::{SignUp, email_problem, name_problem, who},
 };
 use crate::{
     auth::random_id,
@@ -36,12 +36,7 @@ pub fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&st
         (oidc::way_in(gateway, ""))
         form.stack method="post" action="/portal/sign-up" {
             (token_field(visit))
-            label { "Name " span.muted { "(optional)" }
-                input type="text" name="name" value=(sent.name) maxlength=(MAX_NAME) autocomplete="name";
-            }
-            label { "E-mail"
-                input type="email" name="email" value=(sent.email) required autocomplete="username";
-            }
+            (who(sent))
             button.primary type="submit" { "Write to me" }
         }
         p.muted { "Already have one? " a href="/portal/sign-in" { "Sign in" } "." }

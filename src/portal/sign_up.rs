@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
 };
-use maud::html;
+use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
@@ -75,12 +75,7 @@ fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) 
         (oidc::way_in(gateway, ""))
         form.stack method="post" action="/portal/sign-up" {
             (token_field(visit))
-            label { "Name " span.muted { "(optional)" }
-                input type="text" name="name" value=(sent.name) maxlength=(MAX_NAME) autocomplete="name";
-            }
-            label { "E-mail"
-                input type="email" name="email" value=(sent.email) required autocomplete="username";
-            }
+            (who(sent))
             label { "Password"
                 input type="password" name="password" required minlength=(MIN_PASSWORD)
                     maxlength=(MAX_PASSWORD) autocomplete="new-password" aria-describedby="password-hint";
@@ -91,6 +86,18 @@ fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) 
         p.muted { "Already have one? " a href="/portal/sign-in" { "Sign in" } "." }
     };
     layout::plain("Make an account", &content).into_response()
+}
+
+/// The fields that say who it is.
+pub fn who(sent: &SignUp) -> Markup {
+    html! {
+        label { "Name " span.muted { "(optional)" }
+            input type="text" name="name" value=(sent.name) maxlength=(MAX_NAME) autocomplete="name";
+        }
+        label { "E-mail"
+            input type="email" name="email" value=(sent.email) required autocomplete="username";
+        }
+    }
 }
 
 pub async fn sign_up(

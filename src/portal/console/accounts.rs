@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     access::OperatorIn,
-    frame::{self, Place, scrolled},
+    frame::{self, Place, scrolled, search},
 };
 use crate::{
     catalog::{Plan, Tier, Track},
@@ -55,13 +55,7 @@ pub async fn list(
     let address = format!("/portal/console/accounts?text={}", layout::encoded(text));
     let content = html! {
         h1 { "Accounts" }
-        form.inline method="get" action="/portal/console/accounts" role="search" {
-            label { "Start of an ID, or part of an e-mail address or a name"
-                input type="search" name="text" value=(text) autocomplete="off";
-            }
-            button.primary type="submit" { "Search" }
-            @if !text.is_empty() { a.button href="/portal/console/accounts" { "Show all" } }
-        }
+        (search("/portal/console/accounts", "Start of an ID, or part of an e-mail address or a name", text))
         @if found.is_empty() {
             p.empty { @if is_first { "There is no such account." } @else { "There are no older accounts." } }
         } @else {

@@ -106,3 +106,16 @@ pub fn scrolled(label: &str, table: &Markup) -> Markup {
         div.scroll tabindex="0" role="region" aria-label=(label) { (table) }
     }
 }
+
+/// A form to search a list by a part of a text.
+pub fn search(list: &str, label: &str, text: &str) -> Markup {
+    html! {
+        form.inline method="get" action=(list) role="search" {
+            label { (label)
+                input type="search" name="text" value=(text) autocomplete="off";
+            }
+            button.primary type="submit" { "Search" }
+            @if !text.is_empty() { a.button href=(list) { "Show all" } }
+        }
+    }
+}

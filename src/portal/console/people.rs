@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     access::OperatorIn,
     accounts::{cursor, path},
-    frame::{self, Place, scrolled},
+    frame::{self, Place, scrolled, search},
 };
 use crate::{
     gateway::Gateway,
@@ -50,13 +50,7 @@ pub async fn list(
     let content = html! {
         h1 { "People" }
         p.muted { "Everyone who can sign in. They are invited, given a role and removed on the page of their account." }
-        form.inline method="get" action="/portal/console/people" role="search" {
-            label { "Part of an e-mail address"
-                input type="search" name="text" value=(text) autocomplete="off";
-            }
-            button.primary type="submit" { "Search" }
-            @if !text.is_empty() { a.button href="/portal/console/people" { "Show all" } }
-        }
+        (search("/portal/console/people", "Part of an e-mail address", text))
         @if people.is_empty() {
             p.empty { @if is_first { "There is nobody." } @else { "There is nobody older." } }
         } @else {
