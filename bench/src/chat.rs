@@ -1,0 +1,89 @@
+//! What is asked: a conversation of three messages, about a kilobyte.
+
+use serde_json::json;
+
+/// How the upstream answers. The request says it, in the words of its last message: that arrives
+/// unchanged through any gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speed {
+    /// One answer, at once.
+    Whole,
+    /// A stream whose events are sent one after another, as fast as they can be written.
+    AtOnce,
+    /// A stream with a pause before each event but the first, in milliseconds.
+    Paced(u64),
+    /// A stream with an event every few seconds, which goes on until all of them are released.
+    Held,
+}
+
+/// Long enough to be slow, short enough that a gateway has to hand on something while it is measured.
+pub const HELD_PAUSE_MS: u64 = 5_000;
+
+const MARK: &[u8] = b"[[upstream ";
+
+const SYSTEM: &str = "You are the assistant of a shop for garden tools. Answer in two or three short sentences, \
+    in the language of the question, and stay with what the catalogue says. Where the catalogue does not say, \
+    tell the customer so and offer to ask a colleague. Never promise a date of delivery, never name a price that \
+    is not in the catalogue, and do not speak about other shops.";
+
+const EARLIER: &str = "I bought the pruning saw with the curved blade last spring, and after a season in the \
+    orchard it does not cut as it did. Can the blade be sharpened at home, or is it one of those with hardened \
+    teeth that have to be replaced?";
+
+const LAST: &str = "Thank you. If it has to be replaced: does the blade of the longer model fit into the handle \
+    that I have, and is there anything I should look out for when I change it?";
+
+impl Speed {
+    fn in_words(self) -> String {
+        match self {
+            Self::Whole => "[[upstream whole]]".into(),
+            Self::AtOnce => "[[upstream at-once]]".into(),
+            Self::Paced(pause) => format!("[[upstream paced {pause}]]"),
+            Self::Held => "[[upstream held]]".into(),
+        }
+    }
+
+    /// What a body asks for; nothing where it says nothing.
+    pub fn asked_in(body: &[u8]) -> Option<Self> {
+        let from = memchr::memmem::find(body, MARK)? + MARK.len();
+        let words = body.get(from..)?;
+        let words =
+            str::from_utf8(words.get(..words.iter().position(|byte| *byte == b']')?)?).ok()?;
+        match words.split_once(' ') {
+            None if words == "whole" => Some(Self::Whole),
+            None if words == "at-once" => Some(Self::AtOnce),
+            None if words == "held" => Some(Self::Held),
+            Some(("paced", pause)) => pause.parse().ok().map(Self::Paced),
+            _ => None,
+        }
+    }
+}
+
+/// The body of a request, for a model by this name.
+pub fn body(model: &str, speed: Speed) -> String {
+    json!({
+        "model": model,
+        "messages": [
+            { "role": "system", "content": SYSTEM },
+            { "role": "user", "content": EARLIER },
+            { "role": "user", "content": format!("{LAST} {}", speed.in_words()) },
+        ],
+        "temperature": 0.3,
+        "max_tokens": 256,
+        "stream": speed != Speed::Whole,
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_says_how_it_is_to_be_answered() {
+        for speed in [Speed::Whole, Speed::AtOnce, Speed::Paced(20), Speed::Held] {
+            assert_eq!(Speed::asked_in(body("m", speed).as_bytes()), Some(speed));
+        }
+        assert_eq!(Speed::asked_in(b"{}"), None);
+    }
+}

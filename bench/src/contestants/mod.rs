@@ -1,0 +1,97 @@
+//! Who is measured.
+
+mod direct;
+mod litellm;
+mod nginx;
+mod portkey;
+mod stores;
+mod tollgate;
+
+use std::{fs, path::Path, time::Duration};
+
+use crate::{Done, Options, load::Target, upstream::Upstream};
+
+pub use direct::Direct;
+pub use nginx::Nginx;
+pub use tollgate::{Durability, Tollgate};
+
+/// One that answers in front of the upstream.
+pub trait Contestant {
+    fn name(&self) -> &'static str;
+
+    fn target(&self) -> &Target;
+
+    /// The process that is counted, with all that it has started; none for the upstream alone.
+    fn pid(&self) -> Option<u32>;
+
+    /// Servers that it keeps things in, counted by themselves.
+    fn stores(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Stops it, starts it with what it has stored, and says how long it took to be ready.
+    fn restart(&mut self) -> Done<Duration>;
+
+    /// That it has charged exactly so many answers, since its first start, and that its books add up.
+    fn check(&self, _answers: u64) -> Done {
+        Ok(())
+    }
+
+    /// Bytes on the disk: the program, or all that was installed to run it.
+    fn size(&self) -> u64;
+
+    fn version(&self) -> String;
+
+    /// How many slow streams it is asked to hold at most.
+    fn most_streams(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// All that take part, started.
+pub fn start_all(
+    options: &Options,
+    upstream: &Upstream,
+    folder: &Path,
+) -> Done<Vec<Box<dyn Contestant>>> {
+    let wanted = |name: &str| {
+        let mut words = options.only.iter();
+        options.only.is_empty() || words.any(|word| name.contains(word.as_str()))
+    };
+    // Others are compared with these two, so they are always there.
+    let mut all: Vec<Box<dyn Contestant>> = vec![
+        Box::new(Direct::new(upstream)),
+        Box::new(Nginx::start(upstream, folder)?),
+    ];
+    for durability in [Durability::Power, Durability::Process] {
+        if wanted(durability.name()) {
+            let tollgate = Tollgate::on_files(&options.tollgate, upstream, folder, durability)?;
+            all.push(Box::new(tollgate));
+        }
+    }
+    if wanted(tollgate::SHARED) {
+        let tollgate = Tollgate::on_servers(&options.tollgate, upstream, folder)?;
+        all.push(Box::new(tollgate));
+    }
+    if let Some(peers) = &options.peers {
+        if wanted(litellm::NAME) {
+            all.push(Box::new(litellm::LiteLlm::start(peers, upstream, folder)?));
+        }
+        if wanted(portkey::NAME) {
+            all.push(Box::new(portkey::Portkey::start(peers, upstream, folder)?));
+        }
+    }
+    Ok(all)
+}
+
+/// Of a file, or of everything in a folder; what is linked to is not.
+fn size_on_disk(path: &Path) -> u64 {
+    match fs::symlink_metadata(path) {
+        Ok(entry) if entry.is_dir() => {
+            let entries = fs::read_dir(path).into_iter().flatten().flatten();
+            entries.map(|entry| size_on_disk(&entry.path())).sum()
+        }
+        Ok(entry) => entry.len(),
+        Err(_) => 0,
+    }
+}

@@ -1,0 +1,54 @@
+//! A connection that is kept, and one question after another over it.
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::{Done, http1::Head};
+
+/// Ten thousand connections have one each.
+const ROOM: usize = 8 << 10;
+
+pub struct Connection {
+    socket: TcpStream,
+    buffer: Box<[u8]>,
+}
+
+impl Connection {
+    pub async fn open(port: u16) -> Done<Self> {
+        let socket = TcpStream::connect(("127.0.0.1", port)).await?;
+        socket.set_nodelay(true)?;
+        let buffer = vec![0; ROOM].into_boxed_slice();
+        Ok(Self { socket, buffer })
+    }
+
+    /// Sends a request and hands on the answer's contents as they arrive. Anything but 200 is a failure.
+    pub async fn ask(&mut self, request: &[u8], mut hand_on: impl FnMut(&[u8])) -> Done {
+        self.socket.write_all(request).await?;
+        let mut filled = 0;
+        let (head, mut body) = loop {
+            filled += self.read_at(filled).await?;
+            if let Some(head) = Head::read(&self.buffer[..filled])? {
+                break (head.length, head.body);
+            }
+        };
+        if !self.buffer.starts_with(b"HTTP/1.1 200") {
+            let said = String::from_utf8_lossy(&self.buffer[..filled]);
+            return Err(format!("an answer that is not 200: {said}").into());
+        }
+        body.take(&self.buffer[head..filled], &mut hand_on)?;
+        while !body.is_done() {
+            let length = self.read_at(0).await?;
+            body.take(&self.buffer[..length], &mut hand_on)?;
+        }
+        Ok(())
+    }
+
+    async fn read_at(&mut self, filled: usize) -> Done<usize> {
+        match self.socket.read(&mut self.buffer[filled..]).await? {
+            0 => Err("the connection was closed in the middle of an answer".into()),
+            length => Ok(length),
+        }
+    }
+}

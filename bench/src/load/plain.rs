@@ -1,0 +1,94 @@
+//! Whole answers: as many as there can be, or a few at even times.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    task::JoinSet,
+    time::{MissedTickBehavior, interval},
+};
+
+use super::{Asked, Connection, Target};
+use crate::{Done, chat::Speed, clock};
+
+/// Each connection asks again as soon as it has its answer.
+pub async fn full(target: &Target, connections: Vec<Connection>, time: Duration) -> Done<Asked> {
+    let requests = Arc::new(target.requests(Speed::Whole));
+    let started = Instant::now();
+    let mut tasks = JoinSet::new();
+    for (number, mut connection) in connections.into_iter().enumerate() {
+        let requests = requests.clone();
+        tasks.spawn(async move {
+            let (mut asked, mut next) = (Asked::default(), number);
+            while started.elapsed() < time {
+                ask(
+                    &mut connection,
+                    &requests[next % requests.len()],
+                    &mut asked,
+                )
+                .await?;
+                next += 1;
+            }
+            Ok(asked)
+        });
+    }
+    let mut asked = Asked::of_all(tasks).await?;
+    asked.took = started.elapsed();
+    Ok(asked)
+}
+
+/// So many a second, whether those before have been answered or not: a slow answer delays no other one.
+pub async fn steady(
+    target: &Target,
+    connections: Vec<Connection>,
+    a_second: u32,
+    time: Duration,
+) -> Done<Asked> {
+    let requests = Arc::new(target.requests(Speed::Whole));
+    let idle = Arc::new(Mutex::new(connections));
+    let started = Instant::now();
+    let mut ticks = interval(Duration::from_secs(1) / a_second);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut tasks = JoinSet::new();
+    let mut number = 0;
+    while started.elapsed() < time {
+        ticks.tick().await;
+        let (requests, idle, port) = (requests.clone(), idle.clone(), target.port);
+        let caller = number % requests.len();
+        number += 1;
+        tasks.spawn(async move {
+            let one = lock(&idle).pop();
+            let mut connection = match one {
+                Some(connection) => connection,
+                None => Connection::open(port).await?,
+            };
+            let mut asked = Asked::default();
+            ask(&mut connection, &requests[caller], &mut asked).await?;
+            lock(&idle).push(connection);
+            Ok(asked)
+        });
+    }
+    let mut asked = Asked::of_all(tasks).await?;
+    asked.took = started.elapsed();
+    Ok(asked)
+}
+
+async fn ask(connection: &mut Connection, request: &[u8], asked: &mut Asked) -> Done {
+    let begun = clock::now();
+    let mut length = 0;
+    connection
+        .ask(request, |bytes| length += bytes.len())
+        .await?;
+    if length == 0 {
+        return Err("an empty answer".into());
+    }
+    asked.waits.push(clock::now() - begun);
+    asked.answers += 1;
+    Ok(())
+}
+
+fn lock(idle: &Mutex<Vec<Connection>>) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,72 @@
+//! Many streams that are open at the same time and say little.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::{Asked, Connection, Target, events::Events};
+use crate::{Done, Failure, chat::Speed};
+
+/// So many are being opened at a time: what is measured is how many can be open.
+const OPENING: usize = 64;
+
+/// For all of them to begin, or to end.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Streams that have all had their first event.
+pub struct Held(JoinSet<Done<Asked>>);
+
+pub async fn open(target: &Target, streams: usize) -> Done<Held> {
+    let requests = Arc::new(target.requests(Speed::Held));
+    let places = Arc::new(Semaphore::new(OPENING));
+    let (begun, mut has_begun) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for number in 0..streams {
+        let (requests, places, begun) = (requests.clone(), places.clone(), begun.clone());
+        let port = target.port;
+        tasks.spawn(async move {
+            let mut place = Some(places.acquire_owned().await?);
+            let mut connection = Connection::open(port).await?;
+            let mut events = Events::default();
+            let request = &requests[number % requests.len()];
+            let seen = |bytes: &[u8]| {
+                events.take(bytes);
+                if events.count > 0 && place.take().is_some() {
+                    let _ = begun.send(());
+                }
+            };
+            connection.ask(request, seen).await?;
+            events.check(1)?;
+            Ok(Asked {
+                answers: 1,
+                ..Asked::default()
+            })
+        });
+    }
+    drop(begun);
+    let all_begun = async {
+        for _ in 0..streams {
+            tokio::select! {
+                _ = has_begun.recv() => {}
+                Some(ended) = tasks.join_next() => {
+                    ended??;
+                    return Err("a held stream has ended".into());
+                }
+            }
+        }
+        Ok::<_, Failure>(())
+    };
+    timeout(PATIENCE, all_begun).await??;
+    Ok(Held(tasks))
+}
+
+impl Held {
+    /// Once the upstream has released them: how many were whole.
+    pub async fn finish(self) -> Done<u64> {
+        Ok(timeout(PATIENCE, Asked::of_all(self.0)).await??.answers)
+    }
+}

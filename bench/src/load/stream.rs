@@ -1,0 +1,67 @@
+//! Streams, one after another on each connection.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{Asked, Connection, Target, events::Events};
+use crate::{Done, chat::Speed, clock, upstream::EVENTS};
+
+/// Streams whose events are sent without a pause, for as long as `time`.
+pub async fn full(target: &Target, connections: Vec<Connection>, time: Duration) -> Done<Asked> {
+    ask(target, connections, time, Speed::AtOnce).await
+}
+
+/// Streams as a model sends them, an event every `pause` milliseconds.
+pub async fn paced(
+    target: &Target,
+    connections: Vec<Connection>,
+    pause: u64,
+    time: Duration,
+) -> Done<Asked> {
+    ask(target, connections, time, Speed::Paced(pause)).await
+}
+
+async fn ask(
+    target: &Target,
+    connections: Vec<Connection>,
+    time: Duration,
+    speed: Speed,
+) -> Done<Asked> {
+    let requests = Arc::new(target.requests(speed));
+    let started = Instant::now();
+    let all = u32::try_from(connections.len()).unwrap_or(u32::MAX);
+    let mut tasks = JoinSet::new();
+    for (number, mut connection) in (0_u32..).zip(connections) {
+        let requests = requests.clone();
+        tasks.spawn(async move {
+            // Paced streams that began together would send all their events together.
+            if let Speed::Paced(pause) = speed {
+                sleep(Duration::from_millis(pause) * number / all).await;
+            }
+            let (mut asked, mut next) = (Asked::default(), number as usize);
+            while started.elapsed() < time {
+                let mut events = Events::default();
+                let begun = clock::now();
+                let request = &requests[next % requests.len()];
+                connection.ask(request, |bytes| events.take(bytes)).await?;
+                events.check(u64::from(EVENTS))?;
+                asked.answers += 1;
+                asked.events += events.count;
+                let first = events.first_at.unwrap_or(begun);
+                asked.waits.push(first.saturating_sub(begun));
+                if speed != Speed::AtOnce {
+                    asked.delays.append(&mut events.delays);
+                }
+                next += 1;
+            }
+            Ok(asked)
+        });
+    }
+    let mut asked = Asked::of_all(tasks).await?;
+    asked.took = started.elapsed();
+    Ok(asked)
+}

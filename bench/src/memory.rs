@@ -1,0 +1,55 @@
+//! How large each one is: started anew with what it has stored, idle, and with many streams open.
+
+use std::{thread::sleep, time::Duration};
+
+use tokio::runtime::Runtime;
+
+use crate::{
+    Done, contestants::Contestant, cpu, figures::Metric, load::slow, rounds::Entry, run::Plan,
+    upstream::Upstream,
+};
+
+/// For what a start leaves to be done.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// Longer than the pause between two events: each stream has handed on more than its first one.
+const STAYS_OPEN: Duration = Duration::from_secs(7);
+
+pub fn measure(plan: &Plan, runtime: &Runtime, upstream: &Upstream, entry: &mut Entry) -> Done {
+    if entry.contestant.pid().is_none() {
+        return Ok(());
+    }
+    for _ in 0..plan.restarts {
+        let took = entry.contestant.restart()?;
+        entry.figures.add(Metric::Start, took.as_secs_f64() * 1e3);
+    }
+    sleep(SETTLES);
+    let idle = memory(entry.contestant.as_ref());
+    entry.figures.add(Metric::MemoryIdle, idle);
+    entry
+        .figures
+        .add(Metric::Size, entry.contestant.size() as f64 / 1e6);
+    let sizes = [
+        (Metric::MemoryFewStreams, plan.few_streams),
+        (Metric::MemoryManyStreams, plan.many_streams),
+    ];
+    for (metric, streams) in sizes {
+        if streams == 0 || streams > entry.contestant.most_streams() {
+            continue;
+        }
+        let held = runtime.block_on(slow::open(entry.contestant.target(), streams))?;
+        // Inside of the runtime, so that what arrives meanwhile is read.
+        runtime.block_on(tokio::time::sleep(STAYS_OPEN));
+        entry.figures.add(metric, memory(entry.contestant.as_ref()));
+        upstream.release()?;
+        entry.answers += runtime.block_on(held.finish())?;
+    }
+    Ok(())
+}
+
+/// In millions of bytes.
+fn memory(contestant: &dyn Contestant) -> f64 {
+    contestant
+        .pid()
+        .map_or(0.0, |pid| cpu::of_family(pid).memory / 1e6)
+}

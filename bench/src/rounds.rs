@@ -1,0 +1,176 @@
+//! Rounds of asking: every contestant does each work in turn, so that a busy moment of the machine meets all.
+
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use crate::{
+    Done,
+    contestants::Contestant,
+    cpu,
+    figures::{Figures, Metric},
+    load::{self, Asked, percentile},
+    run::Plan,
+    upstream::Upstream,
+};
+
+/// One that takes part, and what is known of it so far.
+pub struct Entry {
+    pub contestant: Box<dyn Contestant>,
+    pub figures: Figures,
+    /// Whole answers since its first start.
+    pub answers: u64,
+}
+
+#[derive(Clone, Copy)]
+pub enum Work {
+    Plain,
+    Steady,
+    Stream,
+    Paced,
+}
+
+impl Work {
+    pub const ALL: [Self; 4] = [Self::Plain, Self::Steady, Self::Stream, Self::Paced];
+
+    fn connections(self, plan: &Plan) -> usize {
+        match self {
+            Self::Plain => plan.plain_connections,
+            Self::Steady => plan.steady_connections,
+            Self::Stream => plan.stream_connections,
+            Self::Paced => plan.paced_connections,
+        }
+    }
+}
+
+pub struct Rounds<'a> {
+    pub plan: &'a Plan,
+    pub runtime: &'a Runtime,
+    pub upstream: &'a Upstream,
+}
+
+impl Rounds<'_> {
+    /// Every contestant does this once; they begin with another one in each round.
+    pub fn once(&self, work: Work, entries: &mut [Entry], round: usize) -> Done {
+        let all = entries.len();
+        for turn in 0..all {
+            let entry = &mut entries[(turn + round) % all];
+            let name = entry.contestant.name();
+            self.measure(work, entry)
+                .map_err(|failure| format!("{name}: {failure}"))?;
+        }
+        Ok(())
+    }
+
+    /// Without counting: connections are made, caches filled.
+    pub fn warm_up(&self, work: Work, entry: &mut Entry, time: Duration) -> Done {
+        let asked = self.ask(work, entry.contestant.as_ref(), time)?;
+        entry.answers += asked.answers;
+        Ok(())
+    }
+
+    fn measure(&self, work: Work, entry: &mut Entry) -> Done {
+        // Connections to the upstream that were idle for a round may have been closed.
+        self.warm_up(work, entry, self.plan.warm_up)?;
+        let before = self.used(entry.contestant.as_ref());
+        let mut asked = self.ask(work, entry.contestant.as_ref(), self.plan.time)?;
+        let used = self.used(entry.contestant.as_ref()).since(&before);
+        entry.answers += asked.answers;
+        record(work, &mut entry.figures, &mut asked, &used);
+        Ok(())
+    }
+
+    fn ask(&self, work: Work, contestant: &dyn Contestant, time: Duration) -> Done<Asked> {
+        let (plan, target) = (self.plan, contestant.target());
+        self.runtime.block_on(async {
+            let connections = target.connect(work.connections(plan)).await?;
+            match work {
+                Work::Plain => load::plain::full(target, connections, time).await,
+                Work::Steady => {
+                    load::plain::steady(target, connections, plan.steady_rate, time).await
+                }
+                Work::Stream => load::stream::full(target, connections, time).await,
+                Work::Paced => load::stream::paced(target, connections, plan.pause_ms, time).await,
+            }
+        })
+    }
+
+    fn used(&self, contestant: &dyn Contestant) -> Everyone {
+        let of_all = |pids: Vec<u32>| pids.into_iter().map(|pid| cpu::of_family(pid).cpu).sum();
+        let itself = contestant.pid().map(cpu::of_family);
+        Everyone {
+            itself: itself.map(|used| used.cpu),
+            memory: itself.map_or(0.0, |used| used.memory),
+            stores: of_all(contestant.stores()),
+            upstream: cpu::of_family(self.upstream.pid()).cpu,
+            load: cpu::of_one(std::process::id()),
+        }
+    }
+}
+
+/// Seconds of processor time of everyone who has a part in an answer.
+struct Everyone {
+    /// None where nobody is in between.
+    itself: Option<f64>,
+    /// Bytes, at this moment.
+    memory: f64,
+    stores: f64,
+    upstream: f64,
+    load: f64,
+}
+
+impl Everyone {
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            itself: self.itself.zip(before.itself).map(|(now, then)| now - then),
+            memory: self.memory,
+            stores: self.stores - before.stores,
+            upstream: self.upstream - before.upstream,
+            load: self.load - before.load,
+        }
+    }
+}
+
+fn record(work: Work, figures: &mut Figures, asked: &mut Asked, used: &Everyone) {
+    let answers = asked.answers.max(1) as f64;
+    let seconds = asked.took.as_secs_f64();
+    // Milliseconds for a thousand, which is the same as microseconds for each.
+    let each = |cpu: f64| cpu / answers * 1e6;
+    let mut add = |metric, value| figures.add(metric, value);
+    match work {
+        Work::Plain => {
+            add(Metric::PlainRate, answers / seconds);
+            add(Metric::PlainLoadCpu, each(used.load));
+            add(Metric::PlainUpstreamCpu, each(used.upstream));
+            if let Some(itself) = used.itself {
+                add(Metric::PlainCpu, each(itself));
+                add(Metric::MemoryLoaded, used.memory / 1e6);
+            }
+            if used.stores > 0.0 {
+                add(Metric::PlainStoresCpu, each(used.stores));
+            }
+        }
+        Work::Steady => {
+            add(Metric::SteadyMiddle, percentile(&mut asked.waits, 0.5));
+            add(Metric::SteadyWorst, percentile(&mut asked.waits, 0.99));
+        }
+        Work::Stream => {
+            add(Metric::StreamRate, asked.events as f64 / seconds);
+            if let Some(itself) = used.itself {
+                add(Metric::StreamCpu, each(itself));
+                add(Metric::MemoryLoaded, used.memory / 1e6);
+            }
+            if used.stores > 0.0 {
+                add(Metric::StreamStoresCpu, each(used.stores));
+            }
+        }
+        Work::Paced => {
+            add(Metric::FirstEvent, percentile(&mut asked.waits, 0.5));
+            add(Metric::EventMiddle, percentile(&mut asked.delays, 0.5));
+            add(Metric::EventWorst, percentile(&mut asked.delays, 0.99));
+            if let Some(itself) = used.itself {
+                add(Metric::PacedCpu, each(itself));
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The whole of it: start everyone, measure in rounds, check the books, write the report.
+
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+
+use crate::{
+    Done, Options, bars, contestants,
+    figures::Figures,
+    machine::Machine,
+    memory, process,
+    report::{self, Report},
+    rounds::{Entry, Rounds, Work},
+    upstream::Upstream,
+};
+
+/// How much is asked, and for how long.
+pub struct Plan {
+    pub rounds: usize,
+    pub time: Duration,
+    pub warm_up: Duration,
+    pub plain_connections: usize,
+    pub steady_connections: usize,
+    /// Requests a second where nobody is busy.
+    pub steady_rate: u32,
+    pub stream_connections: usize,
+    pub paced_connections: usize,
+    pub pause_ms: u64,
+    pub restarts: usize,
+    pub few_streams: usize,
+    /// None where this is 0.
+    pub many_streams: usize,
+}
+
+/// Each stream is two files at a gateway; some are for other things.
+const OTHER_FILES: u64 = 400;
+
+impl Plan {
+    fn new(quick: bool, files: u64) -> Self {
+        let most_streams = files.saturating_sub(OTHER_FILES) / 2;
+        Self {
+            rounds: if quick { 2 } else { 5 },
+            time: Duration::from_secs(if quick { 1 } else { 4 }),
+            warm_up: Duration::from_millis(if quick { 200 } else { 500 }),
+            plain_connections: 64,
+            steady_connections: 8,
+            steady_rate: 100,
+            stream_connections: 16,
+            paced_connections: 32,
+            pause_ms: 20,
+            restarts: if quick { 3 } else { 5 },
+            few_streams: 1_000,
+            many_streams: if quick {
+                0
+            } else {
+                most_streams.min(10_000) as usize
+            },
+        }
+    }
+}
+
+pub fn run(options: &Options) -> Done {
+    let plan = Plan::new(options.quick, process::allow_many_files());
+    let folder = tempfile::Builder::new()
+        .prefix("tollgate-bench-")
+        .tempdir()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let upstream = Upstream::start(folder.path())?;
+    let machine = Machine::look();
+    let started = contestants::start_all(options, &upstream, folder.path())?;
+    let entry = |contestant| Entry {
+        contestant,
+        figures: Figures::default(),
+        answers: 0,
+    };
+    let mut entries: Vec<Entry> = started.into_iter().map(entry).collect();
+
+    let rounds = Rounds {
+        plan: &plan,
+        runtime: &runtime,
+        upstream: &upstream,
+    };
+    for entry in &mut entries {
+        eprintln!("bench: warming up {}", entry.contestant.name());
+        for work in Work::ALL {
+            rounds.warm_up(work, entry, plan.time / 2)?;
+        }
+        check(entry)?;
+    }
+    for round in 0..plan.rounds {
+        eprintln!("bench: round {} of {}", round + 1, plan.rounds);
+        for work in Work::ALL {
+            rounds.once(work, &mut entries, round)?;
+        }
+        entries.iter().try_for_each(check)?;
+    }
+    for entry in &mut entries {
+        eprintln!("bench: the size of {}", entry.contestant.name());
+        memory::measure(&plan, &runtime, &upstream, entry)?;
+        check(entry)?;
+    }
+
+    let bars = bars::all(&entries, &plan);
+    let report = Report {
+        plan: &plan,
+        machine: &machine,
+        entries: &entries,
+        bars: &bars,
+    };
+    report::write(&report, &options.out)
+}
+
+/// A gateway that forgot a charge has not done the work that it was measured at.
+fn check(entry: &Entry) -> Done {
+    entry.contestant.check(entry.answers)
+}
