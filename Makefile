@@ -1,7 +1,7 @@
 # `make` lists the commands.
 
 .PHONY: help run run-local test lint fmt servers unit shared fleet chain program clients browser screenshots upstreams \
-	router-eval
+	router-eval bench bench-peers
 
 help:
 	@echo "make run        build in release and start tollgate dev, with a simulated model"
@@ -17,6 +17,8 @@ help:
 	@echo "make browser    the portal in a real browser, which it installs; pictures go to target/browser"
 	@echo "make screenshots  the same, and the pictures in the documentation anew"
 	@echo "make upstreams  tollgate in front of model servers that others wrote"
+	@echo "make bench      tollgate beside nginx: CPU, latency, memory; QUICK=1 for a short run"
+	@echo "make bench-peers  the same with LiteLLM and Portkey's gateway, which it installs"
 	@echo "make router-eval DATA=file  what the router is worth on prompts with known outcomes"
 
 run:
@@ -31,9 +33,11 @@ test: lint unit shared fleet chain clients browser upstreams
 lint:
 	cargo fmt --check
 	cargo fmt --check --manifest-path training/Cargo.toml
+	cargo fmt --check --manifest-path bench/Cargo.toml
 	cargo clippy --all-targets -- -D warnings
 	cargo clippy --test chain --test fleet -- -D warnings
 	cargo clippy --manifest-path training/Cargo.toml -- -D warnings
+	cargo clippy --manifest-path bench/Cargo.toml --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences are not checked"; fi
@@ -41,6 +45,7 @@ lint:
 fmt:
 	cargo fmt
 	cargo fmt --manifest-path training/Cargo.toml
+	cargo fmt --manifest-path bench/Cargo.toml
 
 # PostgreSQL and Redis, whose programs tests start for themselves.
 servers:
@@ -79,3 +84,15 @@ upstreams: program
 router-eval:
 	@test -n "$(DATA)" || { echo "say which prompts: make router-eval DATA=prompts.jsonl (or .jsonl.xz)"; exit 1; }
 	cargo run --release --quiet --manifest-path training/Cargo.toml -- eval --data "$(DATA)"
+
+# A short run says whether it works, not how fast: its report stays out of the repository.
+bench: servers
+	@scripts/install-nginx
+	cargo build --release
+	cargo test --quiet --manifest-path bench/Cargo.toml
+	cargo run --release --quiet --manifest-path bench/Cargo.toml -- run \
+		$(if $(QUICK),--quick --out bench/target/results) $(if $(PEERS),--peers $(PEERS))
+
+bench-peers:
+	@bench/peers/install
+	@$(MAKE) --no-print-directory bench PEERS=bench/peers

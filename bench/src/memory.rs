@@ -29,21 +29,49 @@ pub fn measure(plan: &Plan, runtime: &Runtime, upstream: &Upstream, entry: &mut 
     entry
         .figures
         .add(Metric::Size, entry.contestant.size() as f64 / 1e6);
-    let sizes = [
-        (Metric::MemoryFewStreams, plan.few_streams),
-        (Metric::MemoryManyStreams, plan.many_streams),
-    ];
-    for (metric, streams) in sizes {
-        if streams == 0 || streams > entry.contestant.most_streams() {
-            continue;
-        }
-        let held = runtime.block_on(slow::open(entry.contestant.target(), streams))?;
-        // Inside of the runtime, so that what arrives meanwhile is read.
-        runtime.block_on(tokio::time::sleep(STAYS_OPEN));
-        entry.figures.add(metric, memory(entry.contestant.as_ref()));
-        upstream.release()?;
-        entry.answers += runtime.block_on(held.finish())?;
+    hold(
+        plan.few_streams,
+        Metric::MemoryFewStreams,
+        runtime,
+        upstream,
+        entry,
+    )?;
+    if !entry.contestant.is_peer() && plan.many_streams > 0 {
+        hold(
+            plan.many_streams,
+            Metric::MemoryManyStreams,
+            runtime,
+            upstream,
+            entry,
+        )?;
     }
+    Ok(())
+}
+
+/// Opens so many streams, weighs, and lets them end.
+fn hold(
+    streams: usize,
+    metric: Metric,
+    runtime: &Runtime,
+    upstream: &Upstream,
+    entry: &mut Entry,
+) -> Done {
+    let held = match runtime.block_on(slow::open(entry.contestant.target(), streams)) {
+        Ok(held) => held,
+        Err(failure) if entry.contestant.is_peer() => {
+            let name = entry.contestant.name();
+            eprintln!("bench: {name} does not hold {streams} streams: {failure}");
+            upstream.release()?;
+            entry.contestant.restart()?;
+            return Ok(());
+        }
+        Err(failure) => return Err(failure),
+    };
+    // Inside of the runtime, so that what arrives meanwhile is read.
+    runtime.block_on(async { tokio::time::sleep(STAYS_OPEN).await });
+    entry.figures.add(metric, memory(entry.contestant.as_ref()));
+    upstream.release()?;
+    entry.answers += runtime.block_on(held.finish())?;
     Ok(())
 }
 

@@ -1,7 +1,9 @@
 //! `LiteLLM`'s proxy, without a database: it charges nothing and counts nothing.
 
 use std::{
-    fs,
+    fmt::Write as _,
+    fs::{self, File},
+    io::Read as _,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -20,6 +22,8 @@ pub const NAME: &str = "LiteLLM";
 pub struct LiteLlm {
     installed: PathBuf,
     folder: PathBuf,
+    /// It does not start without one, nor with one that can be guessed.
+    master_key: String,
     target: Target,
     process: Option<Process>,
 }
@@ -34,15 +38,17 @@ impl LiteLlm {
             upstream.port
         );
         fs::write(folder.join("config.yaml"), configuration)?;
+        let master_key = random_key()?;
         let target = Target {
             port: free_port()?,
             path: "/v1/chat/completions".into(),
             model: "model".into(),
-            callers: vec!["authorization: Bearer sk-bench\r\n".into()],
+            callers: vec![format!("authorization: Bearer {master_key}\r\n")],
         };
         let mut litellm = Self {
             installed: fs::canonicalize(peers)?.join(".venv"),
             folder,
+            master_key,
             target,
             process: None,
         };
@@ -72,6 +78,7 @@ impl Contestant for LiteLlm {
         // A process for each core, as its documentation recommends.
         program.args(["--num_workers", "2", "--telemetry", "False", "--config"]);
         program.arg(self.folder.join("config.yaml"));
+        program.env("LITELLM_MASTER_KEY", &self.master_key);
         program.env("LITELLM_LOG", "ERROR");
         program.env("LITELLM_LOCAL_MODEL_COST_MAP", "True");
         program.current_dir(&self.folder);
@@ -99,7 +106,17 @@ impl Contestant for LiteLlm {
         version.unwrap_or("?").to_owned()
     }
 
-    fn most_streams(&self) -> usize {
-        1_000
+    fn is_peer(&self) -> bool {
+        true
     }
+}
+
+fn random_key() -> Done<String> {
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let mut key = String::from("sk-");
+    for byte in bytes {
+        write!(key, "{byte:02x}")?;
+    }
+    Ok(key)
 }

@@ -42,9 +42,9 @@ pub trait Contestant {
 
     fn version(&self) -> String;
 
-    /// How many slow streams it is asked to hold at most.
-    fn most_streams(&self) -> usize {
-        usize::MAX
+    /// Another gateway: it is asked to hold fewer streams, and may fail at that.
+    fn is_peer(&self) -> bool {
+        false
     }
 }
 

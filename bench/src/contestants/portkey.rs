@@ -95,7 +95,7 @@ impl Contestant for Portkey {
         package["version"].as_str().unwrap_or("?").to_owned()
     }
 
-    fn most_streams(&self) -> usize {
-        1_000
+    fn is_peer(&self) -> bool {
+        true
     }
 }

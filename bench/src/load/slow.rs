@@ -15,7 +15,7 @@ use crate::{Done, Failure, chat::Speed};
 const OPENING: usize = 64;
 
 /// For all of them to begin, or to end.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Streams that have all had their first event.
 pub struct Held(JoinSet<Done<Asked>>);

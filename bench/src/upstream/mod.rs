@@ -107,6 +107,8 @@ impl Connection {
         let started = Instant::now();
         for number in 0..EVENTS {
             match pause {
+                // A timer takes a millisecond even for no time at all.
+                Some(_) if number == 0 => {}
                 Some(pause) => sleep_until(started + pause * number).await,
                 None => yield_now().await,
             }
