@@ -27,6 +27,7 @@ mod machine;
 mod memory;
 mod plain_http;
 mod process;
+mod profile;
 mod report;
 mod rounds;
 mod run;
@@ -49,6 +50,8 @@ enum Command {
     Upstream,
     /// Starts every contestant, measures them in turns and writes the report
     Run(Options),
+    /// Keeps one gateway busy with one work, for a profiler to look at
+    Profile(profile::Options),
 }
 
 #[derive(Args)]
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Upstream => upstream::serve(),
         Command::Run(options) => run::run(&options),
+        Command::Profile(options) => profile::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

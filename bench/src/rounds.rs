@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -22,7 +23,7 @@ pub struct Entry {
     pub answers: u64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, ValueEnum)]
 pub enum Work {
     Plain,
     Steady,

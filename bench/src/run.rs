@@ -36,7 +36,7 @@ pub struct Plan {
 const OTHER_FILES: u64 = 400;
 
 impl Plan {
-    fn new(quick: bool, files: u64) -> Self {
+    pub fn new(quick: bool, files: u64) -> Self {
         let most_streams = files.saturating_sub(OTHER_FILES) / 2;
         Self {
             rounds: if quick { 2 } else { 5 },

@@ -1,0 +1,57 @@
+//! One gateway under one work, for as long as a profiler wants to look at it.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use tokio::runtime::Builder;
+
+use crate::{
+    Done,
+    contestants::{Contestant as _, Durability, Tollgate},
+    figures::Figures,
+    process,
+    rounds::{Entry, Rounds, Work},
+    run::Plan,
+    upstream::Upstream,
+};
+
+#[derive(Args)]
+pub struct Options {
+    /// The gateway's program
+    #[arg(long, default_value = "target/release/tollgate")]
+    tollgate: PathBuf,
+    /// What it is asked for
+    #[arg(long, value_enum)]
+    work: Work,
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+}
+
+/// Says the gateway's process, and keeps it busy.
+pub fn run(options: &Options) -> Done {
+    let plan = Plan::new(true, process::allow_many_files());
+    let folder = tempfile::Builder::new()
+        .prefix("tollgate-bench-")
+        .tempdir()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let upstream = Upstream::start(folder.path())?;
+    let program = &options.tollgate;
+    let tollgate = Tollgate::on_files(program, &upstream, folder.path(), Durability::Power)?;
+    println!("{}", tollgate.pid().unwrap_or_default());
+    let mut entry = Entry {
+        contestant: Box::new(tollgate),
+        figures: Figures::default(),
+        answers: 0,
+    };
+    let rounds = Rounds {
+        plan: &plan,
+        runtime: &runtime,
+        upstream: &upstream,
+    };
+    rounds.warm_up(
+        options.work,
+        &mut entry,
+        Duration::from_secs(options.seconds),
+    )?;
+    entry.contestant.check(entry.answers)
+}
