@@ -3,6 +3,7 @@
 use crate::{
     contestants::Durability,
     figures::{Figures, Metric},
+    report::with_commas,
     rounds::Entry,
     run::Plan,
 };
@@ -82,7 +83,10 @@ fn streams_promise(plan: &Plan) -> String {
         return "memory with 10,000 open streams".into();
     }
     // A machine may not allow as many open files as ten thousand streams need.
-    format!("memory with 10,000 open streams, reckoned from {open}")
+    format!(
+        "memory with 10,000 open streams, reckoned from {}",
+        with_commas(open as i64)
+    )
 }
 
 fn many_streams(figures: Option<&Figures>, plan: &Plan) -> Option<f64> {

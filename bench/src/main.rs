@@ -65,6 +65,9 @@ pub struct Options {
     /// Few and short rounds, and no ten thousand streams
     #[arg(long)]
     pub quick: bool,
+    /// How many rounds, in place of five, or of two quick ones
+    #[arg(long)]
+    pub rounds: Option<usize>,
     /// Where the report goes
     #[arg(long, default_value = "bench/results")]
     pub out: PathBuf,

@@ -60,7 +60,8 @@ impl Plan {
 }
 
 pub fn run(options: &Options) -> Done {
-    let plan = Plan::new(options.quick, process::allow_many_files());
+    let mut plan = Plan::new(options.quick, process::allow_many_files());
+    plan.rounds = options.rounds.unwrap_or(plan.rounds);
     let folder = tempfile::Builder::new()
         .prefix("tollgate-bench-")
         .tempdir()?;

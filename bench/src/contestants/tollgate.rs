@@ -77,8 +77,9 @@ impl Tollgate {
 
     pub fn on_servers(program: &Path, upstream: &Upstream, folder: &Path) -> Done<Self> {
         let stores = Stores::start();
+        // All of it shares a few cores, and a refusal because of a slow moment would end the run.
         let lines = format!(
-            "store.url = \"{}\"\nlimits.url = \"{}\"\n",
+            "store.url = \"{}\"\nstore.deadline_ms = 10000\nlimits.url = \"{}\"\nlimits.deadline_ms = 10000\n",
             stores.database,
             stores.redis_url()
         );

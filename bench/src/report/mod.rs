@@ -49,7 +49,7 @@ fn number(value: f64) -> String {
     }
 }
 
-fn with_commas(value: i64) -> String {
+pub fn with_commas(value: i64) -> String {
     let digits = value.unsigned_abs().to_string();
     let mut text = String::from(if value < 0 { "-" } else { "" });
     for (at, digit) in digits.chars().enumerate() {
