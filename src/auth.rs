@@ -95,14 +95,35 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// What an identifier of ours is made of, in the order of their bytes.
+const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+const ID_CHARS: usize = 24;
+const TIME_CHARS: u8 = 9;
+
 /// `kind_` and 24 random characters: an identifier of ours.
 pub fn random_id(kind: &str) -> String {
-    const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
-    let mut id = String::with_capacity(kind.len() + 24);
+    let mut id = String::with_capacity(kind.len() + ID_CHARS);
     id.push_str(kind);
-    let mut rng = rand::rng();
-    id.extend((0..24).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])));
+    push_random(&mut id, ID_CHARS);
     id
+}
+
+/// The same for what is made all the time and looked up by it. It begins with the time, so that the latest
+/// stand together in an index.
+pub fn rising_id(kind: &str, now_ms: u64) -> String {
+    let mut id = String::with_capacity(kind.len() + ID_CHARS);
+    id.push_str(kind);
+    for place in (0..TIME_CHARS).rev() {
+        let digit = (now_ms / 36_u64.pow(place.into())) % 36;
+        id.push(char::from(ALPHABET[usize::try_from(digit).unwrap_or(0)]));
+    }
+    push_random(&mut id, ID_CHARS - usize::from(TIME_CHARS));
+    id
+}
+
+fn push_random(id: &mut String, count: usize) {
+    let mut rng = rand::rng();
+    id.extend((0..count).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])));
 }
 
 /// So many random characters that can stand in a URL or a cookie.
@@ -140,6 +161,23 @@ mod tests {
         ] {
             assert!(ApiKey::parse(bad).is_none(), "{bad}");
         }
+    }
+
+    #[test]
+    fn ids_that_rise_are_in_the_order_of_their_times() {
+        let times = [
+            0,
+            1,
+            35,
+            36,
+            1_794_000_000_000,
+            1_794_000_000_001,
+            99_000_000_000_000,
+        ];
+        let ids = times.map(|now| rising_id("req_", now));
+        assert!(ids.is_sorted(), "{ids:?}");
+        assert!(ids.iter().all(|id| id.len() == random_id("req_").len()));
+        assert_ne!(rising_id("req_", 1), rising_id("req_", 1));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The client follows no redirect; whoever uses it sees the status and decides.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::Cell, sync::Arc, thread::available_parallelism, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -12,10 +12,46 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 
-pub type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+pub type Client = legacy::Client<Connector, Full<Bytes>>;
+type Connector = HttpsConnector<HttpConnector>;
+
+thread_local! {
+    static LANE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How many threads serve requests.
+pub fn lanes() -> usize {
+    available_parallelism().map_or(1, usize::from)
+}
+
+/// Numbers a thread that serves requests, from 1 on.
+pub fn this_thread_is(lane: usize) {
+    LANE.set(lane);
+}
+
+/// A client for each thread that serves requests, and one for all others: connections stay with the thread
+/// that uses them.
+pub struct Clients(Vec<Client>);
+
+impl Clients {
+    pub fn new(timeout: Duration) -> Result<Self, String> {
+        let connector = connector(timeout)?;
+        let all = (0..=lanes()).map(|_| over(connector.clone()));
+        Ok(Self(all.collect()))
+    }
+
+    /// Of this thread.
+    pub fn here(&self) -> &Client {
+        &self.0[LANE.get() % self.0.len()]
+    }
+}
 
 /// A client that gives up connecting after `timeout`; fails where the system has no certificates.
 pub fn client(timeout: Duration) -> Result<Client, String> {
+    Ok(over(connector(timeout)?))
+}
+
+fn connector(timeout: Duration) -> Result<Connector, String> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -28,11 +64,15 @@ pub fn client(timeout: Duration) -> Result<Client, String> {
         .https_or_http()
         .enable_all_versions()
         .wrap_connector(tcp);
-    Ok(legacy::Client::builder(TokioExecutor::new())
+    Ok(https)
+}
+
+fn over(connector: Connector) -> Client {
+    legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(Duration::from_mins(1))
         .pool_max_idle_per_host(256)
-        .build(https))
+        .build(connector)
 }
 
 /// An error with its causes: hyper's own words alone say little.

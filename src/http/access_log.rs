@@ -2,7 +2,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
     time::Instant,
 };
@@ -15,12 +15,15 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use memchr::memmem::Finder;
 
+use super::layers;
 use crate::{
-    auth::random_id,
+    auth::rising_id,
     error::{Cause, Refused},
     gateway::Gateway,
     metered::Ending,
+    time_text,
     traffic::End,
     wire::chat::Usage,
 };
@@ -75,7 +78,9 @@ impl RequestLog {
     }
 }
 
-/// Gives the request its ID, and logs it once the last byte of its answer has left.
+/// Gives the request its ID, has it answered, and logs it once the last byte of the answer has left.
+///
+/// The one layer around every request: each would cost a request some allocations.
 pub async fn log_requests(
     State(gateway): State<Arc<Gateway>>,
     mut request: Request,
@@ -87,7 +92,7 @@ pub async fn log_requests(
     request.extensions_mut().insert(log.clone());
     let route = request.extensions().get::<MatchedPath>().cloned();
     let mut line = Line {
-        gateway,
+        gateway: gateway.clone(),
         route,
         method: request.method().to_string(),
         path: loggable(request.uri().path()),
@@ -96,7 +101,7 @@ pub async fn log_requests(
         log,
         started: Instant::now(),
     };
-    let mut response = next.run(request).await;
+    let mut response = layers::answer(&gateway, request, next).await;
     response.headers_mut().insert(REQUEST_ID, id);
     line.status = Some(response.status().as_u16());
     // A body without bytes, and the answer to HEAD, is never polled.
@@ -115,14 +120,22 @@ pub async fn log_requests(
 fn request_id(request: &Request) -> HeaderValue {
     match request.headers().get(REQUEST_ID) {
         Some(sent) if !sent.is_empty() => sent.clone(),
-        _ => HeaderValue::try_from(random_id("req_")).expect("letters and digits"),
+        _ => {
+            let now_ms = u64::try_from(time_text::now_ms()).unwrap_or(0);
+            HeaderValue::try_from(rising_id("req_", now_ms)).expect("letters and digits")
+        }
     }
 }
 
 /// A caller's word as it may stand in the log: not endless, and no key that got into it.
 pub fn loggable(text: &str) -> String {
-    let end = text.find("sk-svc-").unwrap_or(text.len());
-    text[..end].chars().take(LOGGED_CHARS).collect()
+    static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("sk-svc-"));
+    let text = &text[..KEY.find(text.as_bytes()).unwrap_or(text.len())];
+    // No character is less than a byte, so most are short enough at a glance.
+    if text.len() <= LOGGED_CHARS {
+        return text.to_owned();
+    }
+    text.chars().take(LOGGED_CHARS).collect()
 }
 
 /// Logged when it is dropped: with the last byte of the answer, or with the client.

@@ -86,7 +86,7 @@ impl Permitted {
         gateway: &Gateway,
         (account_id, plan): (&str, Plan),
         request: ChatRequest,
-    ) -> Result<ChatCall, GatewayError> {
+    ) -> Result<Box<ChatCall>, GatewayError> {
         let model = self.route.requested.clone();
         let identity = self.routes.catalog.identity_prompt(&model);
         let ours = Ours {
@@ -94,7 +94,7 @@ impl Permitted {
             toolbox: self.routes.toolbox.as_ref(),
         };
         let (settings, route) = (self.settings, self.route);
-        let mut call = chat::prepare(request, settings, route, ours, account_id)?;
+        let mut call = Box::new(chat::prepare(request, settings, route, ours, account_id)?);
         if model.is_hybrid() {
             call.choose(gateway.choose(&self.routes, &call, plan)?);
         }

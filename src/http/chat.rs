@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, body::Body, extract::State, response::Response};
+use axum::{body::Body, extract::State, response::Response};
 
 use super::{
     access_log::RequestLog,
     call::Permitted,
     confirm::{body_of, confirmed},
-    extract::Authenticated,
+    extract::Asked,
 };
 use crate::{
     chat::{Disorder, check_order},
@@ -21,11 +21,9 @@ use crate::{
 
 pub async fn chat_completions(
     State(gateway): State<Arc<Gateway>>,
-    Authenticated(caller): Authenticated, // §5: without a valid key we are not here
-    Extension(log): Extension<RequestLog>,
-    body: Body,
+    asked: Asked, // §5: without a valid key we are not here
 ) -> Result<Response, GatewayError> {
-    chat_as(&gateway, caller, log, body).await
+    chat_as(&gateway, asked.caller, asked.log, asked.body).await
 }
 
 /// The same for a caller who was recognised by something else than a key.

@@ -35,7 +35,7 @@ where
             Err(NotStarted::Refused(error)) if fresh => return Err(error),
             Err(NotStarted::Refused(_) | NotStarted::Stale) => {}
         }
-        caller = look(gateway, digest).await?;
+        caller = Box::pin(look(gateway, digest)).await?;
     }
     Err(GatewayError::CreditUnavailable)
 }
@@ -48,7 +48,7 @@ pub async fn body_of(
 ) -> Result<Bytes, GatewayError> {
     let read = read_body(body, gateway.max_body_bytes).await;
     if read.is_err() && !caller.seen.fresh {
-        look(gateway, caller.digest).await?;
+        Box::pin(look(gateway, caller.digest)).await?;
     }
     read
 }

@@ -4,13 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
-    extract::FromRequestParts,
+    extract::{FromRequest, FromRequestParts, Request},
     http::{HeaderMap, header, request::Parts},
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
+use super::access_log::RequestLog;
 use crate::{
     auth::ApiKey,
     catalog::Plan,
@@ -89,6 +90,40 @@ async fn visitor(ledger: &Ledger, key: Option<ApiKey>) -> Option<Caller> {
     }
 }
 
+/// A request of somebody with a valid key (SPEC §5). Who that is may be remembered: for handlers that confirm
+/// what they refuse.
+pub struct Asked {
+    pub caller: Caller,
+    pub log: RequestLog,
+    pub body: Body,
+}
+
+impl FromRequest<Arc<Gateway>> for Asked {
+    type Rejection = GatewayError;
+
+    async fn from_request(
+        mut request: Request,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, GatewayError> {
+        let caller = match key_presented(request.headers()) {
+            Ok(key) => known(gateway.ledger.caller(key.digest()).await),
+            Err(error) => Err(error),
+        };
+        let log: RequestLog = request.extensions_mut().remove().unwrap_or_default();
+        let body = request.into_body();
+        match caller {
+            Ok(caller) => {
+                log.account(&caller.account_id);
+                Ok(Self { caller, log, body })
+            }
+            Err(error) => {
+                drain_unread(body);
+                Err(error)
+            }
+        }
+    }
+}
+
 /// The caller that [`super::layers::authenticate`] found.
 pub struct Authenticated(pub Caller);
 
@@ -113,7 +148,7 @@ pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayErr
         drain_unread(body);
         return Err(GatewayError::BodyTooLarge { limit });
     }
-    let mut whole = BytesMut::with_capacity(announced);
+    let mut whole = BytesMut::new();
     let (mut due, mut due_by) = (BODY_PACE, Instant::now() + BODY_PATIENCE);
     loop {
         let frame = tokio::time::timeout_at(due_by, body.frame())
@@ -130,6 +165,11 @@ pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayErr
             drain_unread(body);
             return Err(GatewayError::BodyTooLarge { limit });
         }
+        // Most come in one piece, which is then taken as it is.
+        if whole.is_empty() && body.is_end_stream() {
+            return Ok(data);
+        }
+        whole.reserve(announced.saturating_sub(whole.len()));
         whole.extend_from_slice(&data);
         if whole.len() >= due {
             (due, due_by) = (whole.len() + BODY_PACE, Instant::now() + BODY_PATIENCE);

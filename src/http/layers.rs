@@ -16,19 +16,31 @@ use super::{
 };
 use crate::{error::GatewayError, gateway::Gateway, ledger::Caller};
 
+/// Answers a request, or says why not: a bad head, a gateway that stops, a mistake of ours.
+pub async fn answer(gateway: &Gateway, request: Request, next: Next) -> Response {
+    if let Some(refused) = bad_head(&request) {
+        return refused.error().into_response();
+    }
+    // Once asked to stop, the gateway takes no new work; it still says how it is.
+    if gateway.shutdown.is_requested() && request.uri().path().starts_with("/v1/") {
+        return GatewayError::ShuttingDown.into_response();
+    }
+    catch_panics(next.run(request)).await
+}
+
 /// A panic is ours to explain, in the envelope like any other failure.
-pub async fn catch_panics(request: Request, next: Next) -> Response {
-    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+async fn catch_panics(answering: impl Future<Output = Response>) -> Response {
+    match AssertUnwindSafe(answering).catch_unwind().await {
         Ok(response) => response,
         // The panic hook has logged where it happened.
         Err(_) => GatewayError::Internal.into_response(),
     }
 }
 
-/// Answers for the heads that the connection refused; those of HTTP/2 are measured here.
-pub async fn refuse_bad_heads(request: Request, next: Next) -> Response {
-    if let Some(refused) = Refused::of(&request) {
-        return refused.error().into_response();
+/// What the connection refused of a head; those of HTTP/2 are measured here.
+fn bad_head(request: &Request) -> Option<Refused> {
+    if let Some(refused) = Refused::of(request) {
+        return Some(refused);
     }
     let line = request.uri().path().len() + request.uri().query().map_or(0, str::len);
     let headers: usize = request
@@ -36,53 +48,19 @@ pub async fn refuse_bad_heads(request: Request, next: Next) -> Response {
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + 4)
         .sum();
-    if line + headers > MAX_HEAD_BYTES {
-        return Refused::TooLarge.error().into_response();
-    }
-    next.run(request).await
+    (line + headers > MAX_HEAD_BYTES).then_some(Refused::TooLarge)
 }
 
-/// Once asked to stop, the gateway takes no new work; it still says how it is.
-pub async fn refuse_when_stopping(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if gateway.shutdown.is_requested() && request.uri().path().starts_with("/v1/") {
-        return GatewayError::ShuttingDown.into_response();
-    }
-    next.run(request).await
-}
-
-/// §5 Without a valid key nothing below runs; with one, handlers find the `Caller`.
-///
-/// It may be one that is remembered: for handlers that confirm what they refuse.
+/// §5 Without a valid key nothing below runs; with one, handlers find the `Caller`, as it is now.
 pub async fn authenticate(
     State(gateway): State<Arc<Gateway>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let caller = match key_presented(request.headers()) {
-        Ok(key) => known(gateway.ledger.caller(key.digest()).await),
-        Err(error) => Err(error),
-    };
-    go_on(caller, request, next).await
-}
-
-/// The same, for all others.
-pub async fn authenticate_anew(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let caller = match key_presented(request.headers()) {
         Ok(key) => known(gateway.ledger.look(key.digest()).await),
         Err(error) => Err(error),
     };
-    go_on(caller, request, next).await
-}
-
-async fn go_on(caller: Result<Caller, GatewayError>, mut request: Request, next: Next) -> Response {
     match caller {
         Ok(caller) => {
             note(&request, &caller);
@@ -129,22 +107,13 @@ fn note(request: &Request, caller: &Caller) {
 
 #[cfg(test)]
 mod tests {
-    use axum::{Router, body::Body, middleware, routing::get};
     use http_body_util::BodyExt as _;
-    use tower::ServiceExt as _;
 
     use super::*;
 
     #[tokio::test]
     async fn a_panic_is_a_500_in_the_envelope() {
-        async fn panicking() -> Response {
-            panic!("on purpose");
-        }
-        let router = Router::new()
-            .route("/", get(panicking))
-            .layer(middleware::from_fn(catch_panics));
-        let request = Request::new(Body::empty());
-        let response = router.oneshot(request).await.unwrap();
+        let response = catch_panics(async { panic!("on purpose") }).await;
         assert_eq!(response.status(), 500);
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();

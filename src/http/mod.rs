@@ -20,7 +20,6 @@ pub use access_log::{RequestLog, log_requests, loggable};
 pub use call::explain;
 pub use chat::chat_as;
 pub use extract::{Peer, drain_unread, read_body};
-pub use layers::{catch_panics, refuse_bad_heads};
 pub use payments::delivered;
 pub use proxies::TrustedProxies;
 pub use refused::{MAX_HEAD_BYTES, MAX_HEADERS, Refused};

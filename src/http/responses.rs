@@ -6,8 +6,6 @@ use std::{
 };
 
 use axum::{
-    Extension,
-    body::Body,
     extract::{Path, State, rejection::PathRejection},
     http::Uri,
     response::Response,
@@ -17,7 +15,7 @@ use super::{
     access_log::RequestLog,
     call::Permitted,
     confirm::{body_of, confirmed},
-    extract::Authenticated,
+    extract::{Asked, Authenticated},
     json_response,
 };
 use crate::{
@@ -38,10 +36,9 @@ use crate::{
 
 pub async fn create(
     State(gateway): State<Arc<Gateway>>,
-    Authenticated(caller): Authenticated,
-    Extension(log): Extension<RequestLog>,
-    body: Body,
+    asked: Asked,
 ) -> Result<Response, GatewayError> {
+    let Asked { caller, log, body } = asked;
     let body = body_of(&gateway, &caller, body).await?;
     confirmed(&gateway, caller, |caller| {
         answer(&gateway, caller, &log, &body)

@@ -12,9 +12,7 @@ use crate::{gateway::Gateway, portal};
 
 pub fn router(gateway: &Arc<Gateway>) -> Router {
     let authenticate = middleware::from_fn_with_state(gateway.clone(), layers::authenticate);
-    let anew = middleware::from_fn_with_state(gateway.clone(), layers::authenticate_anew);
     let logged = middleware::from_fn_with_state(gateway.clone(), access_log::log_requests);
-    let stopping = middleware::from_fn_with_state(gateway.clone(), layers::refuse_when_stopping);
 
     let pages = if gateway.portal.enabled {
         portal::router(gateway)
@@ -23,19 +21,13 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
     };
 
     Router::new()
-        .route(
-            "/v1/chat/completions",
-            post(chat::chat_completions).route_layer(authenticate.clone()),
-        )
-        .route(
-            "/v1/responses",
-            post(responses::create).route_layer(authenticate),
-        )
+        .route("/v1/chat/completions", post(chat::chat_completions))
+        .route("/v1/responses", post(responses::create))
         .route(
             "/v1/responses/{id}",
             get(responses::show)
                 .delete(responses::delete)
-                .route_layer(anew),
+                .route_layer(authenticate),
         )
         // Public: a key is looked at, never asked for (§4.4–4.6).
         .route("/v1/models", get(models::list))
@@ -49,8 +41,5 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         .fallback(layers::route_not_found)
         .method_not_allowed_fallback(layers::route_not_found)
         .with_state(gateway.clone())
-        .layer(stopping)
-        .layer(middleware::from_fn(layers::refuse_bad_heads))
-        .layer(middleware::from_fn(layers::catch_panics))
         .layer(logged)
 }

@@ -104,7 +104,8 @@ impl Ledger {
         let call = Box::new(request.begun(self.clock().now_ms()));
         let expires_at = match &**self {
             Self::Embedded(ledger) => ledger.hold(&call, overdraft)?,
-            Self::Shared(ledger) => ledger.hold(&call, seen, overdraft).await?,
+            // Boxed, here and below, so that a ledger of our own keeps no room for it.
+            Self::Shared(ledger) => Box::pin(ledger.hold(&call, seen, overdraft)).await?,
         };
         Ok(Held {
             ledger: self.clone(),
@@ -178,7 +179,9 @@ impl Held {
         };
         match &*self.ledger {
             Ledger::Embedded(ledger) => ledger.extend(call, amount, worst, overdraft)?,
-            Ledger::Shared(ledger) => ledger.extend(call, amount, worst, overdraft).await?,
+            Ledger::Shared(ledger) => {
+                Box::pin(ledger.extend(call, amount, worst, overdraft)).await?;
+            }
         }
         call.reserved_tokens += reserved_tokens;
         call.held = call.held.max(amount);
@@ -205,7 +208,9 @@ impl Held {
         call.used(usage.total());
         let charged = match &*self.ledger {
             Ledger::Embedded(ledger) => ledger.charge(call, usage).await?,
-            Ledger::Shared(ledger) => ledger.charge(call, usage, &mut self.pending).await?,
+            Ledger::Shared(ledger) => {
+                Box::pin(ledger.charge(call, usage, &mut self.pending)).await?
+            }
         };
         self.call = None;
         Ok(charged)

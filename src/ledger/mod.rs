@@ -101,7 +101,7 @@ impl Ledger {
     pub async fn caller(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.caller(digest)),
-            Self::Shared(ledger) => ledger.caller(digest).await,
+            Self::Shared(ledger) => Box::pin(ledger.caller(digest)).await,
         }
     }
 
@@ -109,7 +109,7 @@ impl Ledger {
     pub async fn look(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.caller(digest)),
-            Self::Shared(ledger) => ledger.look(digest).await,
+            Self::Shared(ledger) => Box::pin(ledger.look(digest)).await,
         }
     }
 

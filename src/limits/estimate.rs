@@ -13,31 +13,61 @@ enum Class {
     Space,
     Break,
     Mark,
-    /// A character outside ASCII; its other bytes are passed over.
+    /// The first byte of a character outside ASCII.
     Foreign,
+    /// Its other bytes, which are passed over.
+    Inside,
 }
 
 /// Role, separators and the like, for each message.
 pub const TOKENS_PER_MESSAGE: u64 = 4;
 
+/// What each byte is, outside of escapes.
+const CLASSES: [Class; 256] = {
+    let mut classes = [Class::Mark; 256];
+    let mut byte: u8 = 0;
+    loop {
+        classes[byte as usize] = class_of(byte);
+        if byte == u8::MAX {
+            break classes;
+        }
+        byte += 1;
+    }
+};
+
+const fn class_of(byte: u8) -> Class {
+    match byte {
+        b'a'..=b'z' => Class::Lower,
+        b'A'..=b'Z' => Class::Upper,
+        b'0'..=b'9' => Class::Digit,
+        b' ' => Class::Space,
+        b'\n' | b'\r' | b'\t' => Class::Break,
+        0x80..=0xBF => Class::Inside,
+        0xC0.. => Class::Foreign,
+        _ => Class::Mark,
+    }
+}
+
+/// A token reaches some six letters: how many begin among the first `letters` of a word.
+const fn pieces(letters: u64) -> u64 {
+    letters.div_ceil(6)
+}
+
 /// The tokens of a text, or of a JSON string that has not been unescaped.
 pub fn estimate_tokens(text: &str) -> u64 {
+    let bytes = text.as_bytes();
     // In sixths of a token, so that fractions add up without floating point.
     let mut sixths = 0_u64;
     let mut run = 0_u64;
     let mut before = Class::Break;
     let mut escaped = false;
-    for &byte in text.as_bytes() {
-        let class = match byte {
-            b'n' | b'r' | b't' if escaped => Class::Break,
-            b'a'..=b'z' => Class::Lower,
-            b'A'..=b'Z' => Class::Upper,
-            b'0'..=b'9' => Class::Digit,
-            b' ' => Class::Space,
-            b'\n' | b'\r' | b'\t' => Class::Break,
-            0x80..=0xBF => continue,
-            0xC0.. => Class::Foreign,
-            _ => Class::Mark,
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        let class = match (CLASSES[usize::from(byte)], byte) {
+            (Class::Inside, _) => continue,
+            (Class::Lower, b'n' | b'r' | b't') if escaped => Class::Break,
+            (class, _) => class,
         };
         if byte == b'\\' && !escaped {
             escaped = true;
@@ -45,32 +75,37 @@ pub fn estimate_tokens(text: &str) -> u64 {
         }
         escaped = false;
         let word_goes_on = before == Class::Upper && class == Class::Lower;
-        run = if class == before || word_goes_on {
-            run + 1
+        let run_before = if class == before || word_goes_on {
+            run
         } else {
-            1
+            0
         };
+        run = run_before + 1;
         before = class;
         sixths += match (class, byte) {
-            (Class::Lower | Class::Upper, _) if run == 1 => 6,
-            // A token reaches some six letters.
-            (Class::Lower, _) => u64::from(run % 6 == 1) * 6,
+            // Most of a text: all letters of a word at once.
+            (Class::Lower, _) => {
+                let others = bytes[at..]
+                    .iter()
+                    .take_while(|byte| byte.is_ascii_lowercase());
+                let others = others.count();
+                at += others;
+                run += others as u64;
+                (pieces(run) - pieces(run_before)) * 6
+            }
+            (Class::Upper, _) if run == 1 => 6,
             (Class::Digit, _) => u64::from(run % 3 == 1) * 6,
             // One space belongs to the word after it; more of them make a token.
             (Class::Space, _) => u64::from(run == 2) * 6,
             (Class::Break, _) => u64::from(run == 1) * 6,
             // Marks pair up: `":`, `},`.
-            (Class::Mark, _) => {
-                if run % 2 == 1 {
-                    6
-                } else {
-                    1
-                }
-            }
+            (Class::Mark, _) if run % 2 == 1 => 6,
+            (Class::Mark, _) => 1,
             // Capitals in a row are rare; accents and Cyrillic share tokens, ideographs hardly do, emoji take several.
             (Class::Upper, _) | (Class::Foreign, 0xC0..=0xDF) => 3,
             (Class::Foreign, 0xE0..=0xEF) => 7,
             (Class::Foreign, _) => 20,
+            (Class::Inside, _) => 0,
         };
     }
     sixths.div_ceil(6)

@@ -157,8 +157,7 @@ impl Limiter {
                 .admit(call, account, model, need, ceilings)
                 .map(Admission::Memory)
                 .map_err(NotAdmitted::Refused),
-            Self::Shared(shared) => shared
-                .admit(call, account, model, need, ceilings)
+            Self::Shared(shared) => Box::pin(shared.admit(call, account, model, need, ceilings))
                 .await
                 .map(Admission::Shared),
         }

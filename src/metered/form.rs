@@ -86,10 +86,9 @@ impl Form {
                 let stored = match Keeping::new(&response, input, call) {
                     Some(keeping) => {
                         let stored = object(true);
-                        keeping
-                            .keep(gateway, stored.clone())
-                            .await
-                            .then_some(stored)
+                        // Boxed, so that answers which are not stored keep no room for it.
+                        let kept = Box::pin(keeping.keep(gateway, stored.clone())).await;
+                        kept.then_some(stored)
                     }
                     None => None,
                 };
@@ -112,7 +111,7 @@ impl Keeping {
     pub async fn keep_streamed<S: Script>(self, gateway: &Gateway, shape: &mut Shape<S>) {
         let usage = shape.usage();
         let stored = match shape.script().to_store(usage) {
-            Some(response) => self.keep(gateway, response).await,
+            Some(response) => Box::pin(self.keep(gateway, response)).await,
             None => false,
         };
         if !stored {

@@ -101,14 +101,15 @@ pub async fn start(
     gateway: &Arc<Gateway>,
     caller: Caller,
     request_id: String,
-    call: ChatCall,
+    call: Box<ChatCall>,
     form: Form,
 ) -> Result<Started, NotStarted> {
     let (begun, answer) = oneshot::channel();
     let task_gateway = gateway.clone();
-    gateway
-        .tasks
-        .spawn(async move { run(&task_gateway, &caller, &request_id, call, form, begun).await });
+    // Boxed: it is large, and a task is moved several times on its way to where it runs.
+    gateway.tasks.spawn(Box::pin(async move {
+        run(&task_gateway, &caller, &request_id, call, form, begun).await;
+    }));
     // A task that panicked dropped its end of the channel.
     let lost = Err(NotStarted::Failed(GatewayError::Internal));
     answer.await.unwrap_or(lost)
@@ -120,7 +121,7 @@ async fn run(
     gateway: &Gateway,
     caller: &Caller,
     request_id: &str,
-    call: ChatCall,
+    call: Box<ChatCall>,
     form: Form,
     begun: Begun,
 ) {
@@ -139,7 +140,7 @@ async fn run(
         }
     };
     if call.stream {
-        stream::stream(gateway, call, form, admitted, begun).await;
+        Box::pin(stream::stream(gateway, call, form, admitted, begun)).await;
     } else {
         whole::whole(gateway, call, form, admitted, begun).await;
     }

@@ -86,7 +86,7 @@ impl Source {
             live: None,
             steps: Some(Steps::default()),
         };
-        source.step(means, Some(begun)).await?;
+        Box::pin(source.step(means, Some(begun))).await?;
         Ok(source)
     }
 
@@ -115,9 +115,10 @@ impl Source {
             let heard = self.live.take().and_then(|live| live.heard);
             if let Some(heard) = heard {
                 let answer = assembled(heard, means.call);
-                match self.closing(answer, None, means).await? {
+                // Boxed, here and below: most answers call no tool, and need no room for it.
+                match Box::pin(self.closing(answer, None, means)).await? {
                     Some(closing) => self.ready.extend(closing),
-                    None => self.step(means, None).await?,
+                    None => Box::pin(self.step(means, None)).await?,
                 }
             }
         }

@@ -32,7 +32,7 @@ type AnyShape = Shape<Box<dyn Script>>;
 /// was used is owed.
 pub async fn stream(
     gateway: &Gateway,
-    mut call: ChatCall,
+    mut call: Box<ChatCall>,
     form: Form,
     mut admitted: Admitted<'_>,
     begun: Begun,
@@ -43,12 +43,13 @@ pub async fn stream(
         admitted: &mut admitted,
     };
     let opened = tokio::select! {
-        opened = Source::open(&mut means, &begun) => opened,
+        // Boxed: a stream is open for long, and this is over soon.
+        opened = Box::pin(Source::open(&mut means, &begun)) => opened,
         () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
     };
     let mut source = match opened {
         Ok(source) => source,
-        Err(Failure::Left(usage)) => return admitted.charge_who_left(usage).await,
+        Err(Failure::Left(usage)) => return Box::pin(admitted.charge_who_left(usage)).await,
         Err(failure) => {
             admitted.free(failure.outcome(), Some(failure.cause()));
             let _ = begun.send(Err(NotStarted::Failed(failure.into_error())));
@@ -73,7 +74,7 @@ pub async fn stream(
     let relayed = match relayed {
         Ok(Client::Listening) => Ok(Outcome::Answered),
         Ok(Client::Gone) => {
-            let drained = drain(&mut source, &mut means, &mut shape).await;
+            let drained = Box::pin(drain(&mut source, &mut means, &mut shape)).await;
             drained.map(|()| Outcome::ClientLeft)
         }
         Err(failure) => Err(failure),
@@ -90,7 +91,7 @@ pub async fn stream(
                 keeping,
                 frames,
             };
-            finish(gateway, &call, admitted, outcome, &mut finished).await;
+            Box::pin(finish(gateway, &call, admitted, outcome, &mut finished)).await;
         }
         Err(failure) => {
             let cause = failure.cause();

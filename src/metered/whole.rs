@@ -17,7 +17,7 @@ use crate::{
 
 pub async fn whole(
     gateway: &Gateway,
-    mut call: ChatCall,
+    mut call: Box<ChatCall>,
     form: Form,
     mut admitted: Admitted<'_>,
     begun: Begun,
@@ -29,7 +29,7 @@ pub async fn whole(
     };
     let (answer, usage) = match answer {
         Ok(answer) => answer,
-        Err(Failure::Left(usage)) => return admitted.charge_who_left(usage).await,
+        Err(Failure::Left(usage)) => return Box::pin(admitted.charge_who_left(usage)).await,
         Err(failure) => {
             admitted.free(failure.outcome(), Some(failure.cause()));
             let _ = begun.send(Err(NotStarted::Failed(failure.into_error())));
@@ -75,6 +75,16 @@ async fn answer(
         let attempts = Attempts::new(gateway, call, Some(begun));
         return Ok(ask::for_answer(attempts, call, admitted).await?);
     }
+    // Boxed, so that calls without tools keep no room for them.
+    Box::pin(answer_with_tools(gateway, call, admitted, begun)).await
+}
+
+async fn answer_with_tools(
+    gateway: &Gateway,
+    call: &mut ChatCall,
+    admitted: &mut Admitted<'_>,
+    begun: &Begun,
+) -> Result<(Answer, Usage), Failure> {
     let mut steps = Steps::default();
     loop {
         steps.begin(call, admitted).await?;

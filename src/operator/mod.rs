@@ -36,7 +36,7 @@ pub use audit::AuditObject;
 use self::error::OperatorError;
 use crate::{
     gateway::Gateway,
-    http::{catch_panics, drain_unread, log_requests, refuse_bad_heads},
+    http::{drain_unread, log_requests},
 };
 
 pub fn router(gateway: &Arc<Gateway>) -> Router {
@@ -96,8 +96,6 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
             gateway.clone(),
             authenticate,
         ))
-        .layer(middleware::from_fn(refuse_bad_heads))
-        .layer(middleware::from_fn(catch_panics))
         .layer(logged)
 }
 

@@ -1,6 +1,6 @@
 //! Connections: accepted, served, and let go in good order.
 
-use std::{net::IpAddr, time::Duration};
+use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::body::Incoming;
@@ -11,13 +11,18 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use super::{guard::Guard, socket, stall::StallLimit};
+use super::{
+    guard::Guard,
+    lanes::{Counted, Lanes},
+    socket,
+    stall::StallLimit,
+};
 use crate::{
     config::Patience,
     gateway::Shutdown,
@@ -42,6 +47,7 @@ struct Arrival {
 /// that asks for our health hears 503 instead of silence.
 pub async fn serve(
     listener: TcpListener,
+    lanes: Arc<Lanes>,
     router: Router,
     tls: Option<TlsAcceptor>,
     patience: Patience,
@@ -64,13 +70,13 @@ pub async fn serve(
         match socket {
             Ok((socket, peer)) => {
                 socket::prepare(&socket);
-                let socket = StallLimit::new(socket, patience.stall);
                 let from = Arrival {
                     peer: peer.ip(),
                     proxies: proxies.clone(),
                 };
+                let lane = lanes.take();
                 let serving = connection(
-                    socket,
+                    (socket.into_std(), lane.counted),
                     from,
                     router.clone(),
                     tls.clone(),
@@ -78,9 +84,9 @@ pub async fn serve(
                     shutdown.clone(),
                 );
                 if shutdown.is_requested() {
-                    tokio::spawn(serving);
+                    lane.runtime.spawn(serving);
                 } else {
-                    connections.spawn(serving);
+                    connections.spawn_on(serving, &lane.runtime);
                 }
             }
             Err(error) => {
@@ -93,19 +99,26 @@ pub async fn serve(
     connections.wait().await;
 }
 
+/// Runs on the lane that the socket was given to, and is counted there until it is over.
 async fn connection(
-    socket: StallLimit,
+    (socket, _counted): (io::Result<std::net::TcpStream>, Counted),
     from: Arrival,
     router: Router,
     tls: Option<TlsAcceptor>,
     patience: Patience,
     shutdown: Shutdown,
 ) {
+    let socket = match socket.and_then(TcpStream::from_std) {
+        Ok(socket) => StallLimit::new(socket, patience.stall),
+        Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
+    };
     let Some(tls) = tls else {
         return converse(socket, from, router, patience, shutdown).await;
     };
-    match tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(socket)).await {
-        Ok(Ok(socket)) => converse(socket, from, router, patience, shutdown).await,
+    // Boxed, so that connections without it do not keep room for it.
+    let handshake = Box::pin(tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(socket)));
+    match handshake.await {
+        Ok(Ok(socket)) => Box::pin(converse(socket, from, router, patience, shutdown)).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
@@ -142,9 +155,8 @@ async fn converse(
         .max_header_list_size(u32::try_from(READ_BUFFER).unwrap_or(u32::MAX))
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
-    let connection =
-        builder.serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
-    tokio::pin!(connection);
+    let socket = TokioIo::new(socket);
+    let mut connection = pin!(builder.serve_connection(socket, TowerToHyperService::new(service)));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         // A late connection is there to be told so: hyper would close it before its first request.

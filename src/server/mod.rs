@@ -9,6 +9,7 @@ mod chunks;
 mod framing;
 mod guard;
 mod head;
+mod lanes;
 mod listener;
 mod pruner;
 mod reconciler;
@@ -41,6 +42,8 @@ pub enum StartError {
     Certificate { file: PathBuf, reason: String },
     #[error("the last minute beside {database} cannot be used: {reason}")]
     Limits { database: PathBuf, reason: String },
+    #[error("the threads that serve requests did not start: {0}")]
+    Threads(std::io::Error),
     #[error("{0}")]
     Provider(String),
 }
@@ -53,6 +56,7 @@ pub struct Running {
     pub origin: String,
     grace: Duration,
     accepting: Vec<JoinHandle<()>>,
+    lanes: Arc<lanes::Lanes>,
 }
 
 /// Starts everything and returns once both listeners accept connections.
@@ -85,9 +89,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     gateway.background.spawn(watcher::run(gateway.clone()));
     gateway.background.spawn(alerter::run(gateway.clone()));
     let acceptor = tls.map(|certificate| certificate.acceptor());
+    let lanes = Arc::new(lanes::Lanes::start().map_err(StartError::Threads)?);
     let serve = |listener, router, acceptor| {
         tokio::spawn(listener::serve(
             listener,
+            lanes.clone(),
             router,
             acceptor,
             patience,
@@ -106,6 +112,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         origin,
         grace,
         accepting,
+        lanes,
     })
 }
 
@@ -144,6 +151,7 @@ impl Running {
             // Long enough for the last event of a stream to leave; a dead client gets no more.
             let _ = tokio::time::timeout(Duration::from_secs(2), &mut finished).await;
         }
+        drop(self.lanes);
         self.gateway.ledger.close().await;
     }
 }

@@ -27,7 +27,7 @@ const MAX_REFUSAL_BYTES: usize = 64 << 10;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Client {
-    http: outgoing::Client,
+    http: outgoing::Clients,
     base_url: String,
     query: Option<String>,
     /// What every request carries.
@@ -74,7 +74,7 @@ impl Client {
             Ok((name.clone(), value))
         });
         Ok(Self {
-            http: outgoing::client(config.timeouts.connect)?,
+            http: outgoing::Clients::new(config.timeouts.connect)?,
             base_url: config.base_url.clone(),
             query: config.quirks.query.clone(),
             headers: HeaderMap::new(),
@@ -174,7 +174,7 @@ impl Client {
             .body(Full::new(body))
             .expect("a request made of checked parts");
         let first_byte = self.timeouts.first_byte;
-        let response = tokio::time::timeout(first_byte, self.http.request(request))
+        let response = tokio::time::timeout(first_byte, self.http.here().request(request))
             .await
             .map_err(|_| UpstreamError::FirstByte(first_byte))?
             .map_err(|error| failure(&error))?;
@@ -228,7 +228,7 @@ impl Reply {
 
     /// A whole answer's body. Some servers label JSON as text; a page of HTML is no answer,
     /// whatever its status.
-    pub async fn json(self) -> Result<Vec<u8>, UpstreamError> {
+    pub async fn json(self) -> Result<Bytes, UpstreamError> {
         let kind = &self.content_type;
         if kind.starts_with("text/html") || kind.starts_with("text/event-stream") {
             let message = format!("an answer of type {kind:?}");
@@ -237,15 +237,31 @@ impl Reply {
         self.body_up_to(MAX_ANSWER_BYTES).await
     }
 
-    async fn body_up_to(mut self, limit: usize) -> Result<Vec<u8>, UpstreamError> {
-        let mut body = Vec::new();
+    async fn body_up_to(mut self, limit: usize) -> Result<Bytes, UpstreamError> {
+        let first = self.next().await?.unwrap_or_default();
+        let mut whole = Vec::new();
         while let Some(data) = self.next().await? {
-            if body.len() + data.len() > limit {
+            if whole.is_empty() {
+                whole.extend_from_slice(&first);
+            }
+            if whole.len() + data.len() > limit {
                 return Err(UpstreamError::TooLarge(limit));
             }
-            body.extend_from_slice(&data);
+            // By half of what there is: twice as much would be a lot where there is much already.
+            if whole.capacity() - whole.len() < data.len() {
+                whole.reserve_exact(data.len().max(whole.len() / 2));
+            }
+            whole.extend_from_slice(&data);
         }
-        Ok(body)
+        if first.len() > limit {
+            return Err(UpstreamError::TooLarge(limit));
+        }
+        // Most come in one piece, which is then taken as it is.
+        Ok(if whole.is_empty() {
+            first
+        } else {
+            whole.into()
+        })
     }
 }
 

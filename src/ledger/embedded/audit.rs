@@ -42,6 +42,7 @@ impl Embedded {
     async fn audit_since(&self, since: i64) -> Result<Audit, LedgerError> {
         let started = Instant::now();
         self.sweep_expired().await?;
+        self.all_written().await;
         let looked = self.reader.query(move |database| books(database, since));
         let mut audit = looked.await?;
         // In small steps: no charge waits long for its turn.
@@ -102,7 +103,7 @@ fn compare_memory(
     directory: &Shared,
     accounts: &[String],
 ) -> Result<Vec<Violation>, LedgerError> {
-    database.write_what_is_left()?;
+    database.enter_news()?;
     let mut violations = Vec::new();
     for account_id in accounts {
         let stored = database.total(account_id)?;

@@ -86,7 +86,7 @@ impl Embedded {
         self.cancel(&call);
         // Nobody waits for it: it is a memory, and not money.
         self.writer
-            .submit(move |database, _| Ok(database.insert_call(&call)?));
+            .submit(move |database, _| Ok(database.insert_call(&call, None)?));
     }
 
     /// Gives back what the call held.
@@ -96,7 +96,7 @@ impl Embedded {
     }
 }
 
-/// One step: the account's expired credit goes, the call is paid, both are entered in the books.
+/// One step: the account's expired credit goes, the call is paid, and both are written down.
 fn charge(
     database: &Database,
     directory: &Shared,
@@ -118,7 +118,6 @@ fn charge(
         balance_before: charge.before,
         balance_after: charge.after,
     });
-    database.enter_charge(&call, &charge, now)?;
-    database.insert_call(&call)?;
+    database.insert_call(&call, Some(&charge))?;
     Ok(call)
 }

@@ -66,9 +66,13 @@ impl Embedded {
         Ok(used.into_iter().map(|(id, used)| (id.0, used)).collect())
     }
 
-    /// Returns once everything that was sent to the writer before is written down.
+    /// Returns once everything that was sent to the writer before is written down where it is looked for.
     pub(super) async fn all_written(&self) {
+        let wanted = self.writer.run(|database, _| {
+            database.want_news();
+            Ok(())
+        });
         // Where nothing can be written, what there is can still be read.
-        let _ = self.writer.run(|_, _| Ok(())).await;
+        let _ = wanted.await;
     }
 }

@@ -65,14 +65,17 @@ impl Embedded {
             path: path.display().to_string(),
             source,
         };
-        database.catch_up().map_err(failed)?;
         let directory = Shared::new(database.load().map_err(failed)?);
+        if let Err(error) = database.enter_news_alone() {
+            tracing::warn!(%error, "calls could not be entered yet");
+        }
         let ids = CallIds::after(database.last_call().map_err(failed)?);
+        let reader = Reader::new(path, &database);
         let writer = Writer::start(database, directory.clone());
         Ok(Self {
             directory,
             writer,
-            reader: Reader::new(path),
+            reader,
             ids,
             clock,
             audited_to: AtomicI64::new(0),

@@ -18,7 +18,7 @@ impl Embedded {
         from_day: &str,
         to_day: &str,
     ) -> Result<Vec<DayUse>, LedgerError> {
-        self.all_added_up().await;
+        self.all_written().await;
         let account_id = account_id.to_owned();
         let (from, to) = (from_day.to_owned(), to_day.to_owned());
         let query = move |database: &_| days::between(database, &account_id, &from, &to);
@@ -26,7 +26,7 @@ impl Embedded {
     }
 
     pub async fn last_used(&self, account_id: &str) -> Result<HashMap<String, i64>, LedgerError> {
-        self.all_added_up().await;
+        self.all_written().await;
         let account_id = account_id.to_owned();
         let query = move |database: &_| days::last_used(database, &account_id);
         Ok(self.reader.query(query).await?)
@@ -34,11 +34,7 @@ impl Embedded {
 
     pub async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
         let sums = Conditions::of_sums(Sql::Lite, page);
-        if sums.is_some() {
-            self.all_added_up().await;
-        } else {
-            self.all_written().await;
-        }
+        self.all_written().await;
         let (wanted, limit) = (Conditions::of_calls(Sql::Lite, page), page.limit);
         let query = move |database: &_| pages::calls(database, sums.as_ref(), wanted, limit);
         Ok(self.reader.query(query).await?)
@@ -99,15 +95,5 @@ impl Embedded {
                 Ok(directory.write().put_account(account))
             })
             .await
-    }
-
-    /// Returns once everything that was sent to the writer before is written down and in the sums.
-    async fn all_added_up(&self) {
-        let wanted = self.writer.run(|database, _| {
-            database.want_sums();
-            Ok(())
-        });
-        // Where nothing can be written, what there is can still be read.
-        let _ = wanted.await;
     }
 }

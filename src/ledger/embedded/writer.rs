@@ -28,8 +28,9 @@ use crate::{
 const MAX_BATCH: usize = 512;
 /// How often a database that failed is tried again.
 const TRIAL_INTERVAL: Duration = Duration::from_millis(200);
-/// How often sums of calls are written.
-const SUMS_INTERVAL: Duration = Duration::from_secs(1);
+/// How often, and at how many of them, calls are entered where they are looked for.
+const NEWS_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_NEWS: usize = 1_024;
 
 /// Taken within an open transaction, or told that there is none.
 type Step = Box<dyn FnOnce(Option<(&Database, &Shared)>) -> Taken + Send>;
@@ -60,7 +61,7 @@ impl Writer {
             directory,
             health: health.clone(),
             stale: false,
-            summed: Instant::now(),
+            entered: Instant::now(),
         };
         // It ends when the last sender is dropped, and the database closes with it.
         let thread = std::thread::Builder::new()
@@ -164,8 +165,8 @@ struct Work {
     health: Arc<Health>,
     /// The copy in memory is ahead of the database and could not be made anew yet.
     stale: bool,
-    /// When sums of calls were last written.
-    summed: Instant,
+    /// When calls were last entered.
+    entered: Instant,
 }
 
 impl Work {
@@ -179,15 +180,15 @@ impl Work {
             match first {
                 Ok(first) => self.commit_batch(first, queue),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.write_sums(),
+                Err(RecvTimeoutError::Disconnected) => return self.enter_news(),
             }
             if !self.health.is_well() && last_trial.elapsed() >= TRIAL_INTERVAL {
                 last_trial = Instant::now();
                 self.try_again();
             }
-            if self.health.is_well() && self.summed.elapsed() >= SUMS_INTERVAL {
+            if self.health.is_well() && self.entered.elapsed() >= NEWS_INTERVAL {
                 self.health.begins();
-                self.write_sums();
+                self.enter_news();
                 self.health.rests();
             }
         }
@@ -198,15 +199,15 @@ impl Work {
         if !self.health.is_well() {
             return Some(TRIAL_INTERVAL);
         }
-        let due = SUMS_INTERVAL.saturating_sub(self.summed.elapsed());
-        self.database.has_sums().then_some(due)
+        let due = NEWS_INTERVAL.saturating_sub(self.entered.elapsed());
+        (self.database.news() > 0).then_some(due)
     }
 
-    /// In a transaction of their own: sums that cannot be written keep no charge from being.
-    fn write_sums(&mut self) {
-        self.summed = Instant::now();
-        if let Err(error) = self.database.write_sums() {
-            tracing::warn!(%error, "the sums of calls could not be written yet");
+    /// In a transaction of their own: what cannot be entered keeps no charge from being written down.
+    fn enter_news(&mut self) {
+        self.entered = Instant::now();
+        if let Err(error) = self.database.enter_news_alone() {
+            tracing::warn!(%error, "calls could not be entered yet");
         }
     }
 
@@ -246,12 +247,16 @@ impl Work {
             self.fail(taken.len(), error.as_deref(), tried);
         }
         failpoint::reached("batch_committed");
-        if is_committed && self.database.sums_are_wanted() {
-            self.write_sums();
+        if is_committed && self.database.news_are_wanted() {
+            self.enter_news();
         }
         self.health.ends(taken.len(), started.elapsed());
         for step in taken {
             (step.tell)(is_committed, &self.directory);
+        }
+        // Those that could not be entered wait for their time.
+        if self.database.news() >= MAX_NEWS && !self.database.is_behind() {
+            self.enter_news();
         }
     }
 

@@ -15,8 +15,9 @@ use crate::postgres::{Address, Connected, Error};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many stay open when nobody needs them.
-const MAX_IDLE: usize = 4;
+/// How many stay open when nobody needs them: as many as the page that asks most at once. Opening one takes
+/// longer than the page.
+const MAX_IDLE: usize = 8;
 
 pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 

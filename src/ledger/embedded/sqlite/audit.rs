@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::calls;
+use super::{calls, new_calls};
 use crate::ledger::{Audit, CallId, Violation};
 
 /// The last condition says nothing new, but for the index that it lets SQLite use.
@@ -20,7 +20,17 @@ struct Entry {
     reference: String,
     delta: i64,
     after: i64,
+    /// It is a charge that is yet to be entered.
+    is_new: bool,
 }
+
+/// The books after a line of theirs, and what is about to be entered in them.
+const ENTRIES: &str = "SELECT seq, account_id, kind, ref, delta, balance_after, 0 AS is_new
+    FROM ledger_entries WHERE seq > ?1
+    UNION ALL
+    SELECT seq, account_id, 'charge', CAST(id AS TEXT), balance_after - balance_before, balance_after, 1
+    FROM new_calls WHERE cost IS NOT NULL
+    ORDER BY is_new, seq";
 
 /// Checks every entry after `since`, and the accounts they belong to; all accounts if `since` is
 /// zero. It looks at one moment, whatever is written meanwhile.
@@ -28,13 +38,12 @@ pub fn books(connection: &Connection, since: i64) -> rusqlite::Result<Audit> {
     let moment = connection.unchecked_transaction()?;
     let mut audit = Audit::default();
     let mut sums = BTreeMap::new();
-    let mut entries = moment.prepare(
-        "SELECT seq, account_id, kind, ref, delta, balance_after FROM ledger_entries
-         WHERE seq > ?1 ORDER BY seq",
-    )?;
+    let mut entries = moment.prepare(ENTRIES)?;
     for entry in entries.query_map([since], read_entry)? {
         let entry = entry?;
-        audit.last_entry = entry.seq;
+        if !entry.is_new {
+            audit.last_entry = entry.seq;
+        }
         audit.entries += 1;
         if !sums.contains_key(&entry.account_id) {
             let before = balance_at(&moment, &entry.account_id, since)?;
@@ -56,8 +65,10 @@ pub fn books(connection: &Connection, since: i64) -> rusqlite::Result<Audit> {
         calls_without_entry(&moment, &mut audit)?;
     }
     audit.last_entry = audit.last_entry.max(since);
+    let not_entered = new_calls::not_entered(&moment)?;
     for (account_id, sum) in &sums {
-        if let Some(what) = remains_differ(&moment, account_id, *sum)? {
+        let new = not_entered.get(account_id).copied().unwrap_or(0);
+        if let Some(what) = remains_differ(&moment, account_id, *sum - new)? {
             audit.violation(account_id, what);
         }
     }
@@ -183,6 +194,7 @@ fn read_entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         reference: row.get(3)?,
         delta: row.get(4)?,
         after: row.get(5)?,
+        is_new: row.get(6)?,
     })
 }
 

@@ -1,12 +1,12 @@
-//! Every change of a balance, entered in the books.
+//! Changes of a balance that are no charges, entered in the books after the charges that came before them.
 
 use rusqlite::params;
 
 use super::Database;
 use crate::{
     ledger::{
-        Call, Grant,
-        credit::{Charge, Granted, Update},
+        Grant,
+        credit::{Granted, Update},
     },
     money::NanoUsd,
 };
@@ -29,6 +29,7 @@ impl Database {
         grant: &Grant,
         granted: &Granted,
     ) -> rusqlite::Result<()> {
+        self.enter_news()?;
         self.connection.execute(
             "INSERT INTO credit_grants
                  (id, account_id, amount, expires_at, reason, created_at, reference, remaining)
@@ -48,7 +49,7 @@ impl Database {
             "UPDATE accounts SET debt = ?2, lapsed_at = NULL WHERE id = ?1",
             params![account_id, granted.debt.nanos()],
         )?;
-        self.enter(&Entry {
+        self.enter_line(&Entry {
             account_id,
             kind: "grant",
             reference: &grant.id,
@@ -60,8 +61,12 @@ impl Database {
 
     /// What time has done: what was owed and is paid, and what an expiry took.
     pub fn enter_update(&self, account_id: &str, update: &Update, at: i64) -> rusqlite::Result<()> {
+        if *update == Update::default() {
+            return Ok(());
+        }
+        self.enter_news()?;
         for left in &update.left {
-            self.leave(left.grant_id.clone(), left.remaining);
+            self.set_remaining(&left.grant_id, left.remaining)?;
         }
         if let Some(debt) = update.debt {
             self.set_debt(account_id, debt)?;
@@ -71,8 +76,8 @@ impl Database {
         }
         for forfeit in &update.forfeits {
             let left = &forfeit.left;
-            self.leave(left.grant_id.clone(), left.remaining);
-            self.enter(&Entry {
+            self.set_remaining(&left.grant_id, left.remaining)?;
+            self.enter_line(&Entry {
                 account_id,
                 kind: "expiry",
                 reference: &left.grant_id,
@@ -87,37 +92,21 @@ impl Database {
         Ok(())
     }
 
-    /// What a call cost.
-    pub fn enter_charge(&self, call: &Call, charge: &Charge, at: i64) -> rusqlite::Result<()> {
-        for left in &charge.left {
-            self.leave(left.grant_id.clone(), left.remaining);
-        }
-        if let Some(debt) = charge.debt {
-            self.set_debt(&call.account_id, debt)?;
-        }
-        self.enter(&Entry {
-            account_id: &call.account_id,
-            kind: "charge",
-            reference: &call.id.0.to_string(),
-            delta: charge.after.nanos() - charge.before.nanos(),
-            after: charge.after,
-            at,
-        })
-    }
-
-    fn set_debt(&self, account_id: &str, debt: NanoUsd) -> rusqlite::Result<()> {
+    pub(super) fn set_debt(&self, account_id: &str, debt: NanoUsd) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached("UPDATE accounts SET debt = ?2 WHERE id = ?1")?
             .execute(params![account_id, debt.nanos()])?;
         Ok(())
     }
 
-    /// Remembers what is left of a grant until the transaction ends.
-    fn leave(&self, grant_id: std::sync::Arc<str>, remaining: NanoUsd) {
-        self.left.borrow_mut().insert(grant_id, remaining);
+    pub(super) fn set_remaining(&self, grant_id: &str, remaining: NanoUsd) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("UPDATE credit_grants SET remaining = ?2 WHERE id = ?1")?
+            .execute(params![grant_id, remaining.nanos()])?;
+        Ok(())
     }
 
-    fn enter(&self, entry: &Entry<'_>) -> rusqlite::Result<()> {
+    fn enter_line(&self, entry: &Entry<'_>) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
                 "INSERT INTO ledger_entries (account_id, kind, ref, delta, balance_after, at)

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
-use super::{Database, unreadable};
+use super::unreadable;
 use crate::{
     catalog::Prices,
     ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, Charged, Outcome},
@@ -21,57 +21,6 @@ pub const COLUMNS: &str =
 
 /// How many rows a list has at most.
 const MAX_ROWS: usize = 10_000;
-
-impl Database {
-    pub fn insert_call(&self, call: &Call) -> rusqlite::Result<()> {
-        let (prices, charged) = (call.prices, call.charged);
-        let usage = charged.map(|charged| charged.usage);
-        let (attempts, steps) = (list(&call.attempts), list(&call.steps));
-        let nanos = |amount: fn(Charged) -> NanoUsd| charged.map(amount).map(NanoUsd::nanos);
-        // A call whose end was told twice keeps the first telling: it is the one that was charged.
-        let inserted = self
-            .connection
-            .prepare_cached(
-                "INSERT OR IGNORE INTO calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-                     ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)",
-            )?
-            .execute(params![
-                i64::try_from(call.id.0).unwrap_or(i64::MAX),
-                call.request_id,
-                call.account_id,
-                call.key_id,
-                call.model,
-                call.routed_model,
-                call.upstream,
-                call.stream,
-                call.outcome.as_str(),
-                call.failure,
-                i64::try_from(call.reserved_tokens).unwrap_or(i64::MAX),
-                call.held.nanos(),
-                call.most.nanos(),
-                prices.input.picos(),
-                prices.cached_input.picos(),
-                prices.output.picos(),
-                call.admitted_ms,
-                call.first_byte_ms,
-                call.ended_ms,
-                usage.map(|usage| usage.prompt),
-                usage.map(|usage| usage.cached),
-                usage.map(|usage| usage.completion),
-                usage.map(|usage| usage.reasoning),
-                nanos(|charged| charged.cost),
-                nanos(|charged| charged.balance_before),
-                nanos(|charged| charged.balance_after),
-                attempts,
-                steps,
-                call.decision,
-            ])?;
-        if inserted > 0 {
-            self.add_up(call);
-        }
-        Ok(())
-    }
-}
 
 /// The account's charged calls that ended within these times, newest first.
 pub fn usage(
@@ -91,9 +40,12 @@ pub fn usage(
         .collect()
 }
 
-/// The call of this number.
+/// The call of this number, entered or new.
 pub fn one(connection: &Connection, id: CallId) -> rusqlite::Result<Option<Call>> {
-    let query = format!("SELECT {COLUMNS} FROM calls WHERE id = ?1");
+    let query = format!(
+        "SELECT {COLUMNS} FROM calls WHERE id = ?1
+         UNION ALL SELECT {COLUMNS} FROM new_calls WHERE id = ?1 LIMIT 1"
+    );
     let id = i64::try_from(id.0).unwrap_or(i64::MAX);
     let mut rows = connection.prepare_cached(&query)?;
     rows.query_row([id], read).optional()
@@ -211,11 +163,6 @@ pub fn read(row: &Row<'_>) -> rusqlite::Result<Call> {
         places: Vec::new(),
         charged,
     })
-}
-
-/// As JSON; nothing for none.
-fn list<T: Serialize>(items: &[T]) -> Option<String> {
-    (!items.is_empty()).then(|| serde_json::to_string(items).unwrap_or_default())
 }
 
 fn read_list<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<T>> {

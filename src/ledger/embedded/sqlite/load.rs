@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::Row;
 
-use super::{super::directory::Directory, Database, unreadable};
+use super::{super::directory::Directory, Database, new_calls::News, unreadable};
 use crate::{
     auth::KeyDigest,
     catalog::{Plan, Tier, Track},
@@ -17,6 +17,8 @@ use crate::{
 
 impl Database {
     pub fn load(&self) -> rusqlite::Result<Directory> {
+        self.read_news()?;
+        let news = self.news.borrow();
         let mut directory = Directory::default();
         let mut accounts = self.connection.prepare(
             "SELECT id, email, name, track, tier, closed, created_at, debt, lapsed_at
@@ -26,8 +28,9 @@ impl Database {
             accounts.query_map([], |row| Ok((read_account(row)?, row.get(7)?, row.get(8)?)))?
         {
             let (account, debt, lapsed_at) = row?;
-            let (grants, funds) = self.grants_of(&account.id)?.into_iter().unzip();
-            let credit = Credit::restored(funds, NanoUsd::new(debt), lapsed_at);
+            let (grants, funds) = self.grants_of(&account.id, &news)?.into_iter().unzip();
+            let debt = news.debt_of(&account.id).unwrap_or(NanoUsd::new(debt));
+            let credit = Credit::restored(funds, debt, lapsed_at);
             directory.restore_credit(&account.id, grants, credit);
             directory.put_account(account);
         }
@@ -63,7 +66,7 @@ impl Database {
     }
 
     /// The account's grants in the order in which they were given, and what is left of each.
-    fn grants_of(&self, account_id: &str) -> rusqlite::Result<Vec<(Grant, Funds)>> {
+    fn grants_of(&self, account_id: &str, news: &News) -> rusqlite::Result<Vec<(Grant, Funds)>> {
         let mut grants = self.connection.prepare_cached(
             "SELECT id, amount, expires_at, reason, created_at, reference, remaining
              FROM credit_grants
@@ -79,6 +82,7 @@ impl Database {
                 reference: row.get(5)?,
             };
             let remaining = NanoUsd::new(row.get(6)?);
+            let remaining = news.left_of(&grant.id).unwrap_or(remaining);
             let funds = Funds::new(Arc::from(grant.id.as_str()), remaining, grant.expires_at);
             Ok((grant, funds))
         };
@@ -89,7 +93,11 @@ impl Database {
     pub fn last_call(&self) -> rusqlite::Result<Option<CallId>> {
         let last: Option<i64> =
             self.connection
-                .query_row("SELECT max(id) FROM calls", [], |row| row.get(0))?;
+                .query_row(
+                    "SELECT max(id) FROM (SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM new_calls)",
+                    [],
+                    |row| row.get(0),
+                )?;
         Ok(last.and_then(|id| u64::try_from(id).ok()).map(CallId))
     }
 }

@@ -2,13 +2,15 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
     fs::File,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 mod accounts;
 pub mod audit;
@@ -16,13 +18,14 @@ mod books;
 pub mod calls;
 pub mod days;
 mod load;
+mod new_calls;
 mod open;
 pub mod pages;
 
 pub use open::{probe, probe_folder, read_only as open_to_read};
 
-use self::days::Sums;
-use crate::{config::Durability, ledger::OpenError, money::NanoUsd};
+use self::new_calls::News;
+use crate::{config::Durability, ledger::OpenError};
 
 /// How much a trial writes: more than what a batch of charges takes.
 const TRIAL_BYTES: u32 = 256 << 10;
@@ -30,10 +33,7 @@ const TRIAL_BYTES: u32 = 256 << 10;
 /// The connection that changes things.
 pub struct Database {
     connection: Connection,
-    /// What the open transaction leaves of grants. Written once at its end: a busy account draws
-    /// on one grant hundreds of times in a batch.
-    left: RefCell<HashMap<Arc<str>, NanoUsd>>,
-    sums: RefCell<Sums>,
+    news: RefCell<News>,
     /// Held for as long as the database is open; the system lets go of it when a process dies.
     _lock: File,
 }
@@ -45,16 +45,14 @@ impl Database {
         let connection = open::connect(path, durability)?;
         Ok(Self {
             connection,
-            left: RefCell::default(),
-            sums: RefCell::default(),
+            news: RefCell::default(),
             _lock: lock,
         })
     }
 
     /// Opens the transaction that the next steps belong to.
     pub fn begin(&self) -> rusqlite::Result<()> {
-        self.left.borrow_mut().clear();
-        self.sums.borrow_mut().begin();
+        self.news.borrow_mut().begin();
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
@@ -62,20 +60,7 @@ impl Database {
     }
 
     pub fn commit(&self) -> rusqlite::Result<()> {
-        self.write_what_is_left()?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
-        self.sums.borrow_mut().committed();
-        Ok(())
-    }
-
-    /// Brings the grants up to date within the open transaction.
-    pub fn write_what_is_left(&self) -> rusqlite::Result<()> {
-        let mut update = self
-            .connection
-            .prepare_cached("UPDATE credit_grants SET remaining = ?2 WHERE id = ?1")?;
-        for (grant_id, remaining) in self.left.borrow_mut().drain() {
-            update.execute(params![grant_id, remaining.nanos()])?;
-        }
         Ok(())
     }
 
@@ -118,11 +103,17 @@ impl Database {
 
 /// Looks things up on connections of its own, beside the writer.
 #[derive(Clone)]
-pub struct Reader(PathBuf);
+pub struct Reader {
+    path: PathBuf,
+    behind: Arc<AtomicBool>,
+}
 
 impl Reader {
-    pub fn new(path: &Path) -> Self {
-        Self(path.to_owned())
+    pub fn new(path: &Path, writer: &Database) -> Self {
+        Self {
+            path: path.to_owned(),
+            behind: writer.news.borrow().behind.clone(),
+        }
     }
 
     /// Runs a query away from the threads that serve requests.
@@ -130,8 +121,14 @@ impl Reader {
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> rusqlite::Result<T> {
-        let path = self.0.clone();
-        let done = tokio::task::spawn_blocking(move || query(&open::read_only(&path)?));
+        let Self { path, behind } = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let connection = open::read_only(&path)?;
+            if behind.load(Relaxed) {
+                open::show_news(&connection)?;
+            }
+            query(&connection)
+        });
         done.await.unwrap_or(Err(rusqlite::Error::InvalidQuery))
     }
 }

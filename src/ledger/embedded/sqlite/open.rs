@@ -12,10 +12,11 @@ use rusqlite::{
     trace::{TraceEvent, TraceEventCodes},
 };
 
+use super::calls::COLUMNS;
 use crate::{config::Durability, ledger::OpenError, migrations};
 
 /// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("../migrations/1_accounts.sql"),
     include_str!("../migrations/2_limits.sql"),
     include_str!("../migrations/3_credit.sql"),
@@ -24,6 +25,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("../migrations/6_steps.sql"),
     include_str!("../migrations/7_decisions.sql"),
     include_str!("../migrations/8_usage_days.sql"),
+    include_str!("../migrations/9_new_calls.sql"),
 ];
 
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);
@@ -50,6 +52,14 @@ pub fn read_only(path: &Path) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(path, flags)?;
     tell_of_statements(&mut connection)?;
     Ok(connection)
+}
+
+/// Shows calls that could not be entered yet among the others, for this connection.
+pub fn show_news(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(&format!(
+        "CREATE TEMP VIEW calls AS SELECT {COLUMNS} FROM main.calls
+         UNION ALL SELECT {COLUMNS} FROM main.new_calls"
+    ))
 }
 
 /// For who wants to know what is asked for (`log.level = "tollgate::sql=trace"`); nobody else pays for it.

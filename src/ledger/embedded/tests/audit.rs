@@ -84,6 +84,7 @@ async fn the_regular_look_sees_what_is_new() {
     assert_eq!((looked.entries, looked.charges), (2, 2));
     assert_eq!(looked.violations, []);
     paying.pay().await.unwrap();
+    paying.days().await; // so that it is entered
     paying.sql("UPDATE ledger_entries SET delta = delta - 1 WHERE seq = (SELECT max(seq) FROM ledger_entries)");
     assert!(
         !paying

@@ -1,4 +1,4 @@
-//! Sums that are written later than the calls: they wait, and none is lost.
+//! Calls that are entered later than they are charged: they wait, they count, and none is lost.
 
 use super::*;
 use crate::ledger::tests::until;
@@ -16,9 +16,12 @@ async fn over_three_days() -> Paying {
     paying
 }
 
-/// As a process that died leaves them: up to a second of sums is missing, at whatever hour it was.
+/// As the version before this one left them.
+const EARLIER: &str = "DROP TABLE new_calls; PRAGMA user_version = 8;";
+
+/// When it died, up to a second of sums was missing, at whatever hour it was.
 #[tokio::test]
-async fn sums_that_were_lost_are_added_up_anew() {
+async fn sums_that_an_earlier_version_lost_are_added_up_anew() {
     let mut paying = over_three_days().await;
     let expected = paying.days().await;
     for lost in [
@@ -28,7 +31,7 @@ async fn sums_that_were_lost_are_added_up_anew() {
         "UPDATE usage_days SET cost = 0, prompt = 0 WHERE day = '2027-01-16'",
         "DELETE FROM usage_days",
     ] {
-        paying.sql(lost);
+        paying.sql(&format!("{EARLIER} {lost}"));
         assert_ne!(paying.days().await, expected);
         paying = paying.restart().await;
         assert_eq!(paying.days().await, expected, "{lost}");
@@ -36,15 +39,16 @@ async fn sums_that_were_lost_are_added_up_anew() {
 }
 
 #[tokio::test]
-async fn days_of_long_ago_are_not_gone_through_at_each_start() {
+async fn days_of_long_ago_are_not_gone_through_again() {
     let paying = over_three_days().await;
-    paying.sql("UPDATE usage_days SET cost = 7 WHERE day = '2027-01-15'");
+    let changed = "UPDATE usage_days SET cost = 7 WHERE day = '2027-01-15'";
+    paying.sql(&format!("{EARLIER} {changed}"));
     let paying = paying.restart().await;
     assert_eq!(paying.days().await[0].cost.nanos(), 7);
 }
 
 #[tokio::test]
-async fn sums_that_cannot_be_written_wait_and_hold_up_no_charge() {
+async fn calls_that_cannot_be_entered_wait_and_hold_up_no_charge() {
     let paying = with(DOLLAR).await;
     paying.pay().await.unwrap();
     paying.assert_added_up().await;
@@ -54,32 +58,51 @@ async fn sums_that_cannot_be_written_wait_and_hold_up_no_charge() {
     );
     paying.pay().await.unwrap();
     assert_eq!(paying.days().await[0].calls, 1, "what there is");
-    paying.pay().await.unwrap();
+    let last = paying.pay().await.unwrap();
     assert!(paying.ledger.health().takes_charges());
+    let listed = paying.ledger.usage(&paying.account_id, 0, i64::MAX).await;
+    assert_eq!(listed.unwrap().len(), 3, "they are shown all the same");
+    let found = paying.ledger.find_calls(&last.request_id).await.unwrap();
+    assert!(found.iter().any(|call| call.id == last.id));
+    let balance = paying.balance().await;
+    let audit = audit_file(&paying.folder().path().join("ledger.db")).unwrap();
+    assert_eq!((audit.charges, audit.violations), (3, Vec::new()));
+    let paying = paying.restart().await;
+    assert_eq!(paying.balance().await, balance);
     paying.sql("DROP TRIGGER refuse");
     assert_eq!(paying.days().await[0].calls, 3);
     paying.assert_added_up().await;
+    paying.assert_sound().await;
     paying.restart().await.assert_added_up().await;
 }
 
-/// The same, where it is what an earlier process lost that cannot be written.
+/// What an earlier process charged and did not enter counts from the start: its grants, its debt, its order.
 #[tokio::test]
-async fn a_start_does_not_wait_for_sums_that_cannot_be_written() {
-    let paying = over_three_days().await;
-    let expected = paying.days().await;
+async fn what_is_not_entered_counts_when_the_file_is_opened() {
+    let paying = with(3 * COST).await;
+    paying.give(COST / 2, Some(paying.now() + 1_000)).await;
     paying.sql(
-        "DELETE FROM usage_days WHERE day = '2027-01-17';
-         CREATE TRIGGER refuse BEFORE INSERT ON usage_days
+        "CREATE TRIGGER refuse BEFORE INSERT ON usage_days
          BEGIN SELECT RAISE(ABORT, 'refused'); END",
     );
+    for _ in 0..3 {
+        paying.pay().await.unwrap();
+    }
+    let mut dear = paying.hold(COST / 4, 2 * COST, 2 * COST).await.unwrap();
+    dear.charge(tokens(2 * COST), Outcome::Answered)
+        .await
+        .unwrap();
+    drop(dear);
+    let owed = 5 * COST - (3 * COST + COST / 2);
+    assert_eq!(paying.balance().await, -owed);
     let paying = paying.restart().await;
-    assert_eq!(paying.days().await, expected[..2]);
-    // Long after the day that is missing.
-    paying.advance(9 * DAY);
-    paying.pay().await.unwrap();
+    assert_eq!(paying.balance().await, -owed);
     paying.sql("DROP TRIGGER refuse");
-    assert_eq!(paying.days().await[..3], expected);
+    paying.give(DOLLAR, None).await;
+    assert_eq!(paying.balance().await, DOLLAR - owed);
+    paying.assert_sound().await;
     paying.assert_added_up().await;
+    assert_eq!(paying.restart().await.balance().await, DOLLAR - owed);
 }
 
 #[tokio::test]
@@ -95,7 +118,7 @@ async fn sums_of_calls_that_came_to_nothing_are_forgotten() {
     assert_eq!(paying.days().await[0].calls, 2);
     let other = crate::ledger::CallId(call.id.0 + 1);
     let broken = paying.embedded().writer.run(move |database, _| {
-        database.insert_call(&crate::ledger::Call { id: other, ..call })?;
+        database.insert_call(&crate::ledger::Call { id: other, ..call }, None)?;
         Err::<(), _>(LedgerError::Database(rusqlite::Error::InvalidQuery))
     });
     assert!(broken.await.is_err());
@@ -112,7 +135,7 @@ async fn a_call_that_is_written_twice_counts_once() {
     let again = paying
         .embedded()
         .writer
-        .run(move |database, _| Ok(database.insert_call(&call)?));
+        .run(move |database, _| Ok(database.insert_call(&call, None)?));
     again.await.unwrap();
     assert_eq!(paying.days().await[0].calls, 1);
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::AtomicI64};
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
-use super::{Embedded, sqlite::open_to_read};
+use super::{Embedded, audit_file, sqlite::open_to_read};
 use crate::ledger::{
     HoldRefused, Ledger, LedgerError, Outcome,
     tests::{COST, DOLLAR, Paying, Place, tokens},
