@@ -1,12 +1,12 @@
 # `make` lists the commands.
 
 .PHONY: help run run-local test lint fmt servers unit shared fleet chain program clients browser screenshots upstreams \
-	router-eval bench bench-peers
+	router-eval bench bench-peers counts
 
 help:
 	@echo "make run        build in release and start tollgate dev, with a simulated model"
 	@echo "make run-local  the same in front of a small real model, which it installs"
-	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser and upstream tests"
+	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser and upstream tests, instruction counts"
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
 	@echo "make unit       unit and integration tests only, on SQLite and memory"
@@ -16,6 +16,7 @@ help:
 	@echo "make clients    the official and popular client libraries against tollgate dev"
 	@echo "make browser    the portal in a real browser, which it installs; pictures go to target/browser"
 	@echo "make screenshots  the same, and the pictures in the documentation anew"
+	@echo "make counts     the instructions that a request takes, against their budget"
 	@echo "make upstreams  tollgate in front of model servers that others wrote"
 	@echo "make bench      tollgate beside nginx: CPU, latency, memory; QUICK=1 for a short run"
 	@echo "make bench-peers  the same with LiteLLM and Portkey's gateway, which it installs"
@@ -28,16 +29,16 @@ run-local:
 	cargo build --release
 	@scripts/run-local
 
-test: lint unit shared fleet chain clients browser upstreams
+test: lint unit shared fleet counts chain clients browser upstreams
 
 lint:
 	cargo fmt --check
 	cargo fmt --check --manifest-path training/Cargo.toml
 	cargo fmt --check --manifest-path bench/Cargo.toml
 	cargo clippy --all-targets -- -D warnings
-	cargo clippy --test chain --test fleet -- -D warnings
-	cargo clippy --manifest-path training/Cargo.toml -- -D warnings
-	cargo clippy --manifest-path bench/Cargo.toml --all-targets -- -D warnings
+	cargo clippy --test chain --test fleet --test counts -- -D warnings
+	cargo clippy --manifest-path training/Cargo.toml --target-dir target -- -D warnings
+	cargo clippy --manifest-path bench/Cargo.toml --target-dir target --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences are not checked"; fi
@@ -61,6 +62,9 @@ shared: servers
 # Two at a time: each has up to ten gateways. What they measured is shown.
 fleet: servers
 	RUST_TEST_THREADS=2 cargo test --test fleet -- --show-output
+
+counts:
+	tests/counts/run
 
 chain:
 	tests/chain/run

@@ -21,6 +21,8 @@ use crate::{
 
 /// The largest whole answer that is read.
 const MAX_ANSWER_BYTES: usize = 32 << 20;
+/// How much of an answer is kept in one piece while it is read.
+const PIECE_BYTES: usize = 1 << 20;
 /// The most of a refusal's body that is read for its reason.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 /// A refusal's body is worth a moment, not a timeout.
@@ -239,29 +241,38 @@ impl Reply {
 
     async fn body_up_to(mut self, limit: usize) -> Result<Bytes, UpstreamError> {
         let first = self.next().await?.unwrap_or_default();
-        let mut whole = Vec::new();
+        // In pieces that are put together at the end: a buffer that grows is there twice each time.
+        let mut pieces: Vec<Vec<u8>> = Vec::new();
+        let mut length = first.len();
         while let Some(data) = self.next().await? {
-            if whole.is_empty() {
-                whole.extend_from_slice(&first);
-            }
-            if whole.len() + data.len() > limit {
+            length += data.len();
+            if length > limit {
                 return Err(UpstreamError::TooLarge(limit));
             }
-            // By half of what there is: twice as much would be a lot where there is much already.
-            if whole.capacity() - whole.len() < data.len() {
-                whole.reserve_exact(data.len().max(whole.len() / 2));
+            match pieces.last_mut() {
+                Some(piece) if piece.capacity() - piece.len() >= data.len() => {
+                    piece.extend_from_slice(&data);
+                }
+                _ => {
+                    let mut piece = Vec::with_capacity(data.len().max(length).min(PIECE_BYTES));
+                    piece.extend_from_slice(&data);
+                    pieces.push(piece);
+                }
             }
-            whole.extend_from_slice(&data);
         }
-        if first.len() > limit {
+        if length > limit {
             return Err(UpstreamError::TooLarge(limit));
         }
         // Most come in one piece, which is then taken as it is.
-        Ok(if whole.is_empty() {
-            first
-        } else {
-            whole.into()
-        })
+        if pieces.is_empty() {
+            return Ok(first);
+        }
+        let mut whole = Vec::with_capacity(length);
+        whole.extend_from_slice(&first);
+        for piece in &pieces {
+            whole.extend_from_slice(piece);
+        }
+        Ok(whole.into())
     }
 }
 

@@ -1,0 +1,272 @@
+//! Does one kind of work a number of times and ends: `tests/counts/run` has the instructions counted.
+//!
+//! The gateway, the provider that it asks and the client that asks it are one process, over real sockets and
+//! real files. Requests come one after the other, so that the same is done for each; what the other two do is
+//! part of every count, and as little as can be.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+};
+
+use tempfile::TempDir;
+use tollgate::{
+    catalog::{Catalog, Tier, Track},
+    config::{Config, Durability},
+    ledger::{HoldRequest, Ledger, NewAccount, NewGrant, Outcome, Seen},
+    limits::{Ceilings, Limiter},
+    money::NanoUsd,
+    server,
+    wire::chat::Usage,
+};
+
+const MODEL: &str = "svc-native-fast";
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [work, times] = arguments.as_slice() else {
+        // As one of `cargo test`'s it has nothing to do.
+        return;
+    };
+    let times = times.parse().expect("how often");
+    match work.as_str() {
+        "completion" => requests(times, &Asked::whole()),
+        "refusal" => requests(times, &Asked::refused()),
+        // One stream, of so many chunks.
+        "chunk" => requests(0, &Asked::stream(times)),
+        "metering" => metering(times),
+        other => panic!("no such work: {other}"),
+    }
+}
+
+struct Asked {
+    body: String,
+    /// How the answer is asked for by a provider's client, and what the provider says.
+    answer: String,
+    key: Option<&'static str>,
+    status: &'static str,
+}
+
+impl Asked {
+    fn whole() -> Self {
+        let answer = r#"{"id":"x","object":"chat.completion","created":1,"model":"model","choices":[{"index":0,"message":{"role":"assistant","content":"The answer is forty-two, as it has been for a long time."},"finish_reason":"stop"}],"usage":{"prompt_tokens":180,"completion_tokens":14,"total_tokens":194}}"#;
+        Self {
+            body: conversation(false),
+            answer: format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{answer}",
+                answer.len()
+            ),
+            key: None,
+            status: "200",
+        }
+    }
+
+    /// By a key that nobody has.
+    fn refused() -> Self {
+        Self {
+            key: Some("sk-svc-000000000000000000000000000000000000000000000000"),
+            status: "401",
+            ..Self::whole()
+        }
+    }
+
+    fn stream(chunks: usize) -> Self {
+        let event = |delta: &str, finish: &str| {
+            let event = format!(
+                "data: {{\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"model\",\"choices\":[{{\"index\":0,\"delta\":{{{delta}}},\"finish_reason\":{finish}}}]}}\n\n"
+            );
+            format!("{:x}\r\n{event}\r\n", event.len())
+        };
+        let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":180,\"completion_tokens\":14,\"total_tokens\":194}}\n\ndata: [DONE]\n\n";
+        let events = event("\"content\":\" word\"", "null").repeat(chunks);
+        let last = event("", "\"stop\"");
+        let usage = format!("{:x}\r\n{usage}\r\n0\r\n\r\n", usage.len());
+        Self {
+            body: conversation(true),
+            answer: format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{events}{last}{usage}"
+            ),
+            key: None,
+            status: "200",
+        }
+    }
+}
+
+/// Three messages of about a kilobyte together.
+fn conversation(stream: bool) -> String {
+    let text = "Please tell me what you know about gateways, meters and tolls. ".repeat(5);
+    format!(
+        r#"{{"model":"{MODEL}","stream":{stream},"max_tokens":100,"messages":[{{"role":"system","content":"You are terse."}},{{"role":"user","content":"{text}"}},{{"role":"assistant","content":"{text}"}},{{"role":"user","content":"{text}"}}]}}"#
+    )
+}
+
+fn requests(times: usize, asked: &Asked) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let folder = TempDir::new().unwrap();
+    let provider = provide(asked.answer.clone());
+    let text = format!(
+        "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
+         store.url = \"sqlite:{}/t.db\"\nlimits.url = \"memory:\"\nlog.level = \"error\"\n\
+         limits.rpm = 1000000\nlimits.tpm = 1000000000\nportal.enabled = false\nalerts.enabled = false\n\
+         deployments = [{{ model = \"*\", provider = \"p\", upstream_model = \"model\" }}]\n\
+         [providers.p]\nkind = \"openai\"\nbase_url = \"http://{provider}/v1\"\n",
+        folder.path().display()
+    );
+    let token = (
+        "TOLLGATE_OPERATOR_TOKEN".to_owned(),
+        "0123456789abcdef".to_owned(),
+    );
+    let config = Config::parse("counts.toml", &text, &BTreeMap::from([token])).unwrap();
+    let running = runtime.block_on(server::start(config)).unwrap();
+    let (_, _, key) = runtime.block_on(customer(&running.gateway.ledger));
+    let key = asked.key.unwrap_or(&key);
+    // The first one opens connections and is in every count, whatever `times` is.
+    ask(running.public, key, asked, times + 1);
+    runtime.block_on(running.stop());
+}
+
+/// A provider that gives the same answer to everybody.
+fn provide(answer: String) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let (mut connection, answer) = (connection.unwrap(), answer.clone());
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(connection.try_clone().unwrap());
+                while read_message(&mut reader).is_some() {
+                    connection.write_all(answer.as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+fn ask(gateway: SocketAddr, key: &str, asked: &Asked, times: usize) {
+    let mut connection = TcpStream::connect(gateway).unwrap();
+    connection.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(connection.try_clone().unwrap());
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: counts\r\nauthorization: Bearer {key}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{}",
+        asked.body.len(),
+        asked.body
+    );
+    for _ in 0..times {
+        connection.write_all(request.as_bytes()).unwrap();
+        let head = read_message(&mut reader).expect("an answer");
+        assert!(
+            head.starts_with(&format!("HTTP/1.1 {}", asked.status)),
+            "{head}"
+        );
+    }
+}
+
+/// Reads a message to its end; its head. `None` where there is none.
+fn read_message(reader: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut head = String::new();
+    loop {
+        let before = head.len();
+        reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
+        if head[before..] == *"\r\n" {
+            break;
+        }
+    }
+    if head.contains("chunked") {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            reader.read_line(&mut line).ok()?;
+            let size = usize::from_str_radix(line.trim_end(), 16).ok()?;
+            reader.read_exact(&mut vec![0; size + 2]).ok()?;
+            if size == 0 {
+                return Some(head);
+            }
+        }
+    }
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))?;
+    reader.read_exact(&mut vec![0; length.parse().ok()?]).ok()?;
+    Some(head)
+}
+
+/// A place in the minute and credit, taken and settled, without a request around them.
+fn metering(times: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("t.db");
+    let ledger = Arc::new(Ledger::open(&file, Durability::Power).unwrap());
+    let limiter = Limiter::resume(&file, &HashMap::default()).unwrap();
+    let model = Catalog::built_in().find(MODEL).unwrap().clone();
+    let ceilings = Ceilings {
+        requests: 1_000_000,
+        tokens: u32::MAX,
+    };
+    runtime.block_on(async {
+        let (account_id, key_id, _) = customer(&ledger).await;
+        for _ in 0..=times {
+            let id = ledger.next_call();
+            let place = limiter.admit(id.0, &account_id, &model.id, 300, ceilings);
+            let mut place = place.await.expect("there is room");
+            let request = HoldRequest {
+                id,
+                seen: Seen::fresh(),
+                places: place.places(),
+                request_id: "req_0123456789abcdefghijklmn",
+                account_id: &account_id,
+                key_id: &key_id,
+                model: &model.id,
+                routed_model: &model.id,
+                prices: model.prices,
+                stream: false,
+                reserved_tokens: 300,
+                amount: NanoUsd::new(1_000),
+                worst: NanoUsd::new(1_000),
+                decision: None,
+                overdraft: NanoUsd::new(0),
+            };
+            let mut held = ledger.hold(request).await.expect("there is credit");
+            place.keep().unwrap();
+            let usage = Usage {
+                prompt: 100,
+                completion: 10,
+                ..Usage::default()
+            };
+            held.charge(usage, Outcome::Answered).await.unwrap();
+            place.settle(usage.total());
+        }
+    });
+}
+
+/// An account with credit and a key: its ID, the key's, and the key.
+async fn customer(ledger: &Ledger) -> (String, String, String) {
+    let account = NewAccount {
+        email: "counts@example.com".into(),
+        name: None,
+        track: Track::Business,
+        tier: Tier::Flex,
+    };
+    let account = ledger.create_account(account).await.unwrap();
+    let grant = NewGrant {
+        amount: NanoUsd::new(i64::MAX / 4),
+        expires_at: None,
+        reason: None,
+        reference: None,
+    };
+    ledger.add_grant(&account.id, grant).await.unwrap();
+    let (key, secret) = ledger
+        .create_key(&account.id, "counts".into())
+        .await
+        .unwrap();
+    (account.id, key.id, secret.reveal().to_owned())
+}
