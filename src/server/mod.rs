@@ -69,6 +69,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .transpose()?;
     let public = bind(config.server.listen).await?;
     let operator = bind(config.operator.listen).await?;
+    let lanes = Arc::new(lanes::Lanes::start().map_err(StartError::Threads)?);
     let stores = Stores::open(&config).await?;
     let (public_address, operator_address) = (local(&public), local(&operator));
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -89,7 +90,6 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     gateway.background.spawn(watcher::run(gateway.clone()));
     gateway.background.spawn(alerter::run(gateway.clone()));
     let acceptor = tls.map(|certificate| certificate.acceptor());
-    let lanes = Arc::new(lanes::Lanes::start().map_err(StartError::Threads)?);
     let serve = |listener, router, acceptor| {
         tokio::spawn(listener::serve(
             listener,
@@ -151,8 +151,10 @@ impl Running {
             // Long enough for the last event of a stream to leave; a dead client gets no more.
             let _ = tokio::time::timeout(Duration::from_secs(2), &mut finished).await;
         }
-        drop(self.lanes);
         self.gateway.ledger.close().await;
+        // A thread that hangs must not hold up the end.
+        let ended = tokio::task::spawn_blocking(move || drop(self.lanes));
+        let _ = tokio::time::timeout(Duration::from_secs(1), ended).await;
     }
 }
 

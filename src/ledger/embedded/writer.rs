@@ -187,9 +187,7 @@ impl Work {
                 self.try_again();
             }
             if self.health.is_well() && self.entered.elapsed() >= NEWS_INTERVAL {
-                self.health.begins();
-                self.enter_news();
-                self.health.rests();
+                self.enter_in_time();
             }
         }
     }
@@ -203,9 +201,19 @@ impl Work {
         (self.database.news() > 0).then_some(due)
     }
 
-    /// In a transaction of their own: what cannot be entered keeps no charge from being written down.
+    /// While somebody looks at how long it takes.
+    fn enter_in_time(&mut self) {
+        self.health.begins();
+        self.enter_news();
+        self.health.rests();
+    }
+
+    /// In a transaction of their own: charges are written down though they cannot be entered.
     fn enter_news(&mut self) {
         self.entered = Instant::now();
+        if self.stale {
+            return; // what is known of them may not be so
+        }
         if let Err(error) = self.database.enter_news_alone() {
             tracing::warn!(%error, "calls could not be entered yet");
         }
@@ -256,7 +264,7 @@ impl Work {
         }
         // Those that could not be entered wait for their time.
         if self.database.news() >= MAX_NEWS && !self.database.is_behind() {
-            self.enter_news();
+            self.enter_in_time();
         }
     }
 
@@ -275,6 +283,7 @@ impl Work {
             self.stale = true;
             self.start_over();
         }
+        self.database.fall_behind();
     }
 
     /// Makes the copy in memory anew from the database.

@@ -8,8 +8,8 @@ use super::{calls, new_calls};
 use crate::ledger::{Audit, CallId, Violation};
 
 /// The last condition says nothing new, but for the index that it lets SQLite use.
-pub const CALLS_WITHOUT_ENTRY: &str = "SELECT account_id, id FROM calls
-    WHERE cost IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ledger_entries
+pub const CALLS_WITHOUT_ENTRY: &str = "SELECT account_id, id FROM main.calls AS calls
+    WHERE cost IS NOT NULL AND NOT EXISTS (SELECT 1 FROM main.ledger_entries
         WHERE ref = CAST(calls.id AS TEXT) AND kind = 'charge' AND kind <> 'expiry')";
 
 /// A line of the books, as it is read back.
@@ -24,9 +24,10 @@ struct Entry {
     is_new: bool,
 }
 
-/// The books after a line of theirs, and what is about to be entered in them.
+/// The books after a line of theirs, and what is about to be entered in them. They are looked at as they are, not
+/// as they may be shown ([`super::open::show_news`]).
 const ENTRIES: &str = "SELECT seq, account_id, kind, ref, delta, balance_after, 0 AS is_new
-    FROM ledger_entries WHERE seq > ?1
+    FROM main.ledger_entries WHERE seq > ?1
     UNION ALL
     SELECT seq, account_id, 'charge', CAST(id AS TEXT), balance_after - balance_before, balance_after, 1
     FROM new_calls WHERE cost IS NOT NULL
@@ -89,7 +90,7 @@ pub fn total(connection: &Connection, account_id: &str) -> rusqlite::Result<i64>
 fn balance_at(moment: &Connection, account_id: &str, seq: i64) -> rusqlite::Result<i64> {
     let last = moment
         .prepare_cached(
-            "SELECT balance_after FROM ledger_entries WHERE account_id = ?1 AND seq <= ?2
+            "SELECT balance_after FROM main.ledger_entries WHERE account_id = ?1 AND seq <= ?2
              ORDER BY seq DESC LIMIT 1",
         )?
         .query_row(params![account_id, seq], |row| row.get(0))

@@ -61,7 +61,8 @@ impl Database {
 
     /// What time has done: what was owed and is paid, and what an expiry took.
     pub fn enter_update(&self, account_id: &str, update: &Update, at: i64) -> rusqlite::Result<()> {
-        if *update == Update::default() {
+        let nothing_left = update.left.is_empty() && update.debt.is_none();
+        if nothing_left && update.forfeits.is_empty() {
             return Ok(());
         }
         self.enter_news()?;

@@ -22,7 +22,7 @@ mod new_calls;
 mod open;
 pub mod pages;
 
-pub use open::{probe, probe_folder, read_only as open_to_read};
+pub use open::{probe, probe_folder, read_only as open_to_read, without_news};
 
 use self::new_calls::News;
 use crate::{config::Durability, ledger::OpenError};
@@ -61,6 +61,10 @@ impl Database {
 
     pub fn commit(&self) -> rusqlite::Result<()> {
         self.connection.prepare_cached("COMMIT")?.execute([])?;
+        let news = self.news.borrow();
+        if news.is_empty() {
+            news.behind.store(false, Relaxed);
+        }
         Ok(())
     }
 
@@ -114,6 +118,11 @@ impl Reader {
             path: path.to_owned(),
             behind: writer.news.borrow().behind.clone(),
         }
+    }
+
+    /// Whether there are calls that could not be entered yet.
+    pub fn is_behind(&self) -> bool {
+        self.behind.load(Relaxed)
     }
 
     /// Runs a query away from the threads that serve requests.

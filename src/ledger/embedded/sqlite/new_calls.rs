@@ -17,7 +17,7 @@ use std::{
 use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 
-use super::Database;
+use super::{Database, unreadable};
 use crate::{
     ledger::{
         Call, Charged,
@@ -63,6 +63,10 @@ pub struct News {
 impl News {
     pub fn begin(&mut self) {
         self.wanted = false;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
     }
 
     /// There are none any more.
@@ -145,6 +149,9 @@ impl Database {
             news.last_seq += 1;
             news.rows += 1;
             news.leave(&call.account_id, left, debt);
+        } else if charge.is_some() {
+            // Told again it would be no charge: this is another call of the same number.
+            return Err(rusqlite::Error::StatementChangedRows(inserted));
         }
         Ok(())
     }
@@ -168,6 +175,12 @@ impl Database {
         self.news.borrow().behind.load(Relaxed)
     }
 
+    /// Nothing can be entered just now.
+    pub fn fall_behind(&self) {
+        let news = self.news.borrow();
+        news.behind.store(news.rows > 0, Relaxed);
+    }
+
     /// Enters all of them, within the open transaction.
     pub fn enter_news(&self) -> rusqlite::Result<()> {
         let mut news = self.news.borrow_mut();
@@ -182,11 +195,15 @@ impl Database {
     /// The same, in a transaction of its own. Where that fails, they stay for the next time.
     pub fn enter_news_alone(&self) -> rusqlite::Result<()> {
         let mut news = self.news.borrow_mut();
-        if news.rows == 0 {
-            return Ok(());
-        }
-        let transaction = self.connection.unchecked_transaction()?;
-        let entered = self.enter(&news).and_then(|()| transaction.commit());
+        let entered = if news.rows == 0 {
+            Ok(())
+        } else {
+            let transaction = self.connection.unchecked_transaction();
+            transaction.and_then(|transaction| {
+                self.enter(&news)?;
+                transaction.commit()
+            })
+        };
         news.behind.store(entered.is_err(), Relaxed);
         entered?;
         news.clear();
@@ -215,24 +232,34 @@ impl Database {
 
     /// Finds out anew what is not entered, from the rows themselves.
     pub(super) fn read_news(&self) -> rusqlite::Result<()> {
-        let mut news = self.news.borrow_mut();
-        news.clear();
+        let mut found = News::default();
         let mut rows = self.connection.prepare_cached(
             "SELECT account_id, seq, grants_left, debt FROM new_calls ORDER BY seq",
         )?;
         let read = |row: &Row<'_>| {
             let left: Option<String> = row.get(2)?;
             let debt = row.get::<_, Option<i64>>(3)?.map(NanoUsd::new);
-            let left = left.map(|lines| read_lines(&lines)).unwrap_or_default();
+            let left = read_lines(left.as_deref().unwrap_or_default());
+            let left = left.ok_or_else(|| unreadable(2, "what is left of grants"))?;
             Ok((row.get::<_, String>(0)?, row.get(1)?, left, debt))
         };
         for row in rows.query_map([], read)? {
             let (account_id, seq, left, debt) = row?;
-            news.rows += 1;
-            news.last_seq = news.last_seq.max(seq);
-            news.leave(&account_id, &left, debt);
+            found.rows += 1;
+            found.last_seq = seq;
+            found.leave(&account_id, &left, debt);
         }
+        // All of them or none: what is known must be what is entered.
+        let mut news = self.news.borrow_mut();
+        found.last_seq = found.last_seq.max(news.last_seq);
+        found.behind = news.behind.clone();
+        *news = found;
         Ok(())
+    }
+
+    /// What the charges that are not entered yet have changed, by account.
+    pub fn not_entered(&self) -> rusqlite::Result<HashMap<String, i64>> {
+        not_entered(&self.connection)
     }
 }
 
@@ -252,7 +279,7 @@ fn lines(left: &[Left]) -> Option<String> {
     (!left.is_empty()).then(|| left.iter().map(line).collect())
 }
 
-fn read_lines(lines: &str) -> Vec<Left> {
+fn read_lines(lines: &str) -> Option<Vec<Left>> {
     let read = |line: &str| {
         let (grant_id, remaining) = line.split_once(' ')?;
         Some(Left {
@@ -260,7 +287,7 @@ fn read_lines(lines: &str) -> Vec<Left> {
             remaining: NanoUsd::new(remaining.parse().ok()?),
         })
     };
-    lines.lines().filter_map(read).collect()
+    lines.lines().map(read).collect()
 }
 
 /// As JSON; nothing for none.

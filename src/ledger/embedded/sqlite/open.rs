@@ -54,12 +54,27 @@ pub fn read_only(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Shows calls that could not be entered yet among the others, for this connection.
+/// Shows calls that could not be entered yet among the others, and in the books, for this connection.
 pub fn show_news(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&format!(
         "CREATE TEMP VIEW calls AS SELECT {COLUMNS} FROM main.calls
-         UNION ALL SELECT {COLUMNS} FROM main.new_calls"
+         UNION ALL SELECT {COLUMNS} FROM main.new_calls;
+         CREATE TEMP VIEW ledger_entries AS
+         SELECT seq, account_id, kind, ref, delta, balance_after, at FROM main.ledger_entries
+         UNION ALL
+         SELECT (SELECT max(seq) FROM main.ledger_entries) + row_number() OVER (ORDER BY seq), account_id,
+             'charge', CAST(id AS TEXT), balance_after - balance_before, balance_after, ended_ms / 1000
+         FROM main.new_calls WHERE cost IS NOT NULL"
     ))
+}
+
+/// A file that no gateway of this version has opened yet has no table for new calls: it has none of them.
+pub fn without_news(connection: &Connection) -> rusqlite::Result<()> {
+    if migrations::seen(connection)? >= MIGRATIONS.len() {
+        return Ok(());
+    }
+    connection
+        .execute_batch("CREATE TEMP TABLE new_calls AS SELECT *, 0 AS seq FROM calls WHERE false")
 }
 
 /// For who wants to know what is asked for (`log.level = "tollgate::sql=trace"`); nobody else pays for it.

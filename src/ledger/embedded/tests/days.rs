@@ -1,7 +1,7 @@
 //! Calls that are entered later than they are charged: they wait, they count, and none is lost.
 
 use super::*;
-use crate::ledger::tests::until;
+use crate::ledger::{CallsPage, embedded::sqlite::audit::books, tests::until};
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -38,6 +38,15 @@ async fn sums_that_an_earlier_version_lost_are_added_up_anew() {
     }
 }
 
+/// A file is audited as it is, whichever version wrote it.
+#[tokio::test]
+async fn a_file_of_an_earlier_version_can_be_audited() {
+    let paying = over_three_days().await;
+    paying.sql(EARLIER);
+    let audit = audit_file(&paying.folder().path().join("ledger.db")).unwrap();
+    assert_eq!((audit.charges, audit.violations), (6, Vec::new()));
+}
+
 #[tokio::test]
 async fn days_of_long_ago_are_not_gone_through_again() {
     let paying = over_three_days().await;
@@ -65,6 +74,33 @@ async fn calls_that_cannot_be_entered_wait_and_hold_up_no_charge() {
     let found = paying.ledger.find_calls(&last.request_id).await.unwrap();
     assert!(found.iter().any(|call| call.id == last.id));
     let balance = paying.balance().await;
+    let entries = paying
+        .ledger
+        .entries_page(&paying.account_id, None, 10)
+        .await
+        .unwrap();
+    assert_eq!(
+        (entries.len(), entries[0].balance_after.nanos()),
+        (4, balance),
+        "in the books too"
+    );
+    let page = CallsPage {
+        account_id: Some(&paying.account_id),
+        key_id: Some(&paying.key_id),
+        limit: 10,
+        ..CallsPage::default()
+    };
+    assert_eq!(paying.ledger.calls_page(&page).await.unwrap().len(), 3);
+    let looked = paying
+        .embedded()
+        .reader
+        .query(|database| books(database, 0));
+    assert_eq!(
+        looked.await.unwrap().violations,
+        [],
+        "nobody is frozen for it"
+    );
+    assert_eq!(paying.ledger.audit().await.unwrap().violations, []);
     let audit = audit_file(&paying.folder().path().join("ledger.db")).unwrap();
     assert_eq!((audit.charges, audit.violations), (3, Vec::new()));
     let paying = paying.restart().await;

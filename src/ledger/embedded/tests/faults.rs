@@ -104,6 +104,7 @@ async fn charges_of_a_batch_that_failed_are_undone_together_and_can_be_tried_aga
 #[tokio::test]
 async fn a_database_that_someone_locks_is_waited_for() {
     let paying = with(DOLLAR).await;
+    paying.pay().await.unwrap();
     let file = paying.folder().path().join("ledger.db");
     let stranger = rusqlite::Connection::open(file).unwrap();
     stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -111,15 +112,17 @@ async fn a_database_that_someone_locks_is_waited_for() {
     assert!(held.charge(tokens(COST), Outcome::Answered).await.is_err());
     assert_eq!(
         (paying.balance().await, paying.held().await),
-        (DOLLAR, COST)
+        (spent(1), COST)
     );
     let refused = paying.hold(COST, COST, 0).await.err();
     assert_eq!(refused, Some(HoldRefused::Unavailable));
+    let listed = paying.ledger.usage(&paying.account_id, 0, i64::MAX).await;
+    assert_eq!(listed.unwrap().len(), 1, "what was charged before is shown");
     stranger.execute_batch("ROLLBACK").unwrap();
     paying.until_charges_are_taken().await;
     held.charge(tokens(COST), Outcome::Answered).await.unwrap();
     drop(held);
-    assert_eq!((paying.balance().await, paying.held().await), (spent(1), 0));
+    assert_eq!((paying.balance().await, paying.held().await), (spent(2), 0));
     paying.assert_sound().await;
 }
 
