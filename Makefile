@@ -1,6 +1,6 @@
 # `make` lists the commands.
 
-.PHONY: help run run-local test lint fmt servers unit shared fleet chain program clients browser screenshots upstreams \
+.PHONY: help run run-local test lint fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
 	router-eval bench bench-peers counts
 
 help:
@@ -29,7 +29,17 @@ run-local:
 	cargo build --release
 	@scripts/run-local
 
-test: lint unit shared fleet counts chain clients browser upstreams
+# What tests need is fetched while the compiler is busy: neither waits for the other.
+test:
+	@mkdir -p target; \
+	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
+	$(MAKE) --no-print-directory lint || { kill $$installing; exit 1; }; \
+	wait $$installing || { cat target/installs.log; exit 1; }
+	@$(MAKE) --no-print-directory unit shared fleet counts chain clients browser upstreams
+
+# Everything that tests need and the system lacks.
+installs: servers
+	@for test in counts chain clients browser upstreams; do tests/$$test/run --install || exit 1; done
 
 lint:
 	cargo fmt --check
