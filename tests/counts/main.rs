@@ -43,7 +43,7 @@ fn main() {
 
 struct Asked {
     body: String,
-    /// How the answer is asked for by a provider's client, and what the provider says.
+    /// What the provider says to it, head and body.
     answer: String,
     key: Option<&'static str>,
     status: &'static str,
