@@ -3,7 +3,11 @@
 //! Every label has few values: routes, models, providers and codes of ours. What a caller can make
 //! up is no label.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{PoisonError, RwLock},
+    time::Duration,
+};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -19,6 +23,7 @@ use prometheus_client::{
 use crate::{
     ledger::{Call, Health},
     office,
+    wire::chat::Usage,
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -85,6 +90,15 @@ struct AlertTold {
     outcome: &'static str,
 }
 
+/// In the order of [`Paid::tokens`].
+const TOKEN_KINDS: [&str; 4] = ["input", "cached_input", "output", "reasoning"];
+
+/// What is counted for a model with every charge.
+struct Paid {
+    tokens: [Counter; TOKEN_KINDS.len()],
+    charged: Counter,
+}
+
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 pub struct Metrics {
@@ -100,6 +114,7 @@ pub struct Metrics {
     first_byte_seconds: Histograms<Model>,
     tokens: Family<Tokens, Counter>,
     charged: Family<Model, Counter>,
+    paid: RwLock<HashMap<String, Paid>>,
     unbilled: Family<Model, Counter>,
     holds: Gauge,
     held: Gauge,
@@ -138,6 +153,7 @@ impl Metrics {
             first_byte_seconds: Family::new_with_constructor(seconds),
             tokens: Family::default(),
             charged: Family::default(),
+            paid: RwLock::default(),
             unbilled: Family::default(),
             holds: Gauge::default(),
             held: Gauge::default(),
@@ -317,21 +333,47 @@ impl Metrics {
             self.unbilled.get_or_create(&Model { model: model() }).inc();
         }
         let Some(charged) = call.charged else { return };
-        let usage = charged.usage;
-        for (kind, tokens) in [
-            ("input", usage.prompt),
-            ("cached_input", usage.cached),
-            ("output", usage.completion),
-            ("reasoning", usage.reasoning),
-        ] {
-            let model = model();
-            self.tokens
-                .get_or_create(&Tokens { model, kind })
-                .inc_by(tokens.into());
+        let Usage {
+            prompt,
+            cached,
+            completion,
+            reasoning,
+        } = charged.usage;
+        let cost = u64::try_from(charged.cost.nanos()).unwrap_or(0);
+        self.paid(&call.model, |paid| {
+            let counts = [prompt, cached, completion, reasoning];
+            for (counter, tokens) in paid.tokens.iter().zip(counts) {
+                counter.inc_by(tokens.into());
+            }
+            paid.charged.inc_by(cost);
+        });
+    }
+
+    /// The counters of a model, which are looked up in one step.
+    fn paid(&self, model: &str, count: impl FnOnce(&Paid)) {
+        if let Some(paid) = self
+            .paid
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(model)
+        {
+            return count(paid);
         }
-        self.charged
-            .get_or_create(&Model { model: model() })
-            .inc_by(u64::try_from(charged.cost.nanos()).unwrap_or(0));
+        let model = model.to_owned();
+        let tokens = TOKEN_KINDS.map(|kind| {
+            let model = model.clone();
+            self.tokens.get_or_create_owned(&Tokens { model, kind })
+        });
+        let charged = Model {
+            model: model.clone(),
+        };
+        let paid = Paid {
+            tokens,
+            charged: self.charged.get_or_create_owned(&charged),
+        };
+        count(&paid);
+        let mut all = self.paid.write().unwrap_or_else(PoisonError::into_inner);
+        all.insert(model, paid);
     }
 
     /// Everything, as a scraper reads it.

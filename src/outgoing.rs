@@ -4,16 +4,26 @@
 
 use std::{cell::Cell, sync::Arc, thread::available_parallelism, time::Duration};
 
+use axum::http::Uri;
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{
+    HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream, builderstates::WantsProtocols1,
+};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
 };
+use tokio::net::TcpStream;
+use tower::Service as _;
 
-pub type Client = legacy::Client<Connector, Full<Bytes>>;
-type Connector = HttpsConnector<HttpConnector>;
+pub type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+#[derive(Clone)]
+pub struct Connector(HttpsConnector<HttpConnector>);
+
+/// A connection, with TLS or without.
+pub type Stream = TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>;
 
 thread_local! {
     static LANE: Cell<usize> = const { Cell::new(0) };
@@ -29,50 +39,52 @@ pub fn this_thread_is(lane: usize) {
     LANE.set(lane);
 }
 
-/// A client for each thread that serves requests, and one for all others: connections stay with the thread
-/// that uses them.
-pub struct Clients(Vec<Client>);
-
-impl Clients {
-    pub fn new(timeout: Duration) -> Result<Self, String> {
-        let connector = connector(timeout)?;
-        let all = (0..=lanes()).map(|_| over(connector.clone()));
-        Ok(Self(all.collect()))
-    }
-
-    /// Of this thread.
-    pub fn here(&self) -> &Client {
-        &self.0[LANE.get() % self.0.len()]
-    }
+/// Which of them this is; 0 for any other.
+pub fn this_lane() -> usize {
+    LANE.get()
 }
 
 /// A client that gives up connecting after `timeout`; fails where the system has no certificates.
 pub fn client(timeout: Duration) -> Result<Client, String> {
-    Ok(over(connector(timeout)?))
+    let https = builder()?
+        .enable_all_versions()
+        .wrap_connector(tcp(timeout));
+    Ok(legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_mins(1))
+        .pool_max_idle_per_host(256)
+        .build(https))
 }
 
-fn connector(timeout: Duration) -> Result<Connector, String> {
+/// Opens connections that speak HTTP/1.1; gives up after `timeout`.
+pub fn connector(timeout: Duration) -> Result<Connector, String> {
+    let https = builder()?.enable_http1().wrap_connector(tcp(timeout));
+    Ok(Connector(https))
+}
+
+impl Connector {
+    pub async fn connect(&self, address: Uri) -> Result<Stream, String> {
+        let opened = self.0.clone().call(address).await;
+        let stream = opened.map_err(|error| chain(error.as_ref()))?;
+        Ok(TokioIo::new(stream))
+    }
+}
+
+fn tcp(timeout: Duration) -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(timeout));
     tcp.set_keepalive(Some(Duration::from_secs(30)));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let https = HttpsConnectorBuilder::new()
-        .with_provider_and_native_roots(provider)
-        .map_err(|error| format!("the system's certificates cannot be read: {error}"))?
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(tcp);
-    Ok(https)
+    tcp
 }
 
-fn over(connector: Connector) -> Client {
-    legacy::Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(Duration::from_mins(1))
-        .pool_max_idle_per_host(256)
-        .build(connector)
+fn builder() -> Result<HttpsConnectorBuilder<WantsProtocols1>, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider);
+    let builder =
+        builder.map_err(|error| format!("the system's certificates cannot be read: {error}"))?;
+    Ok(builder.https_or_http())
 }
 
 /// An error with its causes: hyper's own words alone say little.

@@ -144,7 +144,7 @@ pub fn run(command: &RouterCommand) -> Result<(), String> {
 
 /// In one go: a gateway that watches the file never sees half of it.
 fn write(out: &Path, weights: &[u8]) -> Result<(), String> {
-    if std::fs::read(out).is_ok_and(|there| Scorer::read(there).is_err()) {
+    if std::fs::read(out).is_ok_and(|there| Scorer::read(&there).is_err()) {
         let out = out.display();
         return Err(format!(
             "{out} is there and holds no router weights: name another file"

@@ -153,7 +153,7 @@ fn weights(section: &mut Section) -> Option<OwnWeights> {
     let expected = "the path of a file of router weights";
     let file = PathBuf::from(section.text("weights", expected)?);
     let read = std::fs::read(&file).map_err(|error| format!("it cannot be read: {error}"));
-    match read.and_then(Scorer::read) {
+    match read.and_then(|file| Scorer::read(&file)) {
         Ok(scorer) => Some(OwnWeights {
             file,
             scorer: Arc::new(scorer),

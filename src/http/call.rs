@@ -81,7 +81,7 @@ impl Permitted {
 
     /// The values are allowed (SPEC §2.2–2.4, §8.3), the request is put in our own form, and a hybrid
     /// has chosen who answers it (§2.8).
-    fn prepare(
+    pub fn prepare(
         self,
         gateway: &Gateway,
         (account_id, plan): (&str, Plan),
@@ -100,37 +100,36 @@ impl Permitted {
         }
         Ok(call)
     }
+}
 
-    pub async fn answer(
-        self,
-        gateway: &Arc<Gateway>,
-        caller: Caller,
-        log: RequestLog,
-        request: ChatRequest,
-        form: Form,
-    ) -> Result<Response, NotStarted> {
-        let call = self.prepare(gateway, (&caller.account_id, caller.plan), request)?;
-        // §8 The part that costs money.
-        let words = form.words();
-        let started = metered::start(gateway, caller, log.request_id(), call, form).await?;
-        // §2.5, §2.6 The answer, in the form that was asked for.
-        let mut response = match started.reply {
-            Reply::Whole { body, usage } => {
-                log.usage(usage);
-                json_response(body)
-            }
-            Reply::Stream(frames) => sse::response(frames, log, words),
-        };
-        let routed = started.routed.as_ref();
-        if let Some(routed) = routed.and_then(|model| HeaderValue::try_from(&model.id).ok()) {
-            response.headers_mut().insert(ROUTED_MODEL, routed);
+/// Has a call answered, in the form that was asked for.
+pub async fn answer(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    log: RequestLog,
+    call: Box<ChatCall>,
+    form: Form,
+) -> Result<Response, NotStarted> {
+    // §8 The part that costs money.
+    let words = form.words();
+    let started = metered::start(gateway, caller, log.request_id(), call, form).await?;
+    // §2.5, §2.6 The answer, in the form that was asked for.
+    let mut response = match started.reply {
+        Reply::Whole { body, usage } => {
+            log.usage(usage);
+            json_response(body)
         }
-        let expiry = started.credits_expire_at.map(time_text::shown);
-        if let Some(expiry) = expiry.and_then(|expiry| HeaderValue::try_from(expiry).ok()) {
-            response.headers_mut().insert(CREDITS_EXPIRE_AT, expiry);
-        }
-        Ok(response)
+        Reply::Stream(frames) => sse::response(frames, log, words),
+    };
+    let routed = started.routed.as_ref();
+    if let Some(routed) = routed.and_then(|model| HeaderValue::try_from(&model.id).ok()) {
+        response.headers_mut().insert(ROUTED_MODEL, routed);
     }
+    let expiry = started.credits_expire_at.map(time_text::shown);
+    if let Some(expiry) = expiry.and_then(|expiry| HeaderValue::try_from(expiry).ok()) {
+        response.headers_mut().insert(CREDITS_EXPIRE_AT, expiry);
+    }
+    Ok(response)
 }
 
 /// How a hybrid would come to the model that answers a request, and what spoke loudest for that.

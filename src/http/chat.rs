@@ -6,12 +6,12 @@ use axum::{body::Body, extract::State, response::Response};
 
 use super::{
     access_log::RequestLog,
-    call::Permitted,
+    call::{self, Permitted},
     confirm::{body_of, confirmed},
     extract::Asked,
 };
 use crate::{
-    chat::{Disorder, check_order},
+    chat::{ChatCall, Disorder, check_order},
     error::GatewayError,
     gateway::Gateway,
     ledger::Caller,
@@ -46,14 +46,24 @@ async fn answer(
     log: &RequestLog,
     body: &[u8],
 ) -> Result<Response, NotStarted> {
+    let call = prepared(gateway, &caller, log, body)?;
+    // §8 It is admitted, answered and paid for.
+    call::answer(gateway, caller, log.clone(), call, Form::Chat).await
+}
+
+/// What is asked, if it may be.
+fn prepared(
+    gateway: &Gateway,
+    caller: &Caller,
+    log: &RequestLog,
+    body: &[u8],
+) -> Result<Box<ChatCall>, GatewayError> {
     // §2.1 The body is JSON of the right shape.
     let mut request = ChatRequest::parse(body)?;
     // §3.3 The model is one this account may use.
-    let permitted = Permitted::check(gateway, &caller, &mut request, log)?;
+    let permitted = Permitted::check(gateway, caller, &mut request, log)?;
     // §2.2 Its tool calls and their answers belong together.
     check_order(&request.messages).map_err(Disorder::of_messages)?;
-    // §2.1–2.6, §8 Its values are allowed; it is admitted, answered and paid for.
-    permitted
-        .answer(gateway, caller, log.clone(), request, Form::Chat)
-        .await
+    // §2.1–2.6 Its values are allowed.
+    permitted.prepare(gateway, (&caller.account_id, caller.plan), request)
 }

@@ -5,8 +5,12 @@
 //! names the reason, made here and recognised here. A client that sends such a request of its own accord
 //! is refused as well, and nothing is lost.
 
-use axum::extract::Request;
+use axum::{
+    extract::Request,
+    http::{self, HeaderValue, Method, Uri},
+};
 
+use super::access_log::REQUEST_ID;
 use crate::error::GatewayError;
 
 /// The most a head may hold: larger than any client's, smaller than a nuisance.
@@ -54,16 +58,14 @@ impl Refused {
         }
     }
 
-    /// The request that stands in for what was refused, under the ID that the caller gave it. It is
-    /// the last one of its connection.
-    pub fn request(self, id: Option<&[u8]>) -> Vec<u8> {
-        let mut request = format!("{METHOD} {} HTTP/1.1\r\n", self.path()).into_bytes();
-        if let Some(id) = id {
-            request.extend_from_slice(b"x-request-id: ");
-            request.extend_from_slice(id);
-            request.extend_from_slice(b"\r\n");
+    /// The request that stands in for what was refused, under the ID that the caller gave it.
+    pub fn request(self, id: Option<&[u8]>) -> http::Request<()> {
+        let mut request = http::Request::new(());
+        *request.method_mut() = Method::from_bytes(METHOD.as_bytes()).expect("a word");
+        *request.uri_mut() = Uri::from_static(self.path());
+        if let Some(id) = id.and_then(|id| HeaderValue::from_bytes(id).ok()) {
+            request.headers_mut().insert(REQUEST_ID, id);
         }
-        request.extend_from_slice(b"connection: close\r\n\r\n");
         request
     }
 

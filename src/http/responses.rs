@@ -13,7 +13,7 @@ use axum::{
 
 use super::{
     access_log::RequestLog,
-    call::Permitted,
+    call::{self, Permitted},
     confirm::{body_of, confirmed},
     extract::{Asked, Authenticated},
     json_response,
@@ -83,10 +83,10 @@ async fn answer(
         input,
     };
     let chat = request.into_chat(messages);
-    let answered = permitted.answer(gateway, caller, log.clone(), chat, form);
-    answered
-        .await
-        .map_err(|not_started| not_started.map(in_these_words))
+    let call = permitted.prepare(gateway, (&caller.account_id, caller.plan), chat);
+    let call = call.map_err(in_these_words)?;
+    let answered = call::answer(gateway, caller, log.clone(), call, form).await;
+    answered.map_err(|not_started| not_started.map(in_these_words))
 }
 
 /// A refusal with the name that its field has here.

@@ -1,6 +1,6 @@
 //! The part of a call that costs money, in a task of its own.
 //!
-//! hyper drops a handler's future when its client hangs up, at whichever `.await` it has reached.
+//! A client that hangs up takes its handler's future with it, at whichever `.await` that has reached.
 //! What is owed for a call must not depend on that, so the call runs here and the handler only
 //! waits for what it sends.
 

@@ -1,13 +1,14 @@
 //! Connections: accepted, served, and let go in good order.
 
-use std::{io, net::IpAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible, future::poll_fn, io, net::IpAddr, pin::pin, sync::Arc, time::Duration,
+};
 
-use axum::Router;
-use hyper::body::Incoming;
+use axum::{Router, body::Body, http::Request};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-    service::TowerToHyperService,
+    server::graceful::GracefulConnection,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -15,10 +16,11 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt as _;
+use tower::Service as _;
 
 use super::{
-    guard::Guard,
+    begun::Begun,
+    http1::{self, Wire},
     lanes::{Counted, Lanes},
     socket,
     stall::StallLimit,
@@ -33,7 +35,7 @@ use crate::{
 const IDLE_PATIENCE: Duration = Duration::from_secs(75);
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// More than the limit on heads, so that it is our own answer that refuses them.
-const READ_BUFFER: usize = 1 << 20;
+const MAX_HEADER_LIST: u32 = 1 << 20;
 
 /// Who has opened a connection, and whom we would believe that it was somebody else.
 struct Arrival {
@@ -131,41 +133,63 @@ async fn converse(
     patience: Patience,
     shutdown: Shutdown,
 ) {
-    let socket = Guard::new(socket, IDLE_PATIENCE, patience.head);
-    let service = router.map_request(move |mut request: hyper::Request<Incoming>| {
+    let came_late = shutdown.is_requested();
+    let patience = http1::Patience {
+        idle: IDLE_PATIENCE,
+        head: patience.head,
+    };
+    let mut wire = Wire::new(socket, patience);
+    let http2 = tokio::select! {
+        http2 = poll_fn(|context| wire.poll_http2(context)) => http2,
+        () = shutdown.requested(), if !came_late => return,
+    };
+    let answering = move |mut request: Request<Body>| {
         // Nobody else asks where a request comes from.
         if request.uri().path().starts_with("/portal") {
             let client = from.proxies.client(from.peer, request.headers());
             request.extensions_mut().insert(Peer(client));
         }
-        request.map(axum::body::Body::new)
-    });
-    let came_late = shutdown.is_requested();
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        // It sees a head when all of it is there. One that begins at the last moment has its time too.
-        .header_read_timeout(IDLE_PATIENCE + patience.head)
-        .max_buf_size(READ_BUFFER)
-        .keep_alive(!came_late);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_header_list_size(u32::try_from(READ_BUFFER).unwrap_or(u32::MAX))
-        .keep_alive_interval(Duration::from_secs(30))
-        .keep_alive_timeout(Duration::from_secs(20));
-    let socket = TokioIo::new(socket);
-    let mut connection = pin!(builder.serve_connection(socket, TowerToHyperService::new(service)));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        // A late connection is there to be told so: hyper would close it before its first request.
-        () = shutdown.requested(), if !came_late => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+        let answer = router.clone().call(request);
+        async move {
+            let Ok(response) = answer.await;
+            response
         }
     };
-    if let Err(error) = ended {
+    if !http2 {
+        return http1::serve(wire, answering, &shutdown, came_late).await;
+    }
+    let socket = TokioIo::new(Begun {
+        read: wire.input,
+        stream: wire.stream,
+    });
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = answering(request.map(Body::new));
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let mut connection = http2::Builder::new(TokioExecutor::new());
+    connection
+        .timer(TokioTimer::new())
+        .max_header_list_size(MAX_HEADER_LIST)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20));
+    let connection = connection.serve_connection(socket, service);
+    if let Err(error) = Box::pin(served(connection, &shutdown, came_late)).await {
         tracing::debug!(%error, "a connection ended badly");
     }
+}
+
+/// Until it is over, which is soon once the gateway stops.
+async fn served<C: GracefulConnection>(
+    connection: C,
+    shutdown: &Shutdown,
+    came_late: bool,
+) -> Result<(), C::Error> {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return ended,
+        // A late connection is there to be told so: hyper would close it before its first request.
+        () = shutdown.requested(), if !came_late => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    connection.await
 }

@@ -5,10 +5,8 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, task::JoinHandle};
 
 mod alerter;
-mod chunks;
-mod framing;
-mod guard;
-mod head;
+mod begun;
+mod http1;
 mod lanes;
 mod listener;
 mod pruner;

@@ -1,22 +1,26 @@
 //! The connection to a provider: pooled, bounded in time, never redirected.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    io::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper_util::client::legacy;
 
-use super::reason::{self, Cleaner};
+use super::{
+    connection::Connection,
+    pool::Pool,
+    reason::{self, Cleaner},
+};
 use crate::{
     chat::ChatCall,
     config::{RemoteProvider, Timeouts},
     error::UpstreamError,
-    outgoing::{self, chain},
 };
 
 /// The largest whole answer that is read.
@@ -29,11 +33,12 @@ const MAX_REFUSAL_BYTES: usize = 64 << 10;
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Client {
-    http: outgoing::Clients,
-    base_url: String,
+    pool: Arc<Pool>,
+    /// What stands before every path.
+    base_path: String,
     query: Option<String>,
-    /// What every request carries.
-    headers: HeaderMap,
+    /// What every request carries, as lines.
+    headers: String,
     /// One of these on each request, in turn.
     keys: Vec<(HeaderName, HeaderValue)>,
     turn: AtomicUsize,
@@ -60,7 +65,9 @@ pub struct Reply {
     pub status: StatusCode,
     pub content_type: String,
     retry_after: Option<Duration>,
-    body: Incoming,
+    /// Until the body was read to its end.
+    connection: Option<Box<Connection>>,
+    pool: Arc<Pool>,
     idle: Duration,
 }
 
@@ -75,11 +82,25 @@ impl Client {
             value.set_sensitive(true);
             Ok((name.clone(), value))
         });
+        let no_url = || format!("{:?} is no URL of a provider", config.base_url);
+        let url: Uri = config.base_url.parse().map_err(|_| no_url())?;
+        let (scheme, host) = url.scheme_str().zip(url.host()).ok_or_else(no_url)?;
+        let port = url
+            .port_u16()
+            .map(|port| format!(":{port}"))
+            .unwrap_or_default();
+        let address = format!("{scheme}://{host}{port}/")
+            .parse()
+            .map_err(|_| no_url())?;
+        let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         Ok(Self {
-            http: outgoing::Clients::new(config.timeouts.connect)?,
-            base_url: config.base_url.clone(),
+            pool: Arc::new(Pool::new(address, config.timeouts.connect)?),
+            base_path: url.path().trim_end_matches('/').to_owned(),
             query: config.quirks.query.clone(),
-            headers: HeaderMap::new(),
+            // An answer that we meter must come as it is: no encoding to unpack, no bomb in it.
+            headers: format!(
+                "host: {host}{port}\r\ncontent-type: application/json\r\naccept-encoding: identity\r\nuser-agent: {agent}\r\n"
+            ),
             keys: keys.collect::<Result<_, String>>()?,
             turn: AtomicUsize::new(0),
             timeouts: config.timeouts,
@@ -89,11 +110,7 @@ impl Client {
 
     /// With a header that every request carries.
     pub fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
-        let (name, value) = (
-            HeaderName::from_static(name),
-            HeaderValue::from_static(value),
-        );
-        self.headers.insert(name, value);
+        self.headers.extend([name, ": ", value, "\r\n"]);
         self
     }
 
@@ -111,7 +128,7 @@ impl Client {
         call: &ChatCall,
         model: &str,
     ) -> Result<Reply, UpstreamError> {
-        let reply = self.send(Method::POST, path, body.into()).await?;
+        let reply = self.send("POST", path, &body).await?;
         if reply.status == StatusCode::OK {
             return Ok(reply);
         }
@@ -130,7 +147,7 @@ impl Client {
 
     /// Asks for something that costs nothing; says what was wrong.
     pub async fn probe(&self, path: &str) -> Result<String, String> {
-        let reply = self.send(Method::GET, path, Bytes::new()).await;
+        let reply = self.send("GET", path, &[]).await;
         let reply = reply.map_err(|error| error.to_string())?;
         let status = reply.status.as_u16();
         match reply.status {
@@ -145,60 +162,68 @@ impl Client {
         }
     }
 
-    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Reply, UpstreamError> {
-        let mark = if path.contains('?') { '&' } else { '?' };
-        let uri = match &self.query {
-            None => format!("{}{path}", self.base_url),
-            Some(query) => format!("{}{path}{mark}{query}", self.base_url),
-        };
-        let uri: Uri = uri
-            .parse()
-            .map_err(|_| UpstreamError::Connect("its base_url makes no URL".into()))?;
-        let mut request = Request::builder()
-            .method(method)
-            .uri(uri)
-            .header(header::CONTENT_TYPE, "application/json")
-            // An answer that we meter must come as it is: no encoding to unpack, no bomb in it.
-            .header(header::ACCEPT_ENCODING, "identity")
-            .header(
-                header::USER_AGENT,
-                concat!("tollgate/", env!("CARGO_PKG_VERSION")),
-            );
-        for (name, value) in &self.headers {
-            request = request.header(name, value);
-        }
-        if !self.keys.is_empty() {
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.keys.len();
-            let (name, value) = &self.keys[turn];
-            request = request.header(name, value);
-        }
-        let request = request
-            .body(Full::new(body))
-            .expect("a request made of checked parts");
+    async fn send(&self, method: &str, path: &str, body: &[u8]) -> Result<Reply, UpstreamError> {
+        let request = self.head(method, path, body)?;
         let first_byte = self.timeouts.first_byte;
-        let response = tokio::time::timeout(first_byte, self.http.here().request(request))
-            .await
-            .map_err(|_| UpstreamError::FirstByte(first_byte))?
-            .map_err(|error| failure(&error))?;
-        let (head, body) = response.into_parts();
-        let encoding = head.headers.get(header::CONTENT_ENCODING);
-        if encoding.is_some_and(|encoding| encoding != "identity") {
+        let asked = async {
+            let mut connection = self.pool.take().await?;
+            let head = connection.ask(&request, body).await?;
+            Ok((head, connection))
+        };
+        let answered = tokio::time::timeout(first_byte, asked).await;
+        let (head, connection) = answered.map_err(|_| UpstreamError::FirstByte(first_byte))??;
+        let is_plain = |encoding: &String| encoding.eq_ignore_ascii_case("identity");
+        if !head.content_encoding.as_ref().is_none_or(is_plain) {
             return Err(UpstreamError::Malformed(
                 "an encoded body nobody asked for".into(),
             ));
         }
-        let content_type = head.headers.get(header::CONTENT_TYPE);
-        let content_type = content_type
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default();
-        let content_type = content_type.to_ascii_lowercase();
         Ok(Reply {
-            status: head.status,
-            content_type,
-            retry_after: retry_after(&head.headers),
-            body,
+            status: StatusCode::from_u16(head.status)
+                .map_err(|_| UpstreamError::Malformed("a status that is none".into()))?,
+            content_type: head.content_type,
+            retry_after: head.retry_after.as_deref().and_then(retry_after),
+            connection: Some(connection),
+            pool: self.pool.clone(),
             idle: self.timeouts.idle,
         })
+    }
+
+    /// The head of a request.
+    fn head(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, UpstreamError> {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let query = self.query.as_deref();
+        let mut head = Vec::with_capacity(512);
+        let mut put = |text: &str| head.extend_from_slice(text.as_bytes());
+        // What stands in the first line must not end it.
+        let parts = [self.base_path.as_str(), path, query.unwrap_or_default()];
+        if parts
+            .iter()
+            .any(|part| !part.bytes().all(|byte| byte.is_ascii_graphic()))
+        {
+            let message = "its base_url and its model make no URL".to_owned();
+            return Err(UpstreamError::Connect(message));
+        }
+        put(method);
+        put(" ");
+        put(&self.base_path);
+        put(path);
+        if let Some(query) = query {
+            put(mark.encode_utf8(&mut [0; 4]));
+            put(query);
+        }
+        put(" HTTP/1.1\r\n");
+        put(&self.headers);
+        if !self.keys.is_empty() {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.keys.len();
+            let (name, value) = &self.keys[turn];
+            put(name.as_str());
+            put(": ");
+            head.extend_from_slice(value.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        write!(head, "content-length: {}\r\n\r\n", body.len()).expect("a buffer takes all");
+        Ok(head)
     }
 }
 
@@ -212,19 +237,22 @@ impl Reply {
         &mut self,
         patience: Duration,
     ) -> Result<Option<Bytes>, UpstreamError> {
-        loop {
-            let frame = tokio::time::timeout(patience, self.body.frame())
-                .await
-                .map_err(|_| UpstreamError::Idle(patience))?;
-            match frame {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(UpstreamError::Broken(chain(&error))),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Ok(Some(data));
-                    }
-                }
-            }
+        let Some(connection) = &mut self.connection else {
+            return Ok(None);
+        };
+        let next = tokio::time::timeout(patience, connection.next()).await;
+        let next = next.map_err(|_| UpstreamError::Idle(patience))?;
+        if !matches!(next, Ok(Some(_))) {
+            self.let_go();
+        }
+        next
+    }
+
+    /// The connection can be used for something else, if it was read to its end.
+    fn let_go(&mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            connection.skip_end();
+            self.pool.give_back(connection);
         }
     }
 
@@ -276,10 +304,15 @@ impl Reply {
     }
 }
 
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
 /// How long the provider asks us to wait, in seconds; its other form, a date, is not worth a clock.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    seconds.trim().parse().ok().map(Duration::from_secs)
+fn retry_after(seconds: &str) -> Option<Duration> {
+    seconds.parse().ok().map(Duration::from_secs)
 }
 
 /// The same, where it is said in the error's details: `"retryDelay": "37s"`.
@@ -290,14 +323,6 @@ fn retry_delay(body: &[u8]) -> Option<Duration> {
     let delay = details.find_map(|detail| detail.get("retryDelay")?.as_str())?;
     let seconds: f64 = delay.strip_suffix('s')?.parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
-}
-
-fn failure(error: &legacy::Error) -> UpstreamError {
-    if error.is_connect() {
-        UpstreamError::Connect(chain(error))
-    } else {
-        UpstreamError::Broken(chain(error))
-    }
 }
 
 #[cfg(test)]

@@ -8,9 +8,11 @@ use futures_util::stream::BoxStream;
 
 mod anthropic;
 mod client;
+mod connection;
 mod gemini;
 mod openai;
 mod part;
+mod pool;
 mod reason;
 mod simulator;
 mod sse;
@@ -55,22 +57,23 @@ impl Provider {
         }
     }
 
+    /// Boxed, here and below: a call that waits for an answer is moved with all that it waits in.
     pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
         match self {
-            Self::Gemini(provider) => provider.complete(call, model).await,
-            Self::OpenAi(provider) => provider.complete(call, model).await,
-            Self::Anthropic(provider) => provider.complete(call, model).await,
-            Self::Simulator(provider) => provider.complete(call).await,
+            Self::Gemini(provider) => Box::pin(provider.complete(call, model)).await,
+            Self::OpenAi(provider) => Box::pin(provider.complete(call, model)).await,
+            Self::Anthropic(provider) => Box::pin(provider.complete(call, model)).await,
+            Self::Simulator(provider) => Box::pin(provider.complete(call)).await,
         }
     }
 
     /// Returns once the provider has begun to answer.
     pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
         match self {
-            Self::Gemini(provider) => provider.stream(call, model).await,
-            Self::OpenAi(provider) => provider.stream(call, model).await,
-            Self::Anthropic(provider) => provider.stream(call, model).await,
-            Self::Simulator(provider) => provider.stream(call).await,
+            Self::Gemini(provider) => Box::pin(provider.stream(call, model)).await,
+            Self::OpenAi(provider) => Box::pin(provider.stream(call, model)).await,
+            Self::Anthropic(provider) => Box::pin(provider.stream(call, model)).await,
+            Self::Simulator(provider) => Box::pin(provider.stream(call)).await,
         }
     }
 

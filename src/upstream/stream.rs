@@ -45,12 +45,13 @@ fn read(
     reply: Reply,
     translator: impl Translator,
 ) -> impl Stream<Item = Result<Part, UpstreamError>> + Send {
-    let reading = Reading {
+    // Boxed: it changes hands with every part.
+    let reading = Box::new(Reading {
         reply,
         sse: Some(SseReader::default()),
         translator,
         ready: VecDeque::new(),
-    };
+    });
     futures_util::stream::unfold(Some(reading), |reading| async {
         let mut reading = reading?;
         match reading.next().await {

@@ -1,5 +1,6 @@
 //! A JSON string as it stood on the wire.
 
+use memchr::memchr;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::value::RawValue;
 
@@ -26,7 +27,8 @@ impl JsonText {
             return None;
         }
         // Everything but surrogates was checked when the JSON was read.
-        let may_have_surrogates = json.contains("\\ud") || json.contains("\\uD");
+        let may_have_surrogates = memchr(b'\\', json.as_bytes()).is_some()
+            && (json.contains("\\ud") || json.contains("\\uD"));
         if may_have_surrogates && serde_json::from_str::<String>(json).is_err() {
             return None;
         }

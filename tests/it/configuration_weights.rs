@@ -70,7 +70,7 @@ fn changed(sharpness: f32) -> (Vec<u8>, String) {
     let mut weights = Scorer::embedded().weights().clone();
     weights.sharpness = sharpness;
     let file = weights.encode();
-    let version = Scorer::read(file.clone()).unwrap().version().to_owned();
+    let version = Scorer::read(&file).unwrap().version().to_owned();
     (file, version)
 }
 

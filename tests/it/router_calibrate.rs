@@ -176,7 +176,7 @@ fn new_weights_are_written_and_used() {
     assert!(said.stdout.contains("CALIBRATION"), "{}", said.stdout);
     let hint = format!("weights = \"{}\" under [routing]", out.display());
     assert!(said.stderr.contains(&hint), "{}", said.stderr);
-    let scorer = Scorer::read(std::fs::read(&out).unwrap()).unwrap();
+    let scorer = Scorer::read(&std::fs::read(&out).unwrap()).unwrap();
     assert_ne!(scorer.version(), Scorer::embedded().version());
     let weakest = scorer.score("Say hello in Danish to person 0").quality[0];
     assert!((weakest - 0.9).abs() < 0.1, "{weakest}");

@@ -6,12 +6,13 @@
 //! has it.
 
 use std::{
+    collections::HashSet,
     fs::{File, OpenOptions},
-    io::Write as _,
+    io::{BufRead as _, BufReader, BufWriter, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -32,8 +33,8 @@ pub struct Admitted {
     /// Milliseconds since 1970.
     pub at_ms: u64,
     pub tokens: u64,
-    pub account: String,
-    pub model: String,
+    /// The window it is in: an account and a model.
+    pub key: Arc<str>,
     /// It is a further step of a request that was counted before.
     pub is_step: bool,
 }
@@ -50,13 +51,20 @@ impl Journal {
     /// Reads what an earlier process left beside `database`, oldest first, and goes on from there.
     pub fn open(database: &Path, now_ms: u64) -> std::io::Result<(Self, Vec<Admitted>)> {
         let files = ["minute-0", "minute-1"].map(|extension| beside(database, extension));
-        let mut kept: Vec<Admitted> = files.iter().flat_map(|file| read(file)).collect();
-        kept.retain(|entry| now_ms.saturating_sub(entry.at_ms) < WINDOW_MS);
+        let still_counts = |entry: &Admitted| now_ms.saturating_sub(entry.at_ms) < WINDOW_MS;
+        let mut kept = Vec::new();
+        for file in &files {
+            read(file, |entry| kept.extend(Some(entry).filter(still_counts)));
+        }
         kept.sort_by_key(|entry| (entry.at_ms, entry.call));
         // Everything that still counts goes into one file before the other is emptied.
-        let lines: String = kept.iter().map(line).collect();
         let fresh = beside(database, "minute-new");
-        create(&fresh)?.write_all(lines.as_bytes())?;
+        let mut lines = BufWriter::new(create(&fresh)?);
+        for entry in &kept {
+            lines.write_all(line(entry).as_bytes())?;
+        }
+        lines.flush()?;
+        drop(lines);
         std::fs::rename(&fresh, &files[0])?;
         create(&files[1])?;
         let journal = Self {
@@ -124,34 +132,50 @@ fn line(entry: &Admitted) -> String {
         call,
         at_ms,
         tokens,
-        account,
-        model,
+        key,
         is_step,
     } = entry;
     let plus = if *is_step { "+" } else { "" };
-    format!("\n{plus}{call} {at_ms} {tokens} {account} {model}\n")
+    format!("\n{plus}{call} {at_ms} {tokens} {key}\n")
 }
 
-/// The whole lines of a file; one that was cut off was never acted on.
-fn read(path: &Path) -> Vec<Admitted> {
-    let bytes = std::fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let whole = text
-        .split_inclusive('\n')
-        .filter(|line| line.ends_with('\n'));
-    whole.filter_map(|line| parse(line.trim_end())).collect()
+/// The whole lines of a file, one after the other; one that was cut off was never acted on.
+///
+/// A busy minute has many, of few keys: the file is never in memory as a whole, and each key is there once.
+fn read(path: &Path, mut take: impl FnMut(Admitted)) {
+    let Ok(file) = File::open(path) else { return };
+    let (mut file, mut line) = (BufReader::new(file), Vec::new());
+    let mut keys = HashSet::new();
+    while file
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|count| count > 0)
+    {
+        let whole = line
+            .strip_suffix(b"\n")
+            .and_then(|line| str::from_utf8(line).ok());
+        if let Some(entry) = whole.and_then(|line| parse(line.trim_end(), &mut keys)) {
+            take(entry);
+        }
+        line.clear();
+    }
 }
 
-fn parse(line: &str) -> Option<Admitted> {
-    let mut words = line.splitn(5, ' ');
+fn parse(line: &str, keys: &mut HashSet<Arc<str>>) -> Option<Admitted> {
+    let mut words = line.splitn(4, ' ');
     let mut number = || words.next()?.parse::<u64>().ok();
     let (call, at_ms, tokens) = (number()?, number()?, number()?);
+    let key = words.next().filter(|key| key.contains(' '))?;
+    let known = keys.get(key).cloned();
+    let key = known.unwrap_or_else(|| {
+        let key = Arc::<str>::from(key);
+        keys.insert(key.clone());
+        key
+    });
     Some(Admitted {
         call,
         at_ms,
         tokens,
-        account: words.next()?.to_owned(),
-        model: words.next()?.to_owned(),
+        key,
         is_step: line.starts_with('+'),
     })
 }
@@ -167,8 +191,7 @@ mod tests {
             call,
             at_ms,
             tokens: 4_100,
-            account: "acct_1".into(),
-            model: "svc-standard".into(),
+            key: "acct_1 svc-standard".into(),
             is_step: false,
         }
     }
@@ -180,7 +203,8 @@ mod tests {
             ..entry(7, 9)
         };
         for entry in [entry(7, 9), step] {
-            assert_eq!(parse(line(&entry).trim()), Some(entry));
+            let read = parse(line(&entry).trim(), &mut HashSet::new());
+            assert_eq!(read, Some(entry));
         }
     }
 
@@ -239,10 +263,10 @@ mod tests {
         for call in 0..10_000 {
             journal.write(&entry(call, call * 100)).unwrap();
         }
-        let kept: usize = ["minute-0", "minute-1"]
-            .map(|extension| read(&beside(&database, extension)).len())
-            .iter()
-            .sum();
+        let mut kept = 0;
+        for extension in ["minute-0", "minute-1"] {
+            read(&beside(&database, extension), |_| kept += 1);
+        }
         assert!(kept <= 1_221, "{kept} entries of ten a second");
     }
 }

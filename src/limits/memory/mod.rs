@@ -52,7 +52,7 @@ struct Shard {
 pub struct Admission {
     limiter: Arc<Memory>,
     call: u64,
-    key: Box<str>,
+    key: Arc<str>,
     /// Taken when it is said what became of the request.
     number: Option<u64>,
     at_ms: u64,
@@ -67,7 +67,7 @@ impl Default for Memory {
 }
 
 /// The key of a window: neither an account's ID nor a model's has a space.
-fn key(account: &str, model: &str) -> Box<str> {
+fn key(account: &str, model: &str) -> Arc<str> {
     let mut key = String::with_capacity(account.len() + 1 + model.len());
     key.push_str(account);
     key.push(' ');
@@ -117,9 +117,8 @@ impl Memory {
             };
             // A clock that was set back in between can delay a request, and admit none more.
             let at_ms = entry.at_ms.min(now_ms);
-            let key = key(&entry.account, &entry.model);
-            let mut shard = limiter.shard(&key);
-            let window = shard.window(&key, at_ms);
+            let mut shard = limiter.shard(&entry.key);
+            let window = shard.window(&entry.key, at_ms);
             window.restore(kind, at_ms, number, tokens);
         }
         Ok(limiter)
@@ -184,13 +183,11 @@ impl Admission {
         let Some(journal) = &self.limiter.journal else {
             return Ok(());
         };
-        let (account, model) = self.key.split_once(' ').unwrap_or_default();
         journal.write(&Admitted {
             call: self.call,
             at_ms: self.at_ms,
             tokens: self.tokens,
-            account: account.to_owned(),
-            model: model.to_owned(),
+            key: self.key.clone(),
             is_step: self.kind == Kind::Step,
         })
     }
@@ -227,7 +224,7 @@ impl Admission {
             return;
         };
         let mut shard = self.limiter.shard(&self.key);
-        if let Some(window) = shard.windows.get_mut(&self.key) {
+        if let Some(window) = shard.windows.get_mut(&*self.key) {
             change(window, number);
         }
     }

@@ -134,6 +134,13 @@ impl Window {
     }
 
     fn position(&self, number: u64) -> Option<usize> {
+        // Numbers rise, so it is no further back than they are apart; where all are of this window, just there.
+        let apart = number.checked_sub(self.entries.front()?.number)?;
+        let apart = usize::try_from(apart).ok()?;
+        let is_there = |entry: &Entry| entry.number == number;
+        if self.entries.get(apart).is_some_and(is_there) {
+            return Some(apart);
+        }
         self.entries
             .binary_search_by_key(&number, |entry| entry.number)
             .ok()

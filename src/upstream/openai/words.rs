@@ -51,8 +51,8 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
         None | Some(Value::Null) => Some(0),
         Some(value) => count(value),
     };
-    let cached = usage
-        .pointer("/prompt_tokens_details/cached_tokens")
+    let detail = |details: &str, name: &str| usage.get(details)?.get(name);
+    let cached = detail("prompt_tokens_details", "cached_tokens")
         .filter(|cached| !cached.is_null())
         .or_else(|| usage.get("prompt_cache_hit_tokens"));
     let total = usage.get("total_tokens").and_then(Value::as_u64);
@@ -60,7 +60,7 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
         prompt: count(usage.get("prompt_tokens")?)?,
         completion: count(usage.get("completion_tokens")?)?,
         cached: optional(cached)?,
-        reasoning: optional(usage.pointer("/completion_tokens_details/reasoning_tokens"))?,
+        reasoning: optional(detail("completion_tokens_details", "reasoning_tokens"))?,
     };
     (usage.cached <= usage.prompt).then_some(usage)?;
     Some(with_reasoning_inside(usage, total))

@@ -241,8 +241,8 @@ fn refit(asked: &Asked<'_>, fits: &[bool]) -> Result<(Heads, Option<Refitted>), 
         return Ok((report, None));
     }
     let file = heads::written(asked.scorer.weights(), &lines)?.encode();
-    let all = Scorer::read(file.clone())?;
-    let half = Scorer::read(heads::written(asked.scorer.weights(), &half)?.encode())?;
+    let all = Scorer::read(&file)?;
+    let half = Scorer::read(&heads::written(asked.scorer.weights(), &half)?.encode())?;
     report.weights = Some(all.version().to_owned());
     Ok((report, Some(Refitted { half, all, file })))
 }

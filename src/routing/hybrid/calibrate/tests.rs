@@ -302,7 +302,7 @@ fn expectations_that_are_off_by_a_line_are_put_right() {
         heads.after.calibration < heads.before.calibration / 4.0,
         "{heads:?}"
     );
-    let read = Scorer::read(weights.unwrap()).unwrap();
+    let read = Scorer::read(&weights.unwrap()).unwrap();
     assert_eq!(heads.weights.as_deref(), Some(read.version()));
     let mut off = 0.0;
     for prompt in prompts() {

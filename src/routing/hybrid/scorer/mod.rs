@@ -97,7 +97,7 @@ pub struct Scorer {
 }
 
 static EMBEDDED: LazyLock<Scorer> = LazyLock::new(|| {
-    Scorer::read(include_bytes!("router.bin").to_vec()).expect("the weights that were built in")
+    Scorer::read(include_bytes!("router.bin")).expect("the weights that were built in")
 });
 
 thread_local! {
@@ -111,10 +111,9 @@ impl Scorer {
     }
 
     /// A scorer with weights of one's own, as `training` writes them.
-    #[expect(clippy::needless_pass_by_value, reason = "no one needs the file after")]
-    pub fn read(file: Vec<u8>) -> Result<Self, String> {
+    pub fn read(file: &[u8]) -> Result<Self, String> {
         LazyLock::force(&text::KINDS);
-        let (weights, version) = Weights::decode(&file)?;
+        let (weights, version) = Weights::decode(file)?;
         let mut grams = vec![[0; LANES]; BUCKETS];
         for (row, heads) in grams.iter_mut().zip(weights.grams.chunks_exact(HEADS)) {
             row[..HEADS].copy_from_slice(heads);

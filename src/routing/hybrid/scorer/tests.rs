@@ -220,7 +220,7 @@ fn terms_add_up_to_the_score() {
 fn a_file_that_is_not_as_it_was_written_is_refused() {
     let good = Scorer::embedded().weights().encode();
     assert_eq!(good, include_bytes!("router.bin"));
-    let refused = |file: &[u8]| Scorer::read(file.to_vec()).err().unwrap();
+    let refused = |file: &[u8]| Scorer::read(file).err().unwrap();
     assert_eq!(refused(b""), "this is not a file of router weights");
     assert_eq!(
         refused(b"PK\x03\x04...."),
@@ -251,7 +251,7 @@ fn weights_that_cannot_be_used_are_refused() {
     let refused = |spoil: fn(&mut Weights)| {
         let mut weights = Scorer::embedded().weights().clone();
         spoil(&mut weights);
-        Scorer::read(weights.encode()).err().unwrap()
+        Scorer::read(&weights.encode()).err().unwrap()
     };
     assert_eq!(
         refused(|weights| weights.hand[3] = f32::NAN),

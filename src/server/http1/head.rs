@@ -1,13 +1,16 @@
 //! The head of one HTTP/1 request, read as strictly as RFC 9112 is written.
 //!
-//! The HTTP library lets some heads through that another server on the way may read differently, and
-//! so find the next request at another place: both a length and an encoding, line ends without CR.
-//! What passes here has one reading. It also passes there, so that no answer but ours is ever given.
+//! Some servers take heads that another one on the way may read differently, and so find the next request at
+//! another place: both a length and an encoding, line ends without CR. What passes here has one reading.
 
-use axum::http::Uri;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
+use bytes::Bytes;
 use memchr::memchr;
 
 use crate::http::{MAX_HEADERS, Refused};
+
+/// As many as the official clients send.
+const USUAL_HEADERS: usize = 24;
 
 /// How the end of a request's body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,26 +19,58 @@ pub enum Body {
     Chunked,
 }
 
-/// The largest length the HTTP library counts to.
-const MAX_LENGTH: u64 = u64::MAX - 2;
+/// A request, but for its body.
+#[derive(Debug)]
+pub struct Head {
+    pub request: Request<()>,
+    pub body: Body,
+}
 
-/// Checks a whole head, its empty line included.
-pub fn check(head: &[u8]) -> Result<Body, Refused> {
-    let mut rest = head;
-    let mut next_line = || {
-        let end = memchr(b'\n', rest).ok_or(Refused::LineEnds)?;
-        let (line, after) = rest.split_at(end + 1);
-        rest = after;
-        line.strip_suffix(b"\r\n").ok_or(Refused::LineEnds)
-    };
-    let version = request_line(next_line()?)?;
-    let mut fields = Fields::default();
-    loop {
-        let line = next_line()?;
-        if line.is_empty() {
-            return fields.body(version);
+impl Head {
+    /// Reads a whole head, its empty line included.
+    pub fn read(head: &Bytes) -> Result<Self, Refused> {
+        let mut at = 0;
+        let mut next_line = || {
+            let end = at + memchr(b'\n', &head[at..]).ok_or(Refused::LineEnds)?;
+            let line = head[at..end].strip_suffix(b"\r").ok_or(Refused::LineEnds)?;
+            at = end + 1;
+            Ok(line)
+        };
+        let mut request = request_line(head, next_line()?)?;
+        let mut fields = Fields::new();
+        loop {
+            let line = next_line()?;
+            if line.is_empty() {
+                let body = fields.body(request.version())?;
+                *request.headers_mut() = fields.all;
+                return Ok(Self { request, body });
+            }
+            fields.add(head, line)?;
         }
-        fields.add(line)?;
+    }
+
+    /// Whether the client would send another request after this one.
+    pub fn keeps_alive(&self) -> bool {
+        let says = |word: &str| {
+            let values = self.request.headers().get_all(header::CONNECTION);
+            let mut words = values
+                .iter()
+                .filter_map(|value| value.to_str().ok())
+                .flat_map(|value| value.split(','));
+            words.any(|said| said.trim().eq_ignore_ascii_case(word))
+        };
+        if self.request.version() == Version::HTTP_10 {
+            says("keep-alive") && !says("close")
+        } else {
+            !says("close")
+        }
+    }
+
+    /// Whether the client waits for a word before it sends the body.
+    pub fn expects_continue(&self) -> bool {
+        let expected = self.request.headers().get(header::EXPECT);
+        self.request.version() == Version::HTTP_11
+            && expected.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
     }
 }
 
@@ -82,42 +117,27 @@ pub fn is_token(byte: u8) -> bool {
     TOKEN[usize::from(byte)]
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Version {
-    Http10,
-    Http11,
-}
-
-fn request_line(line: &[u8]) -> Result<Version, Refused> {
+fn request_line(head: &Bytes, line: &[u8]) -> Result<Request<()>, Refused> {
     let mut words = line.split(|byte| *byte == b' ');
     let words = (words.next(), words.next(), words.next(), words.next());
     let (Some(method), Some(target), Some(version), None) = words else {
         return Err(Refused::RequestLine);
     };
-    let is_method = !method.is_empty() && method.iter().all(|byte| is_token(*byte));
-    if !is_method || !is_target(target) {
+    let is_target = target.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
+    let method = Method::from_bytes(method).ok();
+    let uri = Uri::from_maybe_shared(head.slice_ref(target)).ok();
+    let (Some(method), Some(uri), true) = (method, uri, is_target) else {
         return Err(Refused::RequestLine);
-    }
-    match version {
-        b"HTTP/1.1" => Ok(Version::Http11),
-        b"HTTP/1.0" => Ok(Version::Http10),
-        _ => Err(Refused::RequestLine),
-    }
-}
-
-/// Plain paths are recognised here; for the rest there is the library's own judgement, which costs
-/// an allocation.
-fn is_target(target: &[u8]) -> bool {
-    let is_plain = |byte: u8| {
-        byte.is_ascii_alphanumeric()
-            || matches!(
-                byte,
-                b'/' | b'-' | b'_' | b'.' | b'~' | b'%' | b'?' | b'=' | b'&'
-            )
     };
-    target.first() == Some(&b'/') && target.iter().all(|byte| is_plain(*byte))
-        || (target.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
-            && Uri::try_from(target).is_ok())
+    let mut request = Request::new(());
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    *request.version_mut() = match version {
+        b"HTTP/1.1" => Version::HTTP_11,
+        b"HTTP/1.0" => Version::HTTP_10,
+        _ => return Err(Refused::RequestLine),
+    };
+    Ok(request)
 }
 
 /// A header's name and value.
@@ -133,19 +153,26 @@ fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
     Ok((name, value.trim_ascii()))
 }
 
-/// What the headers so far say about the request's frame.
-#[derive(Default)]
+/// The headers so far, and what they say about the request's frame.
 struct Fields {
-    count: usize,
+    all: HeaderMap,
     hosts: usize,
     length: Option<u64>,
     chunked: bool,
 }
 
 impl Fields {
-    fn add(&mut self, line: &[u8]) -> Result<(), Refused> {
-        self.count += 1;
-        if self.count > MAX_HEADERS {
+    fn new() -> Self {
+        Self {
+            all: HeaderMap::with_capacity(USUAL_HEADERS),
+            hosts: 0,
+            length: None,
+            chunked: false,
+        }
+    }
+
+    fn add(&mut self, head: &Bytes, line: &[u8]) -> Result<(), Refused> {
+        if self.all.len() == MAX_HEADERS {
             return Err(Refused::TooMany);
         }
         let (name, value) = field(line)?;
@@ -165,6 +192,9 @@ impl Fields {
             }
             _ => {}
         }
+        let name = HeaderName::from_bytes(name).map_err(|_| Refused::Header)?;
+        let value = HeaderValue::from_maybe_shared(head.slice_ref(value));
+        self.all.append(name, value.map_err(|_| Refused::Header)?);
         Ok(())
     }
 
@@ -177,17 +207,20 @@ impl Fields {
         Ok(())
     }
 
-    fn body(self, version: Version) -> Result<Body, Refused> {
-        if self.hosts > 1 || (version == Version::Http11 && self.hosts == 0) {
+    fn body(&self, version: Version) -> Result<Body, Refused> {
+        if self.hosts > 1 || (version == Version::HTTP_11 && self.hosts == 0) {
             return Err(Refused::Host);
         }
         match self.chunked {
-            true if version == Version::Http10 => Err(Refused::Length),
+            true if version == Version::HTTP_10 => Err(Refused::Length),
             true => Ok(Body::Chunked),
             false => Ok(Body::Length(self.length.unwrap_or(0))),
         }
     }
 }
+
+/// More than any body has; the two above it mean something else to some.
+const MAX_LENGTH: u64 = u64::MAX - 2;
 
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {

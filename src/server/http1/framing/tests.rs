@@ -1,5 +1,6 @@
 //! Requests good and bad, cut at every byte.
 
+use axum::http::HeaderValue;
 use proptest::prelude::*;
 
 use super::*;
@@ -7,18 +8,95 @@ use super::*;
 const GOOD: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const POST: &str = "POST /v1/x?y=%20 HTTP/1.1\r\nHost: a\r\n";
 
-/// What is handed on of bytes that arrive in these pieces, and what stops it.
+/// What is taken of bytes that arrive in these pieces, and what stops it.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, Option<Broken>) {
-    let (mut framing, mut held, mut passed) = (Framing::new(), Vec::new(), Vec::new());
+    let (mut framing, mut held, mut all) = (Framing::new(), BytesMut::new(), Vec::new());
     for piece in pieces {
         held.extend_from_slice(piece);
-        let scanned = framing.scan(&held);
-        passed.extend(held.drain(..scanned.passed));
-        if scanned.broken.is_some() {
-            return (passed, scanned.broken);
+        all.extend_from_slice(piece);
+        loop {
+            match framing.next(&mut held) {
+                Ok(Next::More) => break,
+                Ok(_) => {}
+                Err(broken) => {
+                    all.truncate(all.len() - held.len());
+                    return (all, Some(broken));
+                }
+            }
         }
     }
-    (passed, None)
+    all.truncate(all.len() - held.len());
+    (all, None)
+}
+
+/// Method, target, headers and body.
+type Read = (String, String, Vec<(String, String)>, String);
+
+/// The requests that these bytes hold.
+fn requests(bytes: &str) -> Vec<Read> {
+    let (mut framing, mut rest) = (Framing::new(), BytesMut::from(bytes));
+    let mut requests = Vec::new();
+    loop {
+        match framing.next(&mut rest).unwrap() {
+            Next::More => return requests,
+            Next::End => {}
+            Next::Head(head) => {
+                let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
+                let (parts, ()) = head.request.into_parts();
+                let headers = parts.headers.iter();
+                let headers = headers.map(|(name, value)| (name.to_string(), text(value)));
+                let (method, target) = (parts.method.to_string(), parts.uri.to_string());
+                requests.push((method, target, headers.collect(), String::new()));
+            }
+            Next::Data(data) => {
+                let (.., body) = requests.last_mut().unwrap();
+                body.push_str(str::from_utf8(&data).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_read_is_what_was_sent() {
+    let text = format!(
+        "{GOOD}\r\n{POST}X: \t y \r\nx:\r\ncontent-length: 5\r\n\r\nhello\
+         {POST}transfer-encoding: chunked\r\n\r\n5;a\r\nhello\r\n1\r\n!\r\n0\r\na: b\r\n\r\n{GOOD}"
+    );
+    let host = || ("host".to_owned(), "a".to_owned());
+    let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let request = |method: &str, target: &str, headers, body: &str| {
+        (
+            method.to_owned(),
+            target.to_owned(),
+            headers,
+            body.to_owned(),
+        )
+    };
+    let with_length = vec![
+        host(),
+        header("x", "y"),
+        header("x", ""),
+        header("content-length", "5"),
+    ];
+    let in_chunks = vec![host(), header("transfer-encoding", "chunked")];
+    assert_eq!(
+        requests(&text),
+        [
+            request("GET", "/", vec![host()], ""),
+            request("POST", "/v1/x?y=%20", with_length, "hello"),
+            request("POST", "/v1/x?y=%20", in_chunks, "hello!"),
+            request("GET", "/", vec![host()], ""),
+        ]
+    );
+}
+
+#[test]
+fn what_nobody_reads_is_not_endless() {
+    let head = format!("{POST}transfer-encoding: chunked\r\n\r\n");
+    let extension = format!("{head}5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(20_000));
+    assert_eq!(read([extension.as_bytes()]).1, Some(Broken::Body));
+    let trailers = format!("{head}0\r\n{}\r\n", "x: y\r\n".repeat(5_000));
+    assert_eq!(read([trailers.as_bytes()]).1, Some(Broken::Body));
 }
 
 #[track_caller]
@@ -228,14 +306,6 @@ fn a_head_is_held_back_until_it_is_whole() {
         assert_eq!(read([&bytes[..end]]), (Vec::new(), None), "{end}");
     }
     assert_eq!(read([bytes]).0, bytes);
-}
-
-#[test]
-fn http2_passes_untouched() {
-    let mut bytes = HTTP2_PREFACE.to_vec();
-    bytes.extend(b"\n\n\0 anything \r\n\r\n at all");
-    assert_eq!(read([&*bytes]), (bytes.clone(), None));
-    assert_same_in_pieces(&bytes);
 }
 
 proptest! {

@@ -1,7 +1,8 @@
-//! A body in chunks, followed to its end.
-//!
-//! The HTTP library decodes it; this only has to know where it is over, and to agree. It is the stricter
-//! of the two: no spaces in the line of a size, no bare line ends anywhere.
+//! A body in chunks, taken apart, and strictly so: no spaces in the line of a size, no bare line ends anywhere.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+
+use super::framing::Broken;
 
 #[derive(Debug)]
 pub struct Chunks {
@@ -9,6 +10,7 @@ pub struct Chunks {
     /// Of the current chunk: what its line says, then what is left of it.
     size: u64,
     digits: u32,
+    extra: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +32,14 @@ enum At {
 /// Sixteen hexadecimal digits are all that a size can need.
 const MAX_DIGITS: u32 = 16;
 
-/// What some bytes were to the body.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Followed {
-    /// All of them belong to it, and it goes on.
-    GoesOn,
-    /// It ends after so many.
-    Ends(usize),
-    /// After so many it is no chunked body any more.
-    Breaks(usize),
+/// How much a body may have of what is no data: extensions and trailers, which nobody reads.
+const MAX_EXTRA_BYTES: u32 = 16 << 10;
+
+/// What comes next of a body.
+pub enum Next {
+    Data(Bytes),
+    More,
+    End,
 }
 
 impl Chunks {
@@ -47,30 +48,39 @@ impl Chunks {
             at: At::Size,
             size: 0,
             digits: 0,
+            extra: 0,
         }
     }
 
-    pub fn follow(&mut self, bytes: &[u8]) -> Followed {
+    /// Takes the next data off the front of `bytes`; of what is no data, all that there is.
+    pub fn next(&mut self, bytes: &mut BytesMut) -> Result<Next, Broken> {
         let mut count = 0;
-        while count < bytes.len() {
-            if self.at == At::Data {
-                let rest = (bytes.len() - count) as u64;
-                let data = rest.min(self.size);
-                self.size -= data;
-                count += usize::try_from(data).unwrap_or(usize::MAX); // no more than `rest`
-                if self.size == 0 {
-                    self.at = At::DataCr;
-                }
-                continue;
-            }
-            match self.step(bytes[count]) {
-                Some(At::End) => return Followed::Ends(count + 1),
-                Some(at) => self.at = at,
-                None => return Followed::Breaks(count),
-            }
+        while count < bytes.len() && self.at != At::Data {
+            let Some(at) = self.step(bytes[count]) else {
+                bytes.advance(count);
+                return Err(Broken::Body);
+            };
             count += 1;
+            self.at = at;
+            if at == At::End {
+                bytes.advance(count);
+                return Ok(Next::End);
+            }
         }
-        Followed::GoesOn
+        bytes.advance(count);
+        if bytes.is_empty() {
+            return Ok(Next::More);
+        }
+        let data = bytes.split_to(
+            usize::try_from(self.size)
+                .unwrap_or(usize::MAX)
+                .min(bytes.len()),
+        );
+        self.size -= data.len() as u64;
+        if self.size == 0 {
+            self.at = At::DataCr;
+        }
+        Ok(Next::Data(data.freeze()))
     }
 
     /// Where one byte that is not data leads to.
@@ -85,7 +95,7 @@ impl Chunks {
                 self.size = self.size.checked_mul(16)?.checked_add(digit.into())?;
                 (self.digits <= MAX_DIGITS).then_some(At::Size)
             }
-            (At::Extension, _) if is_text => Some(At::Extension),
+            (At::Extension, _) if is_text => self.extra(At::Extension),
             (At::SizeLf, b'\n') if self.size == 0 => Some(At::LastLine),
             (At::SizeLf, b'\n') => Some(At::Data),
             (At::DataCr, b'\r') => Some(At::DataLf),
@@ -95,10 +105,15 @@ impl Chunks {
             }
             (At::LastLine, b'\r') => Some(At::EndLf),
             (At::Trailer, b'\r') => Some(At::TrailerLf),
-            (At::LastLine | At::Trailer, _) if is_text => Some(At::Trailer),
+            (At::LastLine | At::Trailer, _) if is_text => self.extra(At::Trailer),
             (At::TrailerLf, b'\n') => Some(At::LastLine),
             (At::EndLf, b'\n') => Some(At::End),
             _ => None,
         }
+    }
+
+    fn extra(&mut self, at: At) -> Option<At> {
+        self.extra += 1;
+        (self.extra <= MAX_EXTRA_BYTES).then_some(at)
     }
 }
