@@ -2,7 +2,15 @@
 //!
 //! The client follows no redirect; whoever uses it sees the status and decides.
 
-use std::{cell::Cell, sync::Arc, thread::available_parallelism, time::Duration};
+use std::{
+    cell::Cell,
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    thread::available_parallelism,
+    time::Duration,
+};
 
 use axum::http::Uri;
 use bytes::Bytes;
@@ -14,7 +22,10 @@ use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
 use tower::Service as _;
 
 pub type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
@@ -22,8 +33,12 @@ pub type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 #[derive(Clone)]
 pub struct Connector(HttpsConnector<HttpConnector>);
 
-/// A connection, with TLS or without.
-pub type Stream = TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>;
+/// A connection without TLS or with it, which takes a kilobyte more and is boxed.
+#[derive(Debug)]
+pub enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>),
+}
 
 thread_local! {
     static LANE: Cell<usize> = const { Cell::new(0) };
@@ -66,7 +81,68 @@ impl Connector {
     pub async fn connect(&self, address: Uri) -> Result<Stream, String> {
         let opened = self.0.clone().call(address).await;
         let stream = opened.map_err(|error| chain(error.as_ref()))?;
-        Ok(TokioIo::new(stream))
+        Ok(match stream {
+            MaybeHttpsStream::Http(stream) => Stream::Plain(stream.into_inner()),
+            https @ MaybeHttpsStream::Https(_) => Stream::Tls(Box::new(TokioIo::new(https))),
+        })
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
     }
 }
 

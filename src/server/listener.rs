@@ -41,6 +41,8 @@ const MAX_HEADER_LIST: u32 = 1 << 20;
 struct Arrival {
     peer: IpAddr,
     proxies: TrustedProxies,
+    /// After the gateway was asked to stop: it is there to be told so.
+    came_late: bool,
 }
 
 /// Accepts until every connection is over after a request to stop.
@@ -75,7 +77,9 @@ pub async fn serve(
                 let from = Arrival {
                     peer: peer.ip(),
                     proxies: proxies.clone(),
+                    came_late: shutdown.is_requested(),
                 };
+                let came_late = from.came_late;
                 let lane = lanes.take();
                 let serving = connection(
                     (socket.into_std(), lane.counted),
@@ -85,7 +89,7 @@ pub async fn serve(
                     patience,
                     shutdown.clone(),
                 );
-                if shutdown.is_requested() {
+                if came_late {
                     lane.runtime.spawn(serving);
                 } else {
                     connections.spawn_on(serving, &lane.runtime);
@@ -114,10 +118,22 @@ async fn connection(
         Ok(socket) => StallLimit::new(socket, patience.stall),
         Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
     };
-    let Some(tls) = tls else {
-        return converse(socket, from, router, patience, shutdown).await;
-    };
-    // Boxed, so that connections without it do not keep room for it.
+    match tls {
+        None => converse(socket, from, router, patience, shutdown).await,
+        // Boxed, so that connections without it do not keep room for it.
+        Some(tls) => Box::pin(over_tls(tls, socket, from, router, patience, shutdown)).await,
+    }
+}
+
+async fn over_tls(
+    tls: TlsAcceptor,
+    socket: StallLimit,
+    from: Arrival,
+    router: Router,
+    patience: Patience,
+    shutdown: Shutdown,
+) {
+    // Both boxed, for what is over soon.
     let handshake = Box::pin(tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(socket)));
     match handshake.await {
         Ok(Ok(socket)) => Box::pin(converse(socket, from, router, patience, shutdown)).await,
@@ -133,7 +149,7 @@ async fn converse(
     patience: Patience,
     shutdown: Shutdown,
 ) {
-    let came_late = shutdown.is_requested();
+    let came_late = from.came_late;
     let patience = http1::Patience {
         idle: IDLE_PATIENCE,
         head: patience.head,

@@ -248,6 +248,18 @@ impl Reply {
         next
     }
 
+    /// What matters of the body has been read, though not its end.
+    pub fn has_said_all(&mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            connection.skip_end();
+            if connection.is_free() {
+                self.pool.give_back(connection);
+            } else {
+                self.pool.give_back_soon(connection);
+            }
+        }
+    }
+
     /// The connection can be used for something else, if it was read to its end.
     fn let_go(&mut self) {
         if let Some(mut connection) = self.connection.take() {

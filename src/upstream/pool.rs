@@ -16,8 +16,12 @@ use crate::{
 };
 
 /// How long a free connection is kept, and how many of them a thread has.
-const IDLE_PATIENCE: Duration = Duration::from_mins(1);
+///
+/// Shorter than the minute after which many servers close them: a request that is sent just then is lost.
+const IDLE_PATIENCE: Duration = Duration::from_secs(50);
 const MAX_IDLE: usize = 256;
+/// How long the end of a body may take that has nothing more to say.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 
 pub struct Pool {
     connector: Connector,
@@ -58,12 +62,28 @@ impl Pool {
         Ok(Box::new(Connection::new(stream, number)))
     }
 
+    /// The same for one whose answer has said all that matters: its end may take a moment.
+    pub fn give_back_soon(self: &Arc<Self>, mut connection: Box<Connection>) {
+        let runtime = Handle::try_current();
+        let (true, Ok(runtime)) = (connection.may_be_free(), runtime) else {
+            return;
+        };
+        let pool = self.clone();
+        runtime.spawn(async move {
+            let end = tokio::time::timeout(END_PATIENCE, connection.next()).await;
+            if let Ok(Ok(None)) = end {
+                pool.give_back(connection);
+            }
+        });
+    }
+
     /// For the next request, if there can be one.
-    pub fn give_back(self: &Arc<Self>, connection: Box<Connection>) {
+    pub fn give_back(self: &Arc<Self>, mut connection: Box<Connection>) {
         let runtime = Handle::try_current();
         let (true, Ok(runtime)) = (connection.is_free(), runtime) else {
             return;
         };
+        connection.keeps_no_buffer();
         let number = connection.lane;
         let mut lane = self.lane(number);
         if lane.free.len() >= MAX_IDLE {

@@ -109,6 +109,7 @@ impl<T: Translator> Reading<T> {
     fn on_event(&mut self, data: &[u8]) -> Result<(), UpstreamError> {
         if self.translator.on_event(data, &mut self.ready)? == Then::End {
             self.sse = None;
+            self.reply.has_said_all();
         }
         Ok(())
     }

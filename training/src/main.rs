@@ -94,7 +94,7 @@ fn train(data: &Path, table: &Path, out: &Path) -> Result<(), String> {
     let weights = examples.weights(&learned, &table, sharpness);
     let file = weights.encode();
     fs::write(out, &file).map_err(|e| format!("{}: {e}", out.display()))?;
-    let version = Scorer::read(file)?.version().to_owned();
+    let version = Scorer::read(&file)?.version().to_owned();
     println!("weights {version}, domains told apart at {sharpness}");
     Ok(())
 }
@@ -105,7 +105,7 @@ fn eval(data: &Path, weights: Option<&Path>, file: Option<&Path>) -> Result<bool
         None => Scorer::embedded().weights().clone(),
         Some(path) => {
             let file = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-            Scorer::read(file)?.weights().clone()
+            Scorer::read(&file)?.weights().clone()
         }
     };
     let (data, others) = data::Data::read(data)?;

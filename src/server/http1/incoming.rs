@@ -73,11 +73,13 @@ impl Feed {
         if shared.reader_is_gone {
             return Wish::Gone;
         }
-        if shared.is_wanted && shared.piece.is_none() {
-            return Wish::More;
-        }
+        // Whatever is wished for now: a reader that goes away is to be noticed.
         shared.connection = Some(context.waker().clone());
-        Wish::Nothing
+        if shared.is_wanted && shared.piece.is_none() {
+            Wish::More
+        } else {
+            Wish::Nothing
+        }
     }
 
     pub fn reader_is_gone(&self) -> bool {
@@ -112,6 +114,7 @@ impl Feed {
 impl Drop for Feed {
     fn drop(&mut self) {
         self.change(None, |shared| {
+            shared.connection = None;
             if shared.coming == Coming::More {
                 shared.coming = Coming::Never;
             }

@@ -83,7 +83,7 @@ pub async fn serve<S, F>(
         match exchange.send(answer).await {
             Ok(true) => {}
             Ok(false) => {
-                let has_more = !matches!(exchange.asking, Asking::Over);
+                let has_more = !matches!(exchange.asking, Asking::Over) || !exchange.wire.is_idle();
                 if wire.close().await && has_more {
                     wire.linger().await;
                 }

@@ -17,6 +17,7 @@ use tokio::{
 };
 
 use super::*;
+use crate::http::drain_unread;
 
 const PATIENCE: Patience = Patience {
     idle: Duration::from_secs(75),
@@ -232,6 +233,39 @@ async fn the_body_is_asked_for_when_it_is_read() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains("connection: close\r\n"), "{answer}");
     assert_eq!(bodies(&answer), ["no"]);
+}
+
+/// Whoever takes an unread body off the wire gives up in the end, and then the connection is over.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_comes_does_not_keep_the_connection() {
+    let refusing = |request: Request<Body>| async {
+        drain_unread(request.into_body());
+        Response::new(Body::from("<no>"))
+    };
+    let (mut client, serving) = served(refusing);
+    let started = Instant::now();
+    let head = b"POST /p HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345";
+    client.write_all(head).await.unwrap();
+    serving.await.unwrap();
+    let took = started.elapsed();
+    assert!(
+        took > Duration::from_secs(20) && took < Duration::from_mins(1),
+        "{took:?}"
+    );
+
+    // A body that was not asked for is not waited for, and the next bytes are no request.
+    let (mut client, serving) = served(refusing);
+    let head = "POST /p HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n";
+    client.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 1_000];
+    let count = client.read(&mut answer).await.unwrap();
+    let answer = str::from_utf8(&answer[..count]).unwrap();
+    assert!(answer.contains("connection: close\r\n"), "{answer}");
+    client.write_all(GOOD.as_bytes()).await.unwrap();
+    let mut rest = String::new();
+    client.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest, "");
+    serving.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

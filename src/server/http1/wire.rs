@@ -27,6 +27,7 @@ use crate::http::{MAX_HEAD_BYTES, Refused};
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const READ_BYTES: usize = 4 << 10;
+const MOST_READ: usize = 64 << 10;
 /// How long a client that was refused may go on sending before it is hung up on.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -167,7 +168,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.input.reserve(READ_BYTES);
+        // Large bodies in large pieces.
+        let left = usize::try_from(self.framing.left().unwrap_or(0)).unwrap_or(usize::MAX);
+        self.input.reserve(left.clamp(READ_BYTES, MOST_READ));
         poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input)
     }
 
@@ -226,7 +229,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             Wish::Nothing => return Poll::Pending,
             Wish::Gone => {
                 self.abandon(asking);
-                return Poll::Pending;
+                return match asking {
+                    Asking::Over => self.poll_left(context),
+                    Asking::Feeding(_) | Asking::Abandoned => Poll::Pending,
+                };
             }
         }
         loop {
@@ -267,12 +273,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         };
     }
 
-    /// Whether the next request can be found: this one has been read, or somebody still does that.
+    /// Whether the next request can be found: this one has been read, or somebody still does that. A body that
+    /// the client was not told to send may come, or may not.
     pub fn finds_the_next(&mut self, asking: &mut Asking) -> bool {
-        if let Asking::Feeding(feed) = asking
-            && feed.reader_is_gone()
-        {
-            self.abandon(asking);
+        let was_not_told = self.go_on.len() == CONTINUE.len();
+        if let Asking::Feeding(feed) = asking {
+            if was_not_told {
+                *asking = Asking::Abandoned;
+            } else if feed.reader_is_gone() {
+                self.abandon(asking);
+            }
         }
         !matches!(asking, Asking::Abandoned)
     }

@@ -62,9 +62,19 @@ impl Connection {
         self.keep_alive && self.framing.is_over() && self.buffer.is_empty()
     }
 
+    /// Whether that may still become so: nothing has come that was not read.
+    pub fn may_be_free(&self) -> bool {
+        self.keep_alive && self.buffer.is_empty()
+    }
+
+    pub fn keeps_no_buffer(&mut self) {
+        self.buffer = BytesMut::new();
+    }
+
     /// Sends a request; gives the head of its answer.
     pub async fn ask(&mut self, head: &[u8], body: &[u8]) -> Result<Head, UpstreamError> {
         self.keep_alive = false; // until there is an answer
+        self.room = LEAST_READ;
         let mut unsent = Unsent {
             head,
             body,
@@ -103,8 +113,11 @@ impl Connection {
                 Poll::Pending => break,
             }
         }
+        // One that takes no more may have said why: that is read first, or the connection's end.
         match sent {
-            Poll::Ready(Err(error)) => Poll::Ready(Err(broken(&error.to_string()))),
+            Poll::Ready(Err(error)) if error.kind() == std::io::ErrorKind::WriteZero => {
+                Poll::Ready(Err(broken(&error.to_string())))
+            }
             _ => Poll::Pending,
         }
     }
@@ -139,11 +152,14 @@ impl Connection {
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, UpstreamError>> {
         loop {
-            let next = self.framing.next(&mut self.buffer);
-            match next.map_err(|_| broken("a body that breaks its own frame"))? {
-                Next::Data(data) => return Poll::Ready(Ok(Some(data))),
-                Next::End => return Poll::Ready(Ok(None)),
-                Next::More => {}
+            match self.framing.next(&mut self.buffer) {
+                Ok(Next::Data(data)) => return Poll::Ready(Ok(Some(data))),
+                Ok(Next::End) => return Poll::Ready(Ok(None)),
+                Ok(Next::More) => {}
+                Err(_) => {
+                    self.keep_alive = false; // nobody knows what would come next
+                    return Poll::Ready(Err(broken("a body that breaks its own frame")));
+                }
             }
             if ready!(self.poll_read(context))? > 0 {
                 continue;
@@ -170,7 +186,12 @@ impl Connection {
         self.buffer.reserve(self.room);
         let spare = self.buffer.capacity() - self.buffer.len();
         let stream = Pin::new(&mut self.stream);
-        let read = ready!(poll_read_buf(stream, context, &mut self.buffer));
+        let Poll::Ready(read) = poll_read_buf(stream, context, &mut self.buffer) else {
+            if self.buffer.is_empty() {
+                self.buffer = BytesMut::new(); // one that waits keeps no buffer
+            }
+            return Poll::Pending;
+        };
         let count = read.map_err(|error| broken(&error.to_string()))?;
         if count == spare {
             self.room = (2 * self.room).min(MOST_READ);

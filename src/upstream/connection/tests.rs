@@ -1,6 +1,13 @@
 //! Against a real socket: whole answers, pieces, ends that come early, and what may follow.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -174,4 +181,51 @@ async fn an_end_that_has_come_is_passed_over() {
         connection.skip_end();
         assert_eq!(connection.is_free(), free, "{rest}");
     }
+}
+
+/// Its end comes a little later than all that it had to say, and the connection is not lost for that.
+#[tokio::test]
+async fn an_end_that_is_late_is_waited_for() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let opened = connections.clone();
+    let pool = provider(move |mut socket| {
+        opened.fetch_add(1, Ordering::SeqCst);
+        async move {
+            while !read_request(&mut socket, b"hello").await.is_empty() {
+                let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
+                socket.write_all(head.as_bytes()).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                socket.write_all(b"0\r\n\r\n").await.unwrap();
+            }
+        }
+    })
+    .await;
+    for _ in 0..3 {
+        let mut connection = pool.take().await.unwrap();
+        connection.ask(HEAD, b"hello").await.unwrap();
+        assert_eq!(connection.next().await.unwrap().unwrap(), "hello");
+        connection.skip_end();
+        assert!(!connection.is_free());
+        pool.give_back_soon(connection);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+/// What is wrong about it may have been passed over by then.
+#[tokio::test]
+async fn a_body_that_broke_its_frame_is_the_last() {
+    let pool = provider(|mut socket| async move {
+        read_request(&mut socket, b"hello").await;
+        let head =
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhelloXX\r\n\r\n0\r\n\r\n";
+        socket.write_all(head.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    })
+    .await;
+    let mut connection = pool.take().await.unwrap();
+    connection.ask(HEAD, b"hello").await.unwrap();
+    assert!(whole(&mut connection).await.is_err());
+    connection.skip_end();
+    assert!(!connection.is_free());
 }

@@ -50,7 +50,7 @@ pub fn run(judge: &Judge, report: &mut Report) {
         ));
         let learned = heads::learn(data, examples, copies, &rows);
         let weights = examples.weights(&learned, table, table.sharpness);
-        let scorer = Scorer::read(weights.encode()).expect("weights of our own");
+        let scorer = Scorer::read(&weights.encode()).expect("weights of our own");
         for &row in usable.iter().filter(|row| data.fold(**row) == fold) {
             let prompt = &data.rows[row].prompt;
             tally.add(&scorer.score(prompt), data.domains[row]);

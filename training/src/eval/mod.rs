@@ -51,7 +51,7 @@ pub fn sharpness(data: &Data, examples: &Examples, copies: &Copies, table: &Weig
     let learned = heads::learn(data, examples, copies, &rows);
     let surprise = |sharpness: f32| {
         let weights = examples.weights(&learned, table, sharpness);
-        let scorer = Scorer::read(weights.encode()).expect("weights of our own");
+        let scorer = Scorer::read(&weights.encode()).expect("weights of our own");
         let mut tally = folds::Domains::default();
         for row in &judged {
             tally.add(&scorer.score(&data.rows[*row].prompt), data.domains[*row]);

@@ -37,7 +37,7 @@ fn times(scorer: &Scorer, prompts: &[&str]) -> [f64; 4] {
 }
 
 pub fn run(prompts: &[&str], weights: &Weights, report: &mut Report) {
-    let scorer = Scorer::read(weights.encode()).expect("weights of our own");
+    let scorer = Scorer::read(&weights.encode()).expect("weights of our own");
     report.begin("time of the processor");
     report.line(&format!(
         "Time of the processor to score a prompt, one thread, least of {RUNS} runs, in microseconds"

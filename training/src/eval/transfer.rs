@@ -120,7 +120,7 @@ pub fn leave_one_out(judge_with: &Judge, report: &Report) {
             .collect();
         let learned = heads::learn(data, examples, copies, &rows);
         let weights = examples.weights(&learned, table, 1.0);
-        let scorer = Scorer::read(weights.encode()).expect("weights of our own");
+        let scorer = Scorer::read(&weights.encode()).expect("weights of our own");
         let judged: Vec<&Row> = judged.iter().map(|row| &data.rows[*row]).collect();
         judge(bench, &judged, &scorer, report);
     }
@@ -135,7 +135,7 @@ pub fn never_seen(others: &Others, weights: &Weights, report: &Report) {
         return;
     }
     report.line("Sets never learned from, by the weights as they are");
-    let scorer = Scorer::read(weights.encode()).expect("weights of our own");
+    let scorer = Scorer::read(&weights.encode()).expect("weights of our own");
     for bench in benches {
         let rows = others.rows.iter().zip(&others.novel);
         let rows: Vec<(&Row, &bool)> = rows.filter(|(row, _)| row.bench == bench).collect();
