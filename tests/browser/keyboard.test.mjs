@@ -79,7 +79,8 @@ test('the first thing is a link past the navigation', async (t) => {
 test('a key is made and deleted without a mouse, from signing in to signing out', async (t) => {
   const page = await visitor(t);
   await go(page, '/portal/sign-in');
-  // The first field has the focus from the start.
+  // The first field has the focus by itself, a moment after the page is there.
+  await page.waitForSelector('[name="email"]:focus');
   await page.keyboard.type(DEMO.email);
   await page.keyboard.press('Tab');
   await page.keyboard.type(DEMO.password);
