@@ -4,7 +4,7 @@
 	router-eval bench bench-peers counts
 
 help:
-	@echo "make run        build in release and start tollgate dev, with a simulated model"
+	@echo "make run        build it quickly and start tollgate dev, with a simulated model"
 	@echo "make run-local  the same in front of a small real model, which it installs"
 	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser and upstream tests, instruction counts"
 	@echo "make lint       format and lints only"
@@ -23,10 +23,10 @@ help:
 	@echo "make router-eval DATA=file  what the router is worth on prompts with known outcomes"
 
 run:
-	cargo run --release -- dev
+	cargo run --profile quick -- dev
 
 run-local:
-	cargo build --release
+	cargo build --profile quick
 	@scripts/run-local
 
 # What tests need is fetched while the compiler is busy: neither waits for the other.
