@@ -1,6 +1,6 @@
 //! Heads that the connection refused before they became requests.
 //!
-//! The listener reads heads more strictly than the HTTP library does. What it refuses is answered like
+//! The listener reads heads strictly (`server/http1/head.rs`). What it refuses is answered like
 //! everything else, through the router: in the place of the bad head it hands on a request that
 //! names the reason, made here and recognised here. A client that sends such a request of its own accord
 //! is refused as well, and nothing is lost.
@@ -15,7 +15,7 @@ use crate::error::GatewayError;
 
 /// The most a head may hold: larger than any client's, smaller than a nuisance.
 pub const MAX_HEAD_BYTES: usize = 64 << 10;
-/// As many as the HTTP library reads.
+/// More than any client sends.
 pub const MAX_HEADERS: usize = 100;
 
 const METHOD: &str = "REFUSED";

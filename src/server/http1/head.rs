@@ -9,7 +9,7 @@ use memchr::memchr;
 
 use crate::http::{MAX_HEADERS, Refused};
 
-/// As many as the official clients send.
+/// Room for what the official clients send.
 const USUAL_HEADERS: usize = 24;
 
 /// How the end of a request's body is found.
