@@ -19,6 +19,13 @@ pub fn shown(unix_seconds: i64) -> String {
         .unwrap_or_default()
 }
 
+/// The day of a moment.
+pub fn day(unix_seconds: i64) -> String {
+    let mut date = shown(unix_seconds);
+    date.truncate("2027-01-15".len());
+    date
+}
+
 /// To the millisecond, always with three decimals: such times sort as they are written.
 pub fn shown_ms(unix_ms: i64) -> String {
     let whole = shown(unix_ms.div_euclid(1_000));
@@ -42,5 +49,6 @@ mod tests {
         assert_eq!(shown_ms(1_800_000_000_007), "2027-01-15T08:00:00.007Z");
         assert_eq!(shown_ms(1_800_000_000_000), "2027-01-15T08:00:00.000Z");
         assert_eq!(read(&shown_ms(1_800_000_000_999)), Some(1_800_000_000));
+        assert_eq!(day(1_800_000_000), "2027-01-15");
     }
 }

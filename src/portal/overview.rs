@@ -11,7 +11,7 @@ use super::{
     notice, requests,
     session::SignedIn,
     snippets,
-    words::{self, about, count, moment, money},
+    words::{about, count, moment, money},
 };
 use crate::{
     gateway::Gateway,
@@ -26,7 +26,10 @@ const DAYS: i64 = 7;
 pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
     let (ledger, account) = (&gateway.ledger, me.account.id.as_str());
     let now = time_text::now();
-    let (from, today) = (words::day(now - (DAYS - 1) * 86_400), words::day(now));
+    let (from, today) = (
+        time_text::day(now - (DAYS - 1) * 86_400),
+        time_text::day(now),
+    );
     let balances = ledger.balances(account).await?;
     let days = ledger.usage_days(account, &from, &today).await?;
     let keys = ledger.keys(account).await?;

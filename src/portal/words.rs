@@ -60,11 +60,6 @@ pub fn duration(ms: i64) -> String {
     }
 }
 
-/// The day of a moment, as the ledger names it.
-pub fn day(unix_seconds: i64) -> String {
-    time_text::shown(unix_seconds).chars().take(10).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

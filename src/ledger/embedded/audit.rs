@@ -18,10 +18,7 @@ const STEP: usize = 500;
 /// Looks through a database file, whether or not a gateway is using it; changes nothing.
 pub fn audit_file(path: &Path) -> Result<Audit, String> {
     let started = Instant::now();
-    let looked = sqlite::open_to_read(path).and_then(|connection| {
-        sqlite::without_news(&connection)?;
-        books(&connection, 0)
-    });
+    let looked = sqlite::open_to_read(path).and_then(|connection| books(&connection, 0));
     let audit = looked.map_err(|error| format!("{} cannot be audited: {error}", path.display()))?;
     Ok(Audit {
         took: started.elapsed(),
@@ -46,7 +43,9 @@ impl Embedded {
         let started = Instant::now();
         self.sweep_expired().await?;
         self.all_written().await;
-        let looked = self.reader.query(move |database| books(database, since));
+        let looked = self
+            .reader
+            .query_file(move |database| books(database, since));
         let mut audit = looked.await?;
         // In small steps: no charge waits long for its turn.
         for accounts in audit.accounts.chunks(STEP) {

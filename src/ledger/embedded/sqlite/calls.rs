@@ -40,12 +40,9 @@ pub fn usage(
         .collect()
 }
 
-/// The call of this number, entered or new.
+/// The call of this number.
 pub fn one(connection: &Connection, id: CallId) -> rusqlite::Result<Option<Call>> {
-    let query = format!(
-        "SELECT {COLUMNS} FROM calls WHERE id = ?1
-         UNION ALL SELECT {COLUMNS} FROM new_calls WHERE id = ?1 LIMIT 1"
-    );
+    let query = format!("SELECT {COLUMNS} FROM calls WHERE id = ?1 LIMIT 1");
     let id = i64::try_from(id.0).unwrap_or(i64::MAX);
     let mut rows = connection.prepare_cached(&query)?;
     rows.query_row([id], read).optional()

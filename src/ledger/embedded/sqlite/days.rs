@@ -2,10 +2,88 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, params};
 
-use super::calls::unsigned;
-use crate::{ledger::DayUse, money::NanoUsd};
+use super::{calls::unsigned, record::Record};
+use crate::{ledger::DayUse, money::NanoUsd, time_text};
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+const ENTER: &str =
+    "INSERT INTO usage_days VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+    ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, charged = charged + excluded.charged,
+        prompt = prompt + excluded.prompt, cached = cached + excluded.cached,
+        completion = completion + excluded.completion, reasoning = reasoning + excluded.reasoning,
+        cost = cost + excluded.cost, last_ms = max(last_ms, excluded.last_ms)";
+
+/// What calls that are entered together come to.
+#[derive(Default)]
+pub struct Sums<'a>(HashMap<Of<'a>, Sum>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Of<'a> {
+    account_id: &'a str,
+    day: i64,
+    model: &'a str,
+    key_id: &'a str,
+}
+
+#[derive(Default)]
+struct Sum {
+    calls: i64,
+    charged: i64,
+    prompt: i64,
+    cached: i64,
+    completion: i64,
+    reasoning: i64,
+    cost: i64,
+    last_ms: i64,
+}
+
+impl<'a> Sums<'a> {
+    pub fn add(&mut self, record: &Record<'a>) {
+        let of = Of {
+            account_id: record.account_id,
+            day: record.ended_ms.div_euclid(DAY_MS),
+            model: record.model,
+            key_id: record.key_id,
+        };
+        let sum = self.0.entry(of).or_default();
+        sum.calls += 1;
+        sum.last_ms = sum.last_ms.max(record.ended_ms);
+        if let Some(paid) = record.paid {
+            sum.charged += 1;
+            sum.prompt += i64::from(paid.prompt);
+            sum.cached += i64::from(paid.cached);
+            sum.completion += i64::from(paid.completion);
+            sum.reasoning += i64::from(paid.reasoning);
+            sum.cost += paid.cost;
+        }
+    }
+
+    /// Adds them to those that are there.
+    pub fn enter(self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut enter = connection.prepare_cached(ENTER)?;
+        for (of, sum) in self.0 {
+            let day = time_text::day(of.day * DAY_MS / 1_000);
+            enter.execute(params![
+                of.account_id,
+                day,
+                of.model,
+                of.key_id,
+                sum.calls,
+                sum.charged,
+                sum.prompt,
+                sum.cached,
+                sum.completion,
+                sum.reasoning,
+                sum.cost,
+                sum.last_ms,
+            ])?;
+        }
+        Ok(())
+    }
+}
 
 /// The account's sums from one day to another, by day, then model, then key.
 pub fn between(

@@ -91,13 +91,9 @@ impl Database {
 
     /// The call that was begun last, of those that are written down.
     pub fn last_call(&self) -> rusqlite::Result<Option<CallId>> {
-        let last: Option<i64> =
-            self.connection
-                .query_row(
-                    "SELECT max(id) FROM (SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM new_calls)",
-                    [],
-                    |row| row.get(0),
-                )?;
+        let last = "SELECT max(id) FROM calls";
+        let last: Option<i64> = self.connection.query_row(last, [], |row| row.get(0))?;
+        let last = last.max(self.last_new_call());
         Ok(last.and_then(|id| u64::try_from(id).ok()).map(CallId))
     }
 }

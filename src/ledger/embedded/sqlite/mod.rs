@@ -17,12 +17,15 @@ pub mod audit;
 mod books;
 pub mod calls;
 pub mod days;
+mod fresh;
 mod load;
 mod new_calls;
 mod open;
 pub mod pages;
+mod record;
+mod rows;
 
-pub use open::{probe, probe_folder, read_only as open_to_read, without_news};
+pub use open::{probe, probe_folder, read_only as open_to_read};
 
 use self::new_calls::News;
 use crate::{config::Durability, ledger::OpenError};
@@ -60,6 +63,7 @@ impl Database {
     }
 
     pub fn commit(&self) -> rusqlite::Result<()> {
+        self.write_news()?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         let news = self.news.borrow();
         if news.is_empty() {
@@ -125,19 +129,30 @@ impl Reader {
         self.behind.load(Relaxed)
     }
 
-    /// Runs a query away from the threads that serve requests.
+    /// Runs a query, with calls that could not be entered among the others.
     pub async fn query<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> rusqlite::Result<T> {
-        let Self { path, behind } = self.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let connection = open::read_only(&path)?;
-            if behind.load(Relaxed) {
-                open::show_news(&connection)?;
+        let behind = self.behind.clone();
+        self.query_file(move |connection| {
+            if !behind.load(Relaxed) {
+                return query(connection);
             }
-            query(&connection)
-        });
+            let moment = connection.unchecked_transaction()?;
+            fresh::show(&moment)?;
+            query(&moment)
+        })
+        .await
+    }
+
+    /// Runs a query on the file as it is, away from the threads that serve requests.
+    pub async fn query_file<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> rusqlite::Result<T> {
+        let path = self.path.clone();
+        let done = tokio::task::spawn_blocking(move || query(&open::read_only(&path)?));
         done.await.unwrap_or(Err(rusqlite::Error::InvalidQuery))
     }
 }

@@ -2,62 +2,54 @@
 //!
 //! A call has its place in the list of calls, in the books and in the sums of its day, each with its indexes.
 //! To write a page of every one of them for a single charge would cost more than all else that is done for it.
-//! So a charge adds one row to the end of one table, which is all that its transaction writes. Once in a while,
-//! and before anybody looks, all new rows are entered together in one transaction. Until then they count
-//! wherever something is added up: when the file is loaded, and in an audit.
+//! So all charges of a transaction become one value at the end of one table, which is all that it writes, and a
+//! copy of it stays in memory. Once in a while, and before anybody looks, all that is new is entered together in
+//! one transaction. Until then it counts wherever something is added up: when the file is loaded, and in an audit.
 
 use std::{
     collections::HashMap,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
-use rusqlite::{Connection, Row, params};
-use serde::Serialize;
+use rusqlite::{Connection, params};
 
-use super::{Database, unreadable};
+use super::{
+    Database,
+    days::Sums,
+    record::{self, Record},
+    rows,
+};
 use crate::{
-    ledger::{
-        Call, Charged,
-        credit::{Charge, Left},
-    },
+    ledger::{Call, CallId, credit::Charge},
     money::NanoUsd,
 };
 
-/// Told again of what was entered before, the first telling counts: it is the one that was charged.
-const FORGET_KNOWN: &str =
-    "DELETE FROM new_calls WHERE EXISTS (SELECT 1 FROM calls WHERE calls.id = new_calls.id)";
-
-const ENTER_SUMS: &str = "INSERT INTO usage_days
-    SELECT account_id, date(ended_ms / 1000, 'unixepoch') AS day, model, key_id, count(*), count(cost),
-        coalesce(sum(prompt), 0), coalesce(sum(cached), 0), coalesce(sum(completion), 0),
-        coalesce(sum(reasoning), 0), coalesce(sum(cost), 0), max(ended_ms)
-    FROM new_calls WHERE true GROUP BY account_id, ended_ms / 86400000, model, key_id
-    ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, charged = charged + excluded.charged,
-        prompt = prompt + excluded.prompt, cached = cached + excluded.cached,
-        completion = completion + excluded.completion, reasoning = reasoning + excluded.reasoning,
-        cost = cost + excluded.cost, last_ms = max(last_ms, excluded.last_ms)";
-
-const ENTER_CHARGES: &str =
-    "INSERT INTO ledger_entries (account_id, kind, ref, delta, balance_after, at)
-    SELECT account_id, 'charge', CAST(id AS TEXT), balance_after - balance_before, balance_after,
-        ended_ms / 1000
-    FROM new_calls WHERE cost IS NOT NULL ORDER BY seq";
-
-/// What is known of rows that are not entered yet.
+/// What is known of calls that are not entered yet.
 #[derive(Default)]
 pub struct News {
-    rows: usize,
+    /// One behind the other, each with its length before it, and where each is.
+    bytes: Vec<u8>,
+    records: Vec<Written>,
+    /// So many of the bytes are in the table.
+    written: usize,
     last_seq: i64,
     /// What they leave of grants, and what accounts owe since.
-    left: HashMap<Arc<str>, NanoUsd>,
-    debts: HashMap<Arc<str>, NanoUsd>,
+    left: HashMap<Box<str>, NanoUsd>,
+    debts: HashMap<Box<str>, NanoUsd>,
     /// Someone wants to read them once the open transaction is committed.
     wanted: bool,
     /// The last time they could not be entered: whoever reads has to look at them as well.
     pub behind: Arc<AtomicBool>,
+}
+
+/// Which call a record is of, and where it is.
+struct Written {
+    id: i64,
+    at: Range<usize>,
 }
 
 impl News {
@@ -66,23 +58,39 @@ impl News {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.rows == 0
+        self.records.is_empty()
     }
 
     /// There are none any more.
     fn clear(&mut self) {
-        self.rows = 0;
+        self.bytes.clear();
+        self.records.clear();
+        self.written = 0;
         self.left.clear();
         self.debts.clear();
     }
 
-    fn leave(&mut self, account_id: &str, left: &[Left], debt: Option<NanoUsd>) {
-        for left in left {
-            self.left.insert(left.grant_id.clone(), left.remaining);
+    /// Takes note of what a charge has left.
+    fn leave<'a>(
+        &mut self,
+        account_id: &str,
+        left: impl Iterator<Item = (&'a str, NanoUsd)>,
+        debt: Option<NanoUsd>,
+    ) {
+        for (grant_id, remaining) in left {
+            put(&mut self.left, grant_id, remaining);
         }
         if let Some(debt) = debt {
-            self.debts.insert(account_id.into(), debt);
+            put(&mut self.debts, account_id, debt);
         }
+    }
+
+    fn records(&self) -> impl Iterator<Item = rusqlite::Result<Record<'_>>> {
+        self.records.iter().map(|written| self.read(written))
+    }
+
+    fn read(&self, written: &Written) -> rusqlite::Result<Record<'_>> {
+        record::read(&self.bytes[written.at.clone()])
     }
 
     /// What is left of a grant, where it is not what the grant's own row says.
@@ -95,65 +103,52 @@ impl News {
     }
 }
 
+fn put(amounts: &mut HashMap<Box<str>, NanoUsd>, id: &str, amount: NanoUsd) {
+    match amounts.get_mut(id) {
+        Some(before) => *before = amount,
+        None => drop(amounts.insert(id.into(), amount)),
+    }
+}
+
 impl Database {
     /// Writes down how a call ended, and what its charge did.
     pub fn insert_call(&self, call: &Call, charge: Option<&Charge>) -> rusqlite::Result<()> {
+        // Told again, the first telling counts: it is the one that was charged.
+        if charge.is_none() && self.is_written(call.id)? {
+            return Ok(());
+        }
         let mut news = self.news.borrow_mut();
-        let (prices, charged) = (call.prices, call.charged);
-        let usage = charged.map(|charged| charged.usage);
-        let nanos = |amount: fn(Charged) -> NanoUsd| charged.map(amount).map(NanoUsd::nanos);
-        let left = charge.map_or(&[][..], |charge| &charge.left);
-        let debt = charge.and_then(|charge| charge.debt);
-        let inserted = self
-            .connection
-            .prepare_cached(
-                "INSERT OR IGNORE INTO new_calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
-                     ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27,
-                     ?28, ?29, ?30, ?31, ?32)",
-            )?
-            .execute(params![
-                i64::try_from(call.id.0).unwrap_or(i64::MAX),
-                call.request_id,
-                call.account_id,
-                call.key_id,
-                call.model,
-                call.routed_model,
-                call.upstream,
-                call.stream,
-                call.outcome.as_str(),
-                call.failure,
-                i64::try_from(call.reserved_tokens).unwrap_or(i64::MAX),
-                call.held.nanos(),
-                call.most.nanos(),
-                prices.input.picos(),
-                prices.cached_input.picos(),
-                prices.output.picos(),
-                call.admitted_ms,
-                call.first_byte_ms,
-                call.ended_ms,
-                usage.map(|usage| usage.prompt),
-                usage.map(|usage| usage.cached),
-                usage.map(|usage| usage.completion),
-                usage.map(|usage| usage.reasoning),
-                nanos(|charged| charged.cost),
-                nanos(|charged| charged.balance_before),
-                nanos(|charged| charged.balance_after),
-                json_list(&call.attempts),
-                json_list(&call.steps),
-                call.decision,
-                news.last_seq + 1,
-                lines(left),
-                debt.map(NanoUsd::nanos),
-            ])?;
-        if inserted > 0 {
-            news.last_seq += 1;
-            news.rows += 1;
-            news.leave(&call.account_id, left, debt);
-        } else if charge.is_some() {
-            // Told again it would be no charge: this is another call of the same number.
-            return Err(rusqlite::Error::StatementChangedRows(inserted));
+        let at = record::write(&mut news.bytes, call, charge)?;
+        let id = number(call.id);
+        news.records.push(Written { id, at });
+        if let Some(charge) = charge {
+            let left = charge.left.iter();
+            let left = left.map(|left| (&*left.grant_id, left.remaining));
+            news.leave(&call.account_id, left, charge.debt);
         }
         Ok(())
+    }
+
+    /// Puts what calls have left since the last time into the table, as a part of the open transaction.
+    pub(super) fn write_news(&self) -> rusqlite::Result<()> {
+        let mut news = self.news.borrow_mut();
+        let new = &news.bytes[news.written..];
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.connection
+            .prepare_cached("INSERT INTO new_calls VALUES (?1, ?2)")?
+            .execute(params![news.last_seq + 1, new])?;
+        news.last_seq += 1;
+        news.written = news.bytes.len();
+        Ok(())
+    }
+
+    fn is_written(&self, id: CallId) -> rusqlite::Result<bool> {
+        let id = number(id);
+        let known = "SELECT 1 FROM calls WHERE id = ?1";
+        let is_new = (self.news.borrow().records.iter()).any(|written| written.id == id);
+        Ok(is_new || self.connection.prepare_cached(known)?.exists([id])?)
     }
 
     /// Within the open transaction: what was written before it, and in it, is wanted where it is looked for.
@@ -165,9 +160,9 @@ impl Database {
         self.news.borrow().wanted
     }
 
-    /// How many rows are not entered yet.
+    /// How many are not entered yet.
     pub fn news(&self) -> usize {
-        self.news.borrow().rows
+        self.news.borrow().records.len()
     }
 
     /// Whether they could not be entered the last time.
@@ -178,13 +173,13 @@ impl Database {
     /// Nothing can be entered just now.
     pub fn fall_behind(&self) {
         let news = self.news.borrow();
-        news.behind.store(news.rows > 0, Relaxed);
+        news.behind.store(!news.is_empty(), Relaxed);
     }
 
     /// Enters all of them, within the open transaction.
     pub fn enter_news(&self) -> rusqlite::Result<()> {
         let mut news = self.news.borrow_mut();
-        if news.rows == 0 {
+        if news.is_empty() {
             return Ok(());
         }
         self.enter(&news)?;
@@ -195,7 +190,7 @@ impl Database {
     /// The same, in a transaction of its own. Where that fails, they stay for the next time.
     pub fn enter_news_alone(&self) -> rusqlite::Result<()> {
         let mut news = self.news.borrow_mut();
-        let entered = if news.rows == 0 {
+        let entered = if news.is_empty() {
             Ok(())
         } else {
             let transaction = self.connection.unchecked_transaction();
@@ -211,44 +206,49 @@ impl Database {
     }
 
     fn enter(&self, news: &News) -> rusqlite::Result<()> {
-        let run = |sql: &str| self.connection.prepare_cached(sql)?.execute([]);
-        run(FORGET_KNOWN)?;
-        run(ENTER_SUMS)?;
-        run("INSERT INTO calls SELECT id, request_id, account_id, key_id, model, routed_model, upstream, stream,
-                 outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
-                 admitted_ms, first_byte_ms, ended_ms, prompt, cached, completion, reasoning, cost,
-                 balance_before, balance_after, attempts, steps, decision
-             FROM new_calls ORDER BY id")?;
-        run(ENTER_CHARGES)?;
-        run("DELETE FROM new_calls")?;
+        let mut sums = Sums::default();
+        for some in news.records.chunks(rows::AT_ONCE) {
+            let records = some.iter().map(|written| news.read(written));
+            let records: Vec<_> = records.collect::<Result<_, _>>()?;
+            for record in &records {
+                sums.add(record);
+            }
+            rows::CALLS.insert(&self.connection, &records.iter().collect::<Vec<_>>())?;
+            let paid = records.iter().filter(|record| record.paid.is_some());
+            rows::LINES.insert(&self.connection, &paid.collect::<Vec<_>>())?;
+        }
+        sums.enter(&self.connection)?;
         for (grant_id, remaining) in &news.left {
             self.set_remaining(grant_id, *remaining)?;
         }
         for (account_id, debt) in &news.debts {
             self.set_debt(account_id, *debt)?;
         }
-        Ok(())
+        let mut forget = self.connection.prepare_cached("DELETE FROM new_calls")?;
+        forget.execute([]).map(|_| ())
     }
 
     /// Finds out anew what is not entered, from the rows themselves.
     pub(super) fn read_news(&self) -> rusqlite::Result<()> {
         let mut found = News::default();
-        let mut rows = self.connection.prepare_cached(
-            "SELECT account_id, seq, grants_left, debt FROM new_calls ORDER BY seq",
-        )?;
-        let read = |row: &Row<'_>| {
-            let left: Option<String> = row.get(2)?;
-            let debt = row.get::<_, Option<i64>>(3)?.map(NanoUsd::new);
-            let left = read_lines(left.as_deref().unwrap_or_default());
-            let left = left.ok_or_else(|| unreadable(2, "what is left of grants"))?;
-            Ok((row.get::<_, String>(0)?, row.get(1)?, left, debt))
-        };
-        for row in rows.query_map([], read)? {
-            let (account_id, seq, left, debt) = row?;
-            found.rows += 1;
-            found.last_seq = seq;
-            found.leave(&account_id, &left, debt);
+        let mut rows = self
+            .connection
+            .prepare_cached("SELECT seq, records FROM new_calls ORDER BY seq")?;
+        let mut rows = rows.query([])?;
+        while let Some(row) = rows.next()? {
+            found.last_seq = row.get(0)?;
+            let (start, bytes) = (found.bytes.len(), row.get_ref(1)?.as_blob()?);
+            found.bytes.extend(bytes);
+            for at in record::places(bytes)? {
+                let record = record::read(&bytes[at.clone()])?;
+                let left = record.left.iter();
+                let left = left.map(|&(grant_id, left)| (grant_id, NanoUsd::new(left)));
+                found.leave(record.account_id, left, record.debt.map(NanoUsd::new));
+                let (id, at) = (record.id, start + at.start..start + at.end);
+                found.records.push(Written { id, at });
+            }
         }
+        found.written = found.bytes.len();
         // All of them or none: what is known must be what is entered.
         let mut news = self.news.borrow_mut();
         found.last_seq = found.last_seq.max(news.last_seq);
@@ -259,38 +259,35 @@ impl Database {
 
     /// What the charges that are not entered yet have changed, by account.
     pub fn not_entered(&self) -> rusqlite::Result<HashMap<String, i64>> {
-        not_entered(&self.connection)
+        let news = self.news.borrow();
+        let mut sums = HashMap::new();
+        for record in news.records() {
+            let record = record?;
+            *sums.entry(record.account_id.to_owned()).or_default() += record.delta();
+        }
+        Ok(sums)
+    }
+
+    /// The last call of those that are not entered.
+    pub(super) fn last_new_call(&self) -> Option<i64> {
+        let news = self.news.borrow();
+        news.records.iter().map(|written| written.id).max()
     }
 }
 
-/// What the charges that are not entered yet have changed, by account.
-pub fn not_entered(connection: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
-    let mut sums = connection.prepare(
-        "SELECT account_id, sum(balance_after - balance_before) FROM new_calls
-         WHERE cost IS NOT NULL GROUP BY account_id",
-    )?;
-    sums.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect()
+fn number(id: CallId) -> i64 {
+    i64::try_from(id.0).unwrap_or(i64::MAX)
 }
 
-/// IDs of ours have no spaces.
-fn lines(left: &[Left]) -> Option<String> {
-    let line = |left: &Left| format!("{} {}\n", left.grant_id, left.remaining.nanos());
-    (!left.is_empty()).then(|| left.iter().map(line).collect())
-}
-
-fn read_lines(lines: &str) -> Option<Vec<Left>> {
-    let read = |line: &str| {
-        let (grant_id, remaining) = line.split_once(' ')?;
-        Some(Left {
-            grant_id: grant_id.into(),
-            remaining: NanoUsd::new(remaining.parse().ok()?),
-        })
-    };
-    lines.lines().map(read).collect()
-}
-
-/// As JSON; nothing for none.
-fn json_list<T: Serialize>(items: &[T]) -> Option<String> {
-    (!items.is_empty()).then(|| serde_json::to_string(items).unwrap_or_default())
+/// Copies the calls that are not entered yet into a table of their own, in the order in which they were paid.
+pub fn copy_to_fresh(connection: &Connection) -> rusqlite::Result<()> {
+    let mut rows = connection.prepare("SELECT records FROM main.new_calls ORDER BY seq")?;
+    let mut rows = rows.query([])?;
+    while let Some(row) = rows.next()? {
+        let bytes = row.get_ref(0)?.as_blob()?;
+        for at in record::places(bytes)? {
+            rows::FRESH.insert(connection, &[&record::read(&bytes[at])?])?;
+        }
+    }
+    Ok(())
 }

@@ -12,11 +12,12 @@ use rusqlite::{
     trace::{TraceEvent, TraceEventCodes},
 };
 
-use super::calls::COLUMNS;
 use crate::{config::Durability, ledger::OpenError, migrations};
 
+pub use crate::migrations::seen as version;
+
 /// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("../migrations/1_accounts.sql"),
     include_str!("../migrations/2_limits.sql"),
     include_str!("../migrations/3_credit.sql"),
@@ -26,6 +27,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("../migrations/7_decisions.sql"),
     include_str!("../migrations/8_usage_days.sql"),
     include_str!("../migrations/9_new_calls.sql"),
+    include_str!("../migrations/10_records.sql"),
 ];
 
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);
@@ -52,29 +54,6 @@ pub fn read_only(path: &Path) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(path, flags)?;
     tell_of_statements(&mut connection)?;
     Ok(connection)
-}
-
-/// Shows calls that could not be entered yet among the others, and in the books, for this connection.
-pub fn show_news(connection: &Connection) -> rusqlite::Result<()> {
-    connection.execute_batch(&format!(
-        "CREATE TEMP VIEW calls AS SELECT {COLUMNS} FROM main.calls
-         UNION ALL SELECT {COLUMNS} FROM main.new_calls;
-         CREATE TEMP VIEW ledger_entries AS
-         SELECT seq, account_id, kind, ref, delta, balance_after, at FROM main.ledger_entries
-         UNION ALL
-         SELECT (SELECT max(seq) FROM main.ledger_entries) + row_number() OVER (ORDER BY seq), account_id,
-             'charge', CAST(id AS TEXT), balance_after - balance_before, balance_after, ended_ms / 1000
-         FROM main.new_calls WHERE cost IS NOT NULL"
-    ))
-}
-
-/// A file that no gateway of this version has opened yet has no table for new calls: it has none of them.
-pub fn without_news(connection: &Connection) -> rusqlite::Result<()> {
-    if migrations::seen(connection)? >= MIGRATIONS.len() {
-        return Ok(());
-    }
-    connection
-        .execute_batch("CREATE TEMP TABLE new_calls AS SELECT *, 0 AS seq FROM calls WHERE false")
 }
 
 /// For who wants to know what is asked for (`log.level = "tollgate::sql=trace"`); nobody else pays for it.
@@ -141,6 +120,8 @@ fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    // What a statement of many rows would take back is kept in memory, and in no file of its own.
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
     // Only a stranger can hold the lock that we wait for: whoever wants to charge tries again.
     connection.busy_timeout(LOCK_PATIENCE)?;
     check_soundness(connection)

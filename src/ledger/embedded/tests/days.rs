@@ -94,7 +94,7 @@ async fn calls_that_cannot_be_entered_wait_and_hold_up_no_charge() {
     let looked = paying
         .embedded()
         .reader
-        .query(|database| books(database, 0));
+        .query_file(|database| books(database, 0));
     assert_eq!(
         looked.await.unwrap().violations,
         [],
@@ -139,6 +139,52 @@ async fn what_is_not_entered_counts_when_the_file_is_opened() {
     paying.assert_sound().await;
     paying.assert_added_up().await;
     assert_eq!(paying.restart().await.balance().await, DOLLAR - owed);
+}
+
+/// Takes the calls back out of where they were entered since `KEPT`, and writes them down in columns.
+const IN_COLUMNS: &str = "
+    DROP TABLE new_calls;
+    CREATE TABLE new_calls AS
+    SELECT calls.*, entry.seq AS seq,
+        (SELECT id || ' ' || max(calls.balance_after, 0) || char(10) FROM credit_grants) AS grants_left,
+        iif(calls.balance_after < 0, -calls.balance_after, NULL) AS debt
+    FROM calls JOIN ledger_entries AS entry ON entry.ref = calls.id AND entry.kind = 'charge'
+    WHERE calls.id NOT IN (SELECT id FROM kept_calls);
+    DELETE FROM calls WHERE id IN (SELECT id FROM new_calls);
+    DELETE FROM ledger_entries WHERE seq IN (SELECT seq FROM new_calls);
+    REPLACE INTO usage_days SELECT * FROM kept_days;
+    REPLACE INTO credit_grants SELECT * FROM kept_grants;
+    UPDATE accounts SET debt = 0;
+    PRAGMA user_version = 9;";
+
+const KEPT: &str = "
+    CREATE TABLE kept_calls AS SELECT * FROM calls;
+    CREATE TABLE kept_days AS SELECT * FROM usage_days;
+    CREATE TABLE kept_grants AS SELECT * FROM credit_grants;";
+
+/// The version before this one wrote them in columns, and died before it entered them.
+#[tokio::test]
+async fn what_an_earlier_version_did_not_enter_is_entered() {
+    let paying = with(3 * COST).await;
+    paying.pay().await.unwrap();
+    paying.assert_added_up().await;
+    paying.sql(KEPT);
+    paying.pay().await.unwrap();
+    let mut dear = paying.hold(COST, 2 * COST, 2 * COST).await.unwrap();
+    let charged = dear.charge(tokens(2 * COST), Outcome::Answered).await;
+    drop(dear);
+    let balance = charged.unwrap().charged.unwrap().balance_after;
+    assert_eq!(balance.nanos(), -COST);
+    let expected = paying.days().await;
+    paying.sql(IN_COLUMNS);
+    assert_ne!(paying.days().await, expected);
+    let audit = audit_file(&paying.folder().path().join("ledger.db")).unwrap();
+    assert_eq!((audit.charges, audit.violations), (3, Vec::new()));
+    let paying = paying.restart().await;
+    assert_eq!(paying.days().await, expected);
+    assert_eq!(paying.balance().await, -COST);
+    paying.assert_sound().await;
+    paying.assert_added_up().await;
 }
 
 #[tokio::test]
