@@ -4,7 +4,7 @@
 //! up is no label.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{PoisonError, RwLock},
     time::Duration,
 };
@@ -21,6 +21,7 @@ use prometheus_client::{
 };
 
 use crate::{
+    fast_map::FastMap,
     ledger::{Call, Health},
     office,
     wire::chat::Usage,
@@ -114,7 +115,7 @@ pub struct Metrics {
     first_byte_seconds: Histograms<Model>,
     tokens: Family<Tokens, Counter>,
     charged: Family<Model, Counter>,
-    paid: RwLock<HashMap<String, Paid>>,
+    paid: RwLock<FastMap<String, Paid>>,
     unbilled: Family<Model, Counter>,
     holds: Gauge,
     held: Gauge,

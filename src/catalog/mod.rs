@@ -1,6 +1,6 @@
 //! The models, their prices and rules: `catalog.toml` and the questions one may ask of it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 mod model;
 mod parameter;
@@ -13,7 +13,7 @@ pub use parameter::Parameter;
 pub use plan::{Plan, Tier, Track};
 pub use router::{Cost, DOMAINS, Router, Semantic, SemanticRoute, Tiered, Turn};
 
-use crate::checked_toml::Mistake;
+use crate::{checked_toml::Mistake, fast_map::FastMap};
 
 /// The catalog that is part of the program.
 pub const BUILT_IN: &str = include_str!("catalog.toml");
@@ -22,7 +22,7 @@ pub const BUILT_IN: &str = include_str!("catalog.toml");
 pub struct Catalog {
     /// In the order in which they are listed.
     models: Vec<Arc<Model>>,
-    by_id: HashMap<String, Arc<Model>>,
+    by_id: FastMap<String, Arc<Model>>,
     identity_prompt: String,
     /// What a model that does not say is taken to be.
     defaults: Model,

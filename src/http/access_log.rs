@@ -78,19 +78,30 @@ impl RequestLog {
     }
 }
 
-/// Gives the request its ID, has it answered, and logs it once the last byte of the answer has left.
-///
-/// The one layer around every request: each would cost a request some allocations.
+/// The one layer around everything that a router answers: each would cost a request some allocations.
 pub async fn log_requests(
     State(gateway): State<Arc<Gateway>>,
-    mut request: Request,
+    request: Request,
     next: Next,
+) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let answering = |mut request: Request, log| {
+        request.extensions_mut().insert::<RequestLog>(log);
+        next.run(request)
+    };
+    logged(&gateway, route.map(Route::Matched), request, answering).await
+}
+
+/// Gives the request its ID, has it answered, and logs it once the last byte of the answer has left.
+pub async fn logged<F: Future<Output = Response>>(
+    gateway: &Arc<Gateway>,
+    route: Option<Route>,
+    request: Request,
+    answering: impl FnOnce(Request, RequestLog) -> F,
 ) -> Response {
     let id = request_id(&request);
     let log = RequestLog::default();
     log.fields().request_id = loggable(&String::from_utf8_lossy(id.as_bytes()));
-    request.extensions_mut().insert(log.clone());
-    let route = request.extensions().get::<MatchedPath>().cloned();
     let mut line = Line {
         gateway: gateway.clone(),
         route,
@@ -98,10 +109,11 @@ pub async fn log_requests(
         path: loggable(request.uri().path()),
         status: None,
         complete: false,
-        log,
+        log: log.clone(),
         started: Instant::now(),
     };
-    let mut response = layers::answer(&gateway, request, next).await;
+    let answering = |request| answering(request, log);
+    let mut response = layers::answer(gateway, request, answering).await;
     response.headers_mut().insert(REQUEST_ID, id);
     line.status = Some(response.status().as_u16());
     // A body without bytes, and the answer to HEAD, is never polled.
@@ -138,11 +150,26 @@ pub fn loggable(text: &str) -> String {
     text.chars().take(LOGGED_CHARS).collect()
 }
 
+/// What is served, as it stands in the router.
+pub enum Route {
+    Matched(MatchedPath),
+    Known(&'static str),
+}
+
+impl Route {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Matched(path) => path.as_str(),
+            Self::Known(path) => path,
+        }
+    }
+}
+
 /// Logged when it is dropped: with the last byte of the answer, or with the client.
 struct Line {
     gateway: Arc<Gateway>,
-    /// As it stands in the router; `None` for what is not served.
-    route: Option<MatchedPath>,
+    /// `None` for what is not served.
+    route: Option<Route>,
     method: String,
     path: String,
     /// `None` while no answer has begun.
@@ -155,7 +182,7 @@ struct Line {
 impl Drop for Line {
     fn drop(&mut self) {
         let took = self.started.elapsed();
-        let route = self.route.as_ref().map_or("none", MatchedPath::as_str);
+        let route = self.route.as_ref().map_or("none", Route::as_str);
         // A client that left before there was an answer has its own number, as nginx writes it.
         self.gateway
             .metrics

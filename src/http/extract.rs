@@ -98,18 +98,16 @@ pub struct Asked {
     pub body: Body,
 }
 
-impl FromRequest<Arc<Gateway>> for Asked {
-    type Rejection = GatewayError;
-
-    async fn from_request(
-        mut request: Request,
-        gateway: &Arc<Gateway>,
+impl Asked {
+    pub async fn of(
+        gateway: &Gateway,
+        request: Request,
+        log: RequestLog,
     ) -> Result<Self, GatewayError> {
         let caller = match key_presented(request.headers()) {
             Ok(key) => known(gateway.ledger.caller(key.digest()).await),
             Err(error) => Err(error),
         };
-        let log: RequestLog = request.extensions_mut().remove().unwrap_or_default();
         let body = request.into_body();
         match caller {
             Ok(caller) => {
@@ -121,6 +119,18 @@ impl FromRequest<Arc<Gateway>> for Asked {
                 Err(error)
             }
         }
+    }
+}
+
+impl FromRequest<Arc<Gateway>> for Asked {
+    type Rejection = GatewayError;
+
+    async fn from_request(
+        mut request: Request,
+        gateway: &Arc<Gateway>,
+    ) -> Result<Self, GatewayError> {
+        let log = request.extensions_mut().remove().unwrap_or_default();
+        Self::of(gateway, request, log).await
     }
 }
 

@@ -17,7 +17,11 @@ use super::{
 use crate::{error::GatewayError, gateway::Gateway, ledger::Caller};
 
 /// Answers a request, or says why not: a bad head, a gateway that stops, a mistake of ours.
-pub async fn answer(gateway: &Gateway, request: Request, next: Next) -> Response {
+pub async fn answer<F: Future<Output = Response>>(
+    gateway: &Gateway,
+    request: Request,
+    answering: impl FnOnce(Request) -> F,
+) -> Response {
     if let Some(refused) = bad_head(&request) {
         return refused.error().into_response();
     }
@@ -25,7 +29,7 @@ pub async fn answer(gateway: &Gateway, request: Request, next: Next) -> Response
     if gateway.shutdown.is_requested() && request.uri().path().starts_with("/v1/") {
         return GatewayError::ShuttingDown.into_response();
     }
-    catch_panics(next.run(request)).await
+    catch_panics(answering(request)).await
 }
 
 /// A panic is ours to explain, in the envelope like any other failure.

@@ -5,6 +5,7 @@ mod call;
 mod chat;
 mod confirm;
 mod extract;
+mod front;
 mod health;
 mod layers;
 mod models;
@@ -20,10 +21,11 @@ pub use access_log::{RequestLog, log_requests, loggable};
 pub use call::explain;
 pub use chat::chat_as;
 pub use extract::{Peer, drain_unread, read_body};
+pub use front::Front;
 pub use payments::delivered;
 pub use proxies::TrustedProxies;
 pub use refused::{MAX_HEAD_BYTES, MAX_HEADERS, Refused};
-pub use router::router;
+use router::router;
 
 use axum::{
     body::Body,

@@ -5,14 +5,14 @@
 //! running call was promised, and so that no call is paid from a grant that had expired before it
 //! began.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 mod shown;
 #[cfg(test)]
 mod tests;
 
 use super::CallId;
-use crate::money::NanoUsd;
+use crate::{fast_map::FastMap, money::NanoUsd};
 
 #[derive(Clone, Debug, Default)]
 pub struct Credit {
@@ -20,7 +20,7 @@ pub struct Credit {
     funds: Vec<Funds>,
     /// Spent beyond every grant; the next one pays it.
     debt: i64,
-    holds: HashMap<CallId, Hold>,
+    holds: FastMap<CallId, Hold>,
     held: i64,
     /// What running calls may cost beyond what they hold.
     exposure: i64,

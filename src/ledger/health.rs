@@ -14,6 +14,8 @@ const MAX_BUSY: Duration = Duration::from_secs(2);
 
 pub struct Health {
     unwell: AtomicBool,
+    /// For good.
+    damaged: AtomicBool,
     waiting: AtomicUsize,
     started: Instant,
     /// Milliseconds from `started`, plus one; zero while nothing is being committed.
@@ -28,6 +30,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             unwell: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             started: Instant::now(),
             busy_since: AtomicU64::new(0),
@@ -40,7 +43,7 @@ impl Default for Health {
 impl Health {
     /// Whether a charge that is sent now can be expected to be written down soon.
     pub fn takes_charges(&self) -> bool {
-        self.is_well() && self.has_room() && !self.hangs()
+        self.is_well() && self.has_room() && !self.hangs() && !self.damaged.load(Relaxed)
     }
 
     /// Whether fewer steps wait than may.
@@ -59,6 +62,11 @@ impl Health {
 
     pub(super) fn set_well(&self, well: bool) {
         self.unwell.store(!well, Relaxed);
+    }
+
+    /// What is stored cannot be trusted any more.
+    pub(super) fn is_damaged(&self) {
+        self.damaged.store(true, Relaxed);
     }
 
     pub(super) fn queued(&self) {

@@ -13,12 +13,13 @@ pub use deployment::{Asking, Counts, Deployment, Record};
 
 use crate::{
     config::{self, Choice, Config},
+    fast_map::FastMap,
     upstream::{Provider, Simulator},
 };
 
 /// Every model's upstreams, worked out once.
 pub struct Deployments {
-    by_model: HashMap<String, Vec<Deployment>>,
+    by_model: FastMap<String, Vec<Deployment>>,
     /// In the order of the configuration, each once.
     records: Vec<Listed>,
     choice: Choice,

@@ -18,7 +18,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::outgoing;
+use crate::{mailbox::Postman, outgoing};
 
 pub struct Lanes(Vec<Lane>);
 
@@ -68,6 +68,7 @@ impl Lane {
             .name(format!("lane-{number}"))
             .spawn(move || {
                 outgoing::this_thread_is(number);
+                runtime.spawn(Postman::start());
                 let _ = runtime.block_on(stopped);
                 // A look through a large database must not hold up the end.
                 runtime.shutdown_background();

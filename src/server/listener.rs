@@ -4,7 +4,7 @@ use std::{
     convert::Infallible, future::poll_fn, io, net::IpAddr, pin::pin, sync::Arc, time::Duration,
 };
 
-use axum::{Router, body::Body, http::Request};
+use axum::{body::Body, http::Request};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -16,7 +16,6 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
-use tower::Service as _;
 
 use super::{
     begun::Begun,
@@ -28,7 +27,7 @@ use super::{
 use crate::{
     config::Patience,
     gateway::Shutdown,
-    http::{Peer, TrustedProxies},
+    http::{Front, Peer, TrustedProxies},
 };
 
 /// How long a connection may stay without a request.
@@ -52,7 +51,7 @@ struct Arrival {
 pub async fn serve(
     listener: TcpListener,
     lanes: Arc<Lanes>,
-    router: Router,
+    front: Front,
     tls: Option<TlsAcceptor>,
     patience: Patience,
     proxies: TrustedProxies,
@@ -84,7 +83,7 @@ pub async fn serve(
                 let serving = connection(
                     (socket.into_std(), lane.counted),
                     from,
-                    router.clone(),
+                    front.clone(),
                     tls.clone(),
                     patience,
                     shutdown.clone(),
@@ -109,7 +108,7 @@ pub async fn serve(
 async fn connection(
     (socket, _counted): (io::Result<std::net::TcpStream>, Counted),
     from: Arrival,
-    router: Router,
+    front: Front,
     tls: Option<TlsAcceptor>,
     patience: Patience,
     shutdown: Shutdown,
@@ -119,9 +118,9 @@ async fn connection(
         Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
     };
     match tls {
-        None => converse(socket, from, router, patience, shutdown).await,
+        None => converse(socket, from, front, patience, shutdown).await,
         // Boxed, so that connections without it do not keep room for it.
-        Some(tls) => Box::pin(over_tls(tls, socket, from, router, patience, shutdown)).await,
+        Some(tls) => Box::pin(over_tls(tls, socket, from, front, patience, shutdown)).await,
     }
 }
 
@@ -129,14 +128,14 @@ async fn over_tls(
     tls: TlsAcceptor,
     socket: StallLimit,
     from: Arrival,
-    router: Router,
+    front: Front,
     patience: Patience,
     shutdown: Shutdown,
 ) {
     // Both boxed, for what is over soon.
     let handshake = Box::pin(tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(socket)));
     match handshake.await {
-        Ok(Ok(socket)) => Box::pin(converse(socket, from, router, patience, shutdown)).await,
+        Ok(Ok(socket)) => Box::pin(converse(socket, from, front, patience, shutdown)).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
@@ -145,7 +144,7 @@ async fn over_tls(
 async fn converse(
     socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     from: Arrival,
-    router: Router,
+    front: Front,
     patience: Patience,
     shutdown: Shutdown,
 ) {
@@ -165,11 +164,8 @@ async fn converse(
             let client = from.proxies.client(from.peer, request.headers());
             request.extensions_mut().insert(Peer(client));
         }
-        let answer = router.clone().call(request);
-        async move {
-            let Ok(response) = answer.await;
-            response
-        }
+        let front = front.clone();
+        async move { front.answer(request).await }
     };
     if !http2 {
         return http1::serve(wire, answering, &shutdown, came_late).await;

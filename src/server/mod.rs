@@ -21,7 +21,7 @@ mod watcher;
 use crate::{
     config::{Config, TlsFiles},
     gateway::{Gateway, Stores},
-    http,
+    http::{Front, TrustedProxies},
     ledger::OpenError,
     operator,
 };
@@ -73,7 +73,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{}", reachable(public_address));
     let (grace, patience) = (config.server.shutdown_grace, config.server.patience);
-    let proxies = http::TrustedProxies::new(&config.server.trusted_proxies);
+    let proxies = TrustedProxies::new(&config.server.trusted_proxies);
     let gateway = Gateway::new(config, stores, &origin).map_err(StartError::Provider)?;
     let gateway = Arc::new(gateway);
     if let Some(certificate) = &tls {
@@ -88,11 +88,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     gateway.background.spawn(watcher::run(gateway.clone()));
     gateway.background.spawn(alerter::run(gateway.clone()));
     let acceptor = tls.map(|certificate| certificate.acceptor());
-    let serve = |listener, router, acceptor| {
+    let serve = |listener, front, acceptor| {
         tokio::spawn(listener::serve(
             listener,
             lanes.clone(),
-            router,
+            front,
             acceptor,
             patience,
             proxies.clone(),
@@ -100,8 +100,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         ))
     };
     let accepting = vec![
-        serve(public, http::router(&gateway), acceptor),
-        serve(operator, operator::router(&gateway), None),
+        serve(public, Front::public(&gateway), acceptor),
+        serve(operator, Front::of(operator::router(&gateway)), None),
     ];
     Ok(Running {
         gateway,

@@ -6,13 +6,11 @@ use std::sync::{
 };
 
 use axum::{
-    Router,
     body::Body,
     http::{Request, StatusCode},
 };
 use futures_util::future::join_all;
-use tollgate::{gateway::Gateway, ledger::KeyState};
-use tower::ServiceExt as _;
+use tollgate::{gateway::Gateway, http::Front, ledger::KeyState};
 
 use crate::support::{TestGateway, gateway::hello, stores};
 
@@ -27,21 +25,21 @@ fn rounds_each() -> usize {
 const MODEL: &str = "svc-native-fast";
 
 /// Asks without a socket in between, so that ten thousand rounds take seconds.
-async fn ask(router: &Router, key: &str) -> StatusCode {
+async fn ask(front: &Front, key: &str) -> StatusCode {
     let request = Request::post("/v1/chat/completions")
         .header("authorization", format!("Bearer {key}"))
         .body(Body::from(hello(MODEL).to_string()))
         .unwrap();
-    router.clone().oneshot(request).await.unwrap().status()
+    front.answer(request).await.status()
 }
 
 /// Asks, disables, asks, enables, again and again.
-async fn rounds(gateway: Arc<Gateway>, router: Router, key_id: String, key: String) {
+async fn rounds(gateway: Arc<Gateway>, front: Front, key_id: String, key: String) {
     for round in 0..rounds_each() {
-        assert_eq!(ask(&router, &key).await, StatusCode::OK, "{round}");
+        assert_eq!(ask(&front, &key).await, StatusCode::OK, "{round}");
         let disabled = gateway.ledger.set_key_state(&key_id, KeyState::Disabled);
         disabled.await.unwrap();
-        let refused = ask(&router, &key).await;
+        let refused = ask(&front, &key).await;
         assert_eq!(refused, StatusCode::UNAUTHORIZED, "{round}");
         let enabled = gateway.ledger.set_key_state(&key_id, KeyState::Active);
         enabled.await.unwrap();
@@ -49,10 +47,10 @@ async fn rounds(gateway: Arc<Gateway>, router: Router, key_id: String, key: Stri
 }
 
 /// Asks on and on; says how many were answered.
-async fn keep_asking(router: Router, key: String, stop: Arc<AtomicBool>) -> usize {
+async fn keep_asking(front: Front, key: String, stop: Arc<AtomicBool>) -> usize {
     let mut answered = 0;
     while !stop.load(Ordering::Relaxed) {
-        match ask(&router, &key).await {
+        match ask(&front, &key).await {
             StatusCode::OK => answered += 1,
             StatusCode::UNAUTHORIZED => {}
             other => panic!("{other}"),
@@ -71,7 +69,7 @@ async fn a_disabled_key_is_refused_on_the_very_next_request_every_time() {
          [[deployments]]\nmodel = \"{MODEL}\"\nprovider = \"play\"\n"
     );
     let gateway = TestGateway::start_with(&simulator).await;
-    let (router, inside) = (tollgate::http::router(gateway.inside()), gateway.inside());
+    let (front, inside) = (Front::public(gateway.inside()), gateway.inside());
     let balance = async || {
         let balances = inside.ledger.balances(&gateway.account_id).await;
         balances.unwrap().balance.nanos()
@@ -79,7 +77,7 @@ async fn a_disabled_key_is_refused_on_the_very_next_request_every_time() {
 
     // One call, for the price of all.
     let granted = balance().await;
-    assert_eq!(ask(&router, &gateway.key).await, StatusCode::OK);
+    assert_eq!(ask(&front, &gateway.key).await, StatusCode::OK);
     let price = granted - balance().await;
     assert!(price > 0);
 
@@ -88,11 +86,11 @@ async fn a_disabled_key_is_refused_on_the_very_next_request_every_time() {
     let stop = Arc::new(AtomicBool::new(false));
     let busy: Vec<_> = keys[..2]
         .iter()
-        .map(|(_, key)| tokio::spawn(keep_asking(router.clone(), key.clone(), stop.clone())))
+        .map(|(_, key)| tokio::spawn(keep_asking(front.clone(), key.clone(), stop.clone())))
         .collect();
     let turns: Vec<_> = keys
         .into_iter()
-        .map(|(id, key)| tokio::spawn(rounds(inside.clone(), router.clone(), id, key)))
+        .map(|(id, key)| tokio::spawn(rounds(inside.clone(), front.clone(), id, key)))
         .collect();
     for turn in turns {
         turn.await.unwrap();

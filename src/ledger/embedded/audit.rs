@@ -39,8 +39,26 @@ impl Embedded {
         self.audit_since(self.audited_to.load(Relaxed)).await
     }
 
+    /// A file that was opened as the last process had left it is looked through now. Damage that shows up only
+    /// here is of the disk: nothing is charged on it any more.
+    async fn check_file(&self) -> Result<(), LedgerError> {
+        if !self.unchecked.load(Relaxed) {
+            return Ok(());
+        }
+        let checked = self.reader.query_file(sqlite::check_soundness).await;
+        match &checked {
+            Ok(()) => self.unchecked.store(false, Relaxed),
+            Err(error) => {
+                tracing::error!(%error, "the database is damaged: no call is begun until it is replaced");
+                self.writer.health().is_damaged();
+            }
+        }
+        Ok(checked?)
+    }
+
     async fn audit_since(&self, since: i64) -> Result<Audit, LedgerError> {
         let started = Instant::now();
+        self.check_file().await?;
         self.sweep_expired().await?;
         self.all_written().await;
         let looked = self

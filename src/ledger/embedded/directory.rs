@@ -1,12 +1,13 @@
 //! The copy in memory that requests read.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use crate::{
     auth::KeyDigest,
+    fast_map::{FastMap, FastSet},
     ledger::{
         Account, Caller, Expiring, Grant, Key, KeyState, LedgerError, LimitRule, ModelSettings,
         Seen, credit::Credit, limits::LimitRules,
@@ -16,15 +17,15 @@ use crate::{
 
 #[derive(Default)]
 pub struct Directory {
-    accounts: HashMap<String, Account>,
+    accounts: FastMap<String, Account>,
     keys: BTreeMap<String, Key>,
-    by_digest: HashMap<KeyDigest, String>,
-    models: HashMap<String, ModelSettings>,
+    by_digest: FastMap<KeyDigest, String>,
+    models: FastMap<String, ModelSettings>,
     limits: LimitRules,
-    credits: HashMap<String, Mutex<Credit>>,
-    grants: HashMap<String, Vec<Grant>>,
+    credits: FastMap<String, Mutex<Credit>>,
+    grants: FastMap<String, Vec<Grant>>,
     /// Accounts whose books do not add up: nothing new is begun for them until someone has looked.
-    frozen: HashSet<String>,
+    frozen: FastSet<String>,
     /// Whether anyone has looked.
     audited: bool,
     /// Stands in for the credit of an account that is not there.

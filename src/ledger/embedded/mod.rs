@@ -8,7 +8,10 @@
 
 use std::{
     path::Path,
-    sync::{Arc, RwLockReadGuard, atomic::AtomicI64},
+    sync::{
+        Arc, RwLockReadGuard,
+        atomic::{AtomicBool, AtomicI64},
+    },
 };
 
 mod audit;
@@ -43,6 +46,8 @@ pub struct Embedded {
     reader: Reader,
     ids: CallIds,
     clock: Clock,
+    /// The file is to be looked through: it was not when it was opened.
+    unchecked: AtomicBool,
     /// The last entry of the books that an audit has seen.
     audited_to: AtomicI64,
     /// One audit at a time: two would undo each other's findings.
@@ -71,6 +76,7 @@ impl Embedded {
         }
         let ids = CallIds::after(database.last_call().map_err(failed)?);
         let reader = Reader::new(path, &database);
+        let unchecked = AtomicBool::new(database.unchecked);
         let writer = Writer::start(database, directory.clone());
         Ok(Self {
             directory,
@@ -78,6 +84,7 @@ impl Embedded {
             reader,
             ids,
             clock,
+            unchecked,
             audited_to: AtomicI64::new(0),
             auditing: tokio::sync::Mutex::default(),
         })

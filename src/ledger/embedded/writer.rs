@@ -22,6 +22,7 @@ use super::{directory::Shared, sqlite::Database};
 use crate::{
     failpoint,
     ledger::{Health, LedgerError},
+    mailbox::{self, Letter, Mailbox},
 };
 
 /// The most steps in one transaction.
@@ -35,13 +36,13 @@ const MAX_NEWS: usize = 1_024;
 /// Taken within an open transaction, or told that there is none.
 type Step = Box<dyn FnOnce(Option<(&Database, &Shared)>) -> Taken + Send>;
 
-type Tell = Box<dyn FnOnce(bool, &Shared) + Send>;
+type Tell = Box<dyn FnOnce(bool, &Shared) -> Option<Letter> + Send>;
 
 /// A step that was taken within a transaction that is still open.
 struct Taken {
     /// The database refused something: the whole transaction is off.
     failed: bool,
-    /// Tells whoever waits, once it is known whether the transaction was committed.
+    /// Tells whoever waits, once it is known whether the transaction was committed: at once, or by a letter.
     tell: Tell,
 }
 
@@ -103,11 +104,12 @@ impl Writer {
         then: impl FnOnce(&Shared, &T) + Send + 'static,
     ) -> Result<T, LedgerError> {
         let (done, result) = oneshot::channel();
+        let mailbox = Mailbox::here();
         self.queue(step, move |taken, directory| {
             if let Ok(taken) = &taken {
                 then(directory, taken);
             }
-            let _ = done.send(taken);
+            Letter::to(mailbox, move || drop(done.send(taken)))
         })?;
         result.await.map_err(|_| LedgerError::Stopped)?
     }
@@ -121,6 +123,7 @@ impl Writer {
             if let Err(error) = taken {
                 tracing::error!(%error, "a call could not be written down");
             }
+            None
         });
         if let Err(error) = queued {
             tracing::error!(%error, "a call could not be written down");
@@ -130,7 +133,7 @@ impl Writer {
     fn queue<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
-        done: impl FnOnce(Result<T, LedgerError>, &Shared) + Send + 'static,
+        done: impl FnOnce(Result<T, LedgerError>, &Shared) -> Option<Letter> + Send + 'static,
     ) -> Result<(), LedgerError> {
         let step: Step = Box::new(move |within| {
             // A step that panics takes its own caller down, not the thread and every later one.
@@ -145,7 +148,7 @@ impl Writer {
                     Ok(_) if !committed => Err(LedgerError::NotCommitted),
                     other => other,
                 };
-                done(taken, directory);
+                done(taken, directory)
             };
             Taken {
                 failed,
@@ -259,9 +262,8 @@ impl Work {
             self.enter_news();
         }
         self.health.ends(taken.len(), started.elapsed());
-        for step in taken {
-            (step.tell)(is_committed, &self.directory);
-        }
+        let taken = taken.into_iter();
+        mailbox::post(taken.filter_map(|step| (step.tell)(is_committed, &self.directory)));
         // Those that could not be entered wait for their time.
         if self.database.news() >= MAX_NEWS && !self.database.is_behind() {
             self.enter_in_time();

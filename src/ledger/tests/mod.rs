@@ -188,10 +188,16 @@ impl Paying {
 
     /// As if the process had ended and begun again.
     pub async fn restart(self) -> Self {
+        self.restart_after(|| ()).await
+    }
+
+    /// With something that happens while it is closed.
+    pub async fn restart_after(self, meanwhile: impl FnOnce()) -> Self {
         self.ledger.close().await;
         let (place, now_ms) = (self.place.clone(), self.now_ms.clone());
         let (account_id, key_id) = (self.account_id, self.key_id);
         drop(Arc::into_inner(self.ledger).expect("nothing is held any more"));
+        meanwhile();
         Self {
             ledger: place.open(&now_ms).await,
             place,

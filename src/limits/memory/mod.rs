@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    hash::{BuildHasher as _, RandomState},
+    hash::BuildHasher as _,
     io,
     path::Path,
     sync::{
@@ -26,6 +26,7 @@ use self::{
     window::{Kind, Window},
 };
 use super::{Ceilings, Refusal};
+use crate::fast_map::{FastMap, RandomState};
 
 /// Enough that two requests seldom meet at one lock.
 const SHARDS: usize = 64;
@@ -40,7 +41,7 @@ pub struct Memory {
 
 #[derive(Default)]
 struct Shard {
-    windows: HashMap<Box<str>, Window>,
+    windows: FastMap<Box<str>, Window>,
     /// Windows nobody uses any more are dropped when there are this many.
     sweep_at: usize,
 }
@@ -79,7 +80,7 @@ impl Memory {
     fn with_clock(clock: Clock) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             numbers: AtomicU64::new(0),
             clock,
             journal: None,

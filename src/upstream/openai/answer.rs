@@ -14,9 +14,10 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-struct Written {
+struct Written<'a> {
     choices: Option<Vec<WrittenChoice>>,
-    usage: Option<Value>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
     error: Option<Value>,
 }
 
@@ -49,7 +50,7 @@ struct WrittenFunction {
 
 /// The answer, with at most the `n` choices that were asked for.
 pub fn read(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
-    let written: Written =
+    let written: Written<'_> =
         serde_json::from_slice(body).map_err(|error| UpstreamError::unreadable(&error))?;
     if let Some(error) = written.error {
         return Err(UpstreamError::reported(&error));
@@ -61,7 +62,7 @@ pub fn read(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
     if choices.is_empty() {
         return Err(UpstreamError::Malformed("an answer without choices".into()));
     }
-    let usage = written.usage.as_ref().and_then(read_usage);
+    let usage = written.usage.and_then(read_usage);
     Ok(Answer { choices, usage })
 }
 

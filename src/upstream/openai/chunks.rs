@@ -28,7 +28,8 @@ pub struct Chunks {
 struct Chunk<'a> {
     #[serde(borrow)]
     choices: Option<Vec<ChunkChoice<'a>>>,
-    usage: Option<Value>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -84,13 +85,7 @@ impl Translator for Chunks {
         for choice in chunk.choices.unwrap_or_default() {
             self.on_choice(choice, parts)?;
         }
-        parts.extend(
-            chunk
-                .usage
-                .as_ref()
-                .and_then(words::read_usage)
-                .map(Part::Usage),
-        );
+        parts.extend(chunk.usage.and_then(words::read_usage).map(Part::Usage));
         if parts.is_empty() {
             parts.push_back(Part::Silence);
         }

@@ -4,7 +4,7 @@
 //! money or meaning depends on them.
 
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use crate::{
     error::UpstreamError,
@@ -44,26 +44,55 @@ pub fn finish_reason(
     }))
 }
 
+/// Token counts as they are written: whatever stands for each.
+#[derive(Deserialize)]
+struct WrittenUsage<'a> {
+    #[serde(borrow)]
+    prompt_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    total_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    prompt_tokens_details: Option<&'a RawValue>,
+    /// Another vendor's word for the tokens that came from a cache.
+    #[serde(borrow)]
+    prompt_cache_hit_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion_tokens_details: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Details<'a> {
+    #[serde(borrow)]
+    cached_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning_tokens: Option<&'a RawValue>,
+}
+
 /// The token counts, if they are ones that can be billed: whole, not negative, not absurd.
-pub fn read_usage(usage: &Value) -> Option<Usage> {
-    let count = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|n| *n < 1 << 31);
-    let optional = |value: Option<&Value>| match value {
-        None | Some(Value::Null) => Some(0),
-        Some(value) => count(value),
-    };
-    let detail = |details: &str, name: &str| usage.get(details)?.get(name);
-    let cached = detail("prompt_tokens_details", "cached_tokens")
-        .filter(|cached| !cached.is_null())
-        .or_else(|| usage.get("prompt_cache_hit_tokens"));
-    let total = usage.get("total_tokens").and_then(Value::as_u64);
+pub fn read_usage(usage: &RawValue) -> Option<Usage> {
+    let usage: WrittenUsage<'_> = serde_json::from_str(usage.get()).ok()?;
+    let whole = |value: &RawValue| value.get().parse::<u64>().ok();
+    let count = |value: &RawValue| u32::try_from(whole(value)?).ok().filter(|n| *n < 1 << 31);
+    let optional = |value: Option<&RawValue>| value.map_or(Some(0), count);
+    let of_prompt = details(usage.prompt_tokens_details);
+    let of_completion = details(usage.completion_tokens_details);
+    let cached = of_prompt.cached_tokens.or(usage.prompt_cache_hit_tokens);
+    let total = usage.total_tokens.and_then(whole);
     let usage = Usage {
-        prompt: count(usage.get("prompt_tokens")?)?,
-        completion: count(usage.get("completion_tokens")?)?,
+        prompt: count(usage.prompt_tokens?)?,
+        completion: count(usage.completion_tokens?)?,
         cached: optional(cached)?,
-        reasoning: optional(detail("completion_tokens_details", "reasoning_tokens"))?,
+        reasoning: optional(of_completion.reasoning_tokens)?,
     };
     (usage.cached <= usage.prompt).then_some(usage)?;
     Some(with_reasoning_inside(usage, total))
+}
+
+fn details(written: Option<&RawValue>) -> Details<'_> {
+    let details = written.and_then(|written| serde_json::from_str(written.get()).ok());
+    details.unwrap_or_default()
 }
 
 /// Reasoning is part of the completion. Some servers count it beside, which their total gives away.
@@ -101,9 +130,13 @@ impl<'de> Deserialize<'de> for Arguments {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json, value::to_raw_value};
 
     use super::*;
+
+    fn read_usage(usage: &Value) -> Option<Usage> {
+        super::read_usage(&to_raw_value(usage).unwrap())
+    }
 
     #[test]
     fn finish_reasons_are_a_closed_set() {

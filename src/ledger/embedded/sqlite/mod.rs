@@ -2,7 +2,6 @@
 
 use std::{
     cell::RefCell,
-    fs::File,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -19,15 +18,16 @@ pub mod calls;
 pub mod days;
 mod fresh;
 mod load;
+pub mod lock;
 mod new_calls;
 mod open;
 pub mod pages;
 mod record;
 mod rows;
 
-pub use open::{probe, probe_folder, read_only as open_to_read};
+pub use open::{check_soundness, probe, probe_folder, read_only as open_to_read};
 
-use self::new_calls::News;
+use self::{lock::Lock, new_calls::News};
 use crate::{config::Durability, ledger::OpenError};
 
 /// How much a trial writes: more than what a batch of charges takes.
@@ -37,18 +37,22 @@ const TRIAL_BYTES: u32 = 256 << 10;
 pub struct Database {
     connection: Connection,
     news: RefCell<News>,
-    /// Held for as long as the database is open; the system lets go of it when a process dies.
-    _lock: File,
+    /// It was as the last process had left it, and has not been looked through.
+    pub unchecked: bool,
+    /// The last to be dropped.
+    _lock: Lock,
 }
 
 impl Database {
     /// Opens a database, bringing its tables up to date, and takes it for this process alone.
     pub fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
-        let lock = open::lock_beside(path)?;
-        let connection = open::connect(path, durability)?;
+        let lock = Lock::take(path)?;
+        let unchecked = lock.finds_it_as_left();
+        let connection = open::connect(path, durability, unchecked)?;
         Ok(Self {
             connection,
             news: RefCell::default(),
+            unchecked,
             _lock: lock,
         })
     }

@@ -1,17 +1,13 @@
 //! Opening the database file: one process, a sound file, tables of today.
 
-use std::{
-    fs::{File, OpenOptions, TryLockError},
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Duration};
 
 use rusqlite::{
     Connection, OpenFlags,
     trace::{TraceEvent, TraceEventCodes},
 };
 
+use super::lock::is_taken;
 use crate::{config::Durability, ledger::OpenError, migrations};
 
 pub use crate::migrations::seen as version;
@@ -30,19 +26,26 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("../migrations/10_records.sql"),
 ];
 
+/// How many pages are written beside the database before they are taken over into it: most are written again
+/// and again until then.
+const CHECKPOINT_PAGES: u32 = 4_000;
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);
-/// How long a start waits for a file that is in use.
-const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
-const IN_USE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A connection to a file that is sound and up to date.
-pub fn connect(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
+/// A connection to a file that is up to date, and sound where that is not known already.
+pub fn connect(
+    path: &Path,
+    durability: Durability,
+    known_sound: bool,
+) -> Result<Connection, OpenError> {
     let failed = |source| OpenError::Database {
         path: path.display().to_string(),
         source,
     };
     let mut connection = Connection::open(path).map_err(failed)?;
     prepare(&connection, durability).map_err(failed)?;
+    if !known_sound {
+        check_soundness(&connection).map_err(failed)?;
+    }
     check_version(path, migrations::seen(&connection).map_err(failed)?)?;
     migrations::bring_up_to_date(&mut connection, &MIGRATIONS).map_err(failed)?;
     Ok(connection)
@@ -70,48 +73,6 @@ fn tell_of_statements(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(tell))
 }
 
-/// Keeps a second process out. The lock is on a file of its own, because SQLite's locks on the
-/// database would shut out our own readers as well.
-pub fn lock_beside(path: &Path) -> Result<File, OpenError> {
-    let failed = |source| OpenError::Files {
-        path: path.display().to_string(),
-        source,
-    };
-    if let Some(folder) = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    // Made for this user alone; the files that SQLite puts beside it take over its mode.
-    let mut create = OpenOptions::new();
-    let create = create.write(true).create(true).mode(0o600);
-    create.open(path).map_err(failed)?;
-    let lock = create.open(lock_file(path)).map_err(failed)?;
-    let started = Instant::now();
-    loop {
-        match lock.try_lock() {
-            Ok(()) => return Ok(lock),
-            // Whoever has just let go of it may have begun a process that still has it for a moment.
-            Err(TryLockError::WouldBlock) if started.elapsed() < IN_USE_PATIENCE => {
-                std::thread::sleep(IN_USE_INTERVAL);
-            }
-            Err(TryLockError::WouldBlock) => {
-                return Err(OpenError::InUse {
-                    path: path.display().to_string(),
-                });
-            }
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
-        }
-    }
-}
-
-fn lock_file(path: &Path) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".lock");
-    beside.into()
-}
-
 fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     let synchronous = match durability {
@@ -119,16 +80,16 @@ fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<
         Durability::Process => "NORMAL",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     // What a statement of many rows would take back is kept in memory, and in no file of its own.
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // Only a stranger can hold the lock that we wait for: whoever wants to charge tries again.
-    connection.busy_timeout(LOCK_PATIENCE)?;
-    check_soundness(connection)
+    connection.busy_timeout(LOCK_PATIENCE)
 }
 
 /// A damaged file is better found now than in the middle of a charge.
-fn check_soundness(connection: &Connection) -> rusqlite::Result<()> {
+pub fn check_soundness(connection: &Connection) -> rusqlite::Result<()> {
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict == "ok" {
         return Ok(());
@@ -152,8 +113,7 @@ pub fn probe(path: &Path) -> Result<String, String> {
     if !path.exists() {
         return probe_folder(path).map(|()| format!("{shown} will be created"));
     }
-    let lock = File::open(lock_file(path));
-    if lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))) {
+    if is_taken(path) {
         return Ok(format!("{shown} is in use by a running gateway"));
     }
     let looked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(

@@ -149,6 +149,49 @@ async fn a_charge_that_is_written_is_not_held_again() {
     paying.assert_sound().await;
 }
 
+/// A file that is as the last process left it need not be looked through before it is used; any other is.
+#[tokio::test]
+async fn a_file_that_was_touched_is_looked_through() {
+    let paying = with(DOLLAR).await;
+    let file = paying.folder().path().join("ledger.db");
+    let unchecked = |paying: &Paying| paying.embedded().unchecked.load(Relaxed);
+    assert!(!unchecked(&paying), "a new one");
+    paying.pay().await.unwrap();
+    let paying = paying.restart().await;
+    assert!(unchecked(&paying));
+    paying.assert_sound().await;
+    assert!(!unchecked(&paying), "an audit has looked");
+    let touch = || {
+        let opened = std::fs::OpenOptions::new().append(true).open(&file);
+        let longer_ago = std::time::UNIX_EPOCH;
+        opened.unwrap().set_modified(longer_ago).unwrap();
+    };
+    assert!(!unchecked(&paying.restart_after(touch).await));
+}
+
+/// Damage that nobody could see from outside is found by the first audit, and then nothing new is begun.
+#[tokio::test]
+async fn damage_that_is_found_late_stops_new_calls() {
+    let paying = with(DOLLAR).await;
+    for _ in 0..200 {
+        paying.pay().await.unwrap();
+    }
+    let file = paying.folder().path().join("ledger.db");
+    let damage = || {
+        let mut bytes = std::fs::read(&file).unwrap();
+        let last = bytes.len() - 4096;
+        bytes[last..].fill(0xA5);
+        std::fs::write(&file, bytes).unwrap();
+        // As if it had been left so.
+        drop(Lock::take(&file).unwrap());
+    };
+    let paying = paying.restart_after(damage).await;
+    assert!(paying.hold(COST, COST, 0).await.is_ok());
+    assert!(paying.ledger.audit().await.is_err());
+    let refused = paying.hold(COST, COST, 0).await.err();
+    assert_eq!(refused, Some(HoldRefused::Unavailable));
+}
+
 /// A database that an earlier version wrote: its credit is there, and its books add up.
 #[tokio::test]
 async fn a_database_of_an_earlier_version_is_brought_up_to_date() {

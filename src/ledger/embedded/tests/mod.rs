@@ -1,11 +1,17 @@
 //! What only a ledger in a file can do and suffer; what every ledger promises is in `ledger::tests`.
 
-use std::sync::{Arc, atomic::AtomicI64};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
 
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
-use super::{Embedded, audit_file, sqlite::open_to_read};
+use super::{
+    Embedded, audit_file,
+    sqlite::{lock::Lock, open_to_read},
+};
 use crate::ledger::{
     HoldRefused, Ledger, LedgerError, Outcome,
     tests::{COST, DOLLAR, Paying, Place, tokens},

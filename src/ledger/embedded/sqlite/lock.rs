@@ -1,0 +1,111 @@
+//! One process at a time; and whether the file is as the last one left it.
+//!
+//! The lock is on a file of its own, because SQLite's locks on the database would shut out our own readers as well.
+//! A process that ends as it should writes down there how it left the database: size, and when it was changed.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{Read as _, Seek as _, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use crate::ledger::OpenError;
+
+/// How long a start waits for a file that is in use.
+const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
+const IN_USE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Held for as long as the database is open; the system lets go of it when a process dies. Dropped after the
+/// database is closed, it takes note of how that was left.
+pub struct Lock {
+    file: File,
+    database: PathBuf,
+}
+
+impl Lock {
+    pub fn take(database: &Path) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::Files {
+            path: database.display().to_string(),
+            source,
+        };
+        if let Some(folder) = database
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        // Made for this user alone; the files that SQLite puts beside it take over its mode.
+        let mut create = OpenOptions::new();
+        let create = create.read(true).write(true).create(true).mode(0o600);
+        create.open(database).map_err(failed)?;
+        let file = create.open(beside(database, ".lock")).map_err(failed)?;
+        let started = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                // Whoever has just let go of it may have begun a process that still has it for a moment.
+                Err(TryLockError::WouldBlock) if started.elapsed() < IN_USE_PATIENCE => {
+                    std::thread::sleep(IN_USE_INTERVAL);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(OpenError::InUse {
+                        path: database.display().to_string(),
+                    });
+                }
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
+        }
+        Ok(Self {
+            file,
+            database: database.to_owned(),
+        })
+    }
+
+    /// Whether nobody has touched the database since it was closed. The note is good for one time.
+    pub fn finds_it_as_left(&self) -> bool {
+        let mut noted = String::new();
+        let read = (&self.file).read_to_string(&mut noted);
+        let left = read.is_ok() && self.state().is_some_and(|state| state == noted);
+        left && self.file.set_len(0).is_ok()
+    }
+
+    /// What changes with the database; none where not all that was written is in it.
+    fn state(&self) -> Option<String> {
+        let log = std::fs::metadata(beside(&self.database, "-wal"));
+        if log.is_ok_and(|log| log.len() > 0) {
+            return None;
+        }
+        let file = std::fs::metadata(&self.database).ok()?;
+        let (size, inode) = (file.len(), file.ino());
+        let (seconds, nanos) = (file.ctime(), file.ctime_nsec());
+        Some(format!("closed {inode} {size} {seconds}.{nanos:09}\n"))
+    }
+
+    fn note(&mut self) -> Option<()> {
+        let state = self.state()?;
+        self.file.set_len(0).ok()?;
+        self.file.rewind().ok()?;
+        self.file.write_all(state.as_bytes()).ok()
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Without a note the next start looks at the whole file.
+        let _ = self.note();
+    }
+}
+
+/// Whether a process has the database open.
+pub fn is_taken(database: &Path) -> bool {
+    let lock = File::open(beside(database, ".lock"));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+fn beside(database: &Path, ending: &str) -> PathBuf {
+    let mut beside = database.as_os_str().to_owned();
+    beside.push(ending);
+    beside.into()
+}
