@@ -90,7 +90,7 @@ impl Table {
             }
         }
         Weights {
-            rows: small(&rows),
+            rows: small(&rows).into(),
             fingerprints: prints,
             ..Weights::default()
         }
@@ -199,10 +199,11 @@ fn principal(spread: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
 }
 
 /// In eight bits: one number in a thousand is cut off at the ends, so that the others are finer.
-fn small(numbers: &[f64]) -> Vec<i8> {
+fn small(numbers: &[f64]) -> Vec<u8> {
     let mut sizes: Vec<f64> = numbers.iter().map(|n| n.abs()).collect();
     sizes.sort_by(f64::total_cmp);
     let cut = sizes[sizes.len() * 999 / 1000];
     let fit = |n: &f64| (n / cut * 127.0).round().clamp(-127.0, 127.0) as i8;
+    let fit = |n: &f64| fit(n).cast_unsigned();
     numbers.iter().map(fit).collect()
 }

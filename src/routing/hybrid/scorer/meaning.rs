@@ -10,9 +10,10 @@ pub struct Meaning([f32; DIM]);
 
 impl Meaning {
     /// The sum is one of integers, so that its order is of no consequence.
-    pub(super) fn of(pieces: &[u32], rows: &[i8]) -> Self {
+    pub(super) fn of(pieces: &[u32], rows: &[u8]) -> Self {
         let (rows, _) = rows.as_chunks::<DIM>();
-        let sum = total(pieces.iter().map(|piece| &rows[*piece as usize]));
+        let rows = pieces.iter().map(|piece| &rows[*piece as usize]);
+        let sum = total(rows, u8::cast_signed);
         let square: i64 = sum.iter().map(|n| i64::from(*n) * i64::from(*n)).sum();
         let length = (square.max(1) as f64).sqrt();
         Self(sum.map(|n| (f64::from(n) / length) as f32))

@@ -96,8 +96,12 @@ pub struct Scorer {
     version: String,
 }
 
+/// The weights that come with the program.
+static BUILT_IN: &[u8] = include_bytes!("router.bin");
+
 static EMBEDDED: LazyLock<Scorer> = LazyLock::new(|| {
-    Scorer::read(include_bytes!("router.bin")).expect("the weights that were built in")
+    let (weights, version) = Weights::built_in(BUILT_IN).expect("the weights that were built in");
+    Scorer::new(weights, version)
 });
 
 thread_local! {
@@ -112,8 +116,12 @@ impl Scorer {
 
     /// A scorer with weights of one's own, as `training` writes them.
     pub fn read(file: &[u8]) -> Result<Self, String> {
-        LazyLock::force(&text::KINDS);
         let (weights, version) = Weights::decode(file)?;
+        Ok(Self::new(weights, version))
+    }
+
+    fn new(weights: Weights, version: String) -> Self {
+        LazyLock::force(&text::KINDS);
         let mut grams = vec![[0; LANES]; BUCKETS];
         for (row, heads) in grams.iter_mut().zip(weights.grams.chunks_exact(HEADS)) {
             row[..HEADS].copy_from_slice(heads);
@@ -126,13 +134,13 @@ impl Scorer {
                 *to = f64::from(*weight);
             }
         }
-        Ok(Self {
+        Self {
             grams,
             dense,
             vocabulary: weights.vocabulary(),
             weights,
             version,
-        })
+        }
     }
 
     /// Changes whenever the weights do.
@@ -213,7 +221,7 @@ impl Scorer {
         let row = |bucket: u16| &self.grams[usize::from(bucket)];
         let once = i32::from(logs::ln_1p_256(1));
         let used = grams.used();
-        let mut sums = total(used.iter().map(|bucket| row(*bucket))).map(|sum| sum * once);
+        let mut sums = total(used.iter().map(|bucket| row(*bucket)), |n| n).map(|sum| sum * once);
         let mut square = i64::from(used.len() as u32) * i64::from(once * once);
         for bucket in grams.again() {
             let value = i32::from(grams.value(*bucket));
@@ -236,13 +244,16 @@ impl Scorer {
 }
 
 /// The sum of rows of small numbers, in sixteen bits as long as it surely fits.
-fn total<'a, const N: usize>(mut rows: impl ExactSizeIterator<Item = &'a [i8; N]>) -> [i32; N] {
+fn total<'a, T: Copy + 'a, const N: usize>(
+    mut rows: impl ExactSizeIterator<Item = &'a [T; N]>,
+    number: impl Fn(T) -> i8,
+) -> [i32; N] {
     let mut sums = [0_i32; N];
     while rows.len() > 0 {
         let mut block = [0_i16; N];
         for row in rows.by_ref().take(255) {
             for at in 0..N {
-                block[at] += i16::from(row[at]);
+                block[at] += i16::from(number(row[at]));
             }
         }
         for at in 0..N {

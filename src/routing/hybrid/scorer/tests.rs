@@ -245,6 +245,14 @@ fn a_file_that_is_not_as_it_was_written_is_refused() {
     );
 }
 
+/// They are not gone through when they are used.
+#[test]
+fn the_weights_that_were_built_in_are_what_was_written() {
+    let checked = Scorer::read(BUILT_IN).unwrap();
+    assert_eq!(checked.version(), Scorer::embedded().version());
+    assert!(checked.weights() == Scorer::embedded().weights());
+}
+
 /// The checksum says who wrote a file as little as it says what is in it.
 #[test]
 fn weights_that_cannot_be_used_are_refused() {
@@ -258,11 +266,11 @@ fn weights_that_cannot_be_used_are_refused() {
         "the router weights hold a number that is none"
     );
     assert_eq!(
-        refused(|weights| weights.rows.truncate(10)),
+        refused(|weights| weights.rows.to_mut().truncate(10)),
         "the router weights are cut short"
     );
     assert_eq!(
-        refused(|weights| weights.rows.push(1)),
+        refused(|weights| weights.rows.to_mut().push(1)),
         "the router weights go on after their end"
     );
     assert_eq!(

@@ -1,5 +1,7 @@
 //! The file of weights: what was learned, checked before it is used.
 
+use std::borrow::Cow;
+
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -14,7 +16,8 @@ const MAGIC: &[u8; 8] = b"TGROUTER";
 const FORMAT: u32 = 2;
 /// Four times what there are.
 const MOST_PIECES: usize = 1 << 17;
-const HEAD: usize = MAGIC.len() + 4 + 32;
+const DIGEST: usize = 32;
+const HEAD: usize = MAGIC.len() + 4 + DIGEST;
 
 /// What was learned. Heads are the quality tiers and then the domains; where there is a number
 /// for each head, heads vary fastest.
@@ -30,9 +33,10 @@ pub struct Weights {
     pub meaning: Vec<f32>,
     /// How sharply the domains' scores are told apart.
     pub sharpness: f32,
-    /// The vocabulary, and 64 numbers per piece.
+    /// The vocabulary, and 64 numbers per piece, a signed byte each. They are most of the file: those that come
+    /// with the program stay where they are.
     pub fingerprints: Vec<u32>,
-    pub rows: Vec<i8>,
+    pub rows: Cow<'static, [u8]>,
 }
 
 impl Weights {
@@ -63,12 +67,8 @@ impl Weights {
                 .iter()
                 .flat_map(|print| print.to_le_bytes()),
         );
-        body.extend(
-            self.grams
-                .iter()
-                .chain(&self.rows)
-                .map(|n| n.cast_unsigned()),
-        );
+        body.extend(self.grams.iter().map(|n| n.cast_unsigned()));
+        body.extend(&*self.rows);
         let mut file = MAGIC.to_vec();
         file.extend(FORMAT.to_le_bytes());
         file.extend(Sha256::digest(&body));
@@ -78,35 +78,49 @@ impl Weights {
 
     /// The weights, and the version they are known by.
     pub fn decode(file: &[u8]) -> Result<(Self, String), String> {
-        let magic = file.get(..MAGIC.len());
-        if magic != Some(MAGIC) {
-            return Err("this is not a file of router weights".into());
-        }
-        let Some((head, body)) = file.split_at_checked(HEAD) else {
-            return Err("the router weights are cut short".into());
-        };
-        let (format, digest) = head[MAGIC.len()..].split_at(4);
-        if format != FORMAT.to_le_bytes() {
-            return Err(format!(
-                "the router weights are of another format than {FORMAT}, the one this program reads"
-            ));
-        }
+        let (version, body) = opened(file)?;
+        let digest = &file[HEAD - DIGEST..HEAD];
         if Sha256::digest(body).as_slice() != digest {
             return Err("the router weights are damaged: their checksum does not match".into());
         }
-        let version = digest[..6].iter().map(|byte| format!("{byte:02x}"));
-        let version = format!("{FORMAT}-{}", version.collect::<String>());
-        let mut rest = Rest(body);
-        let weights = rest.weights()?;
-        Ok((weights, version))
+        let copied = |rows: &[u8]| Cow::Owned(rows.to_vec());
+        Ok((Rest(body).weights(copied)?, version))
     }
+
+    /// The same for those that come with the program: they are not gone through, and not copied.
+    pub fn built_in(file: &'static [u8]) -> Result<(Self, String), String> {
+        let (version, body) = opened(file)?;
+        Ok((Rest(body).weights(Cow::Borrowed)?, version))
+    }
+}
+
+/// The version of a file, and what comes after its head.
+fn opened(file: &[u8]) -> Result<(String, &[u8]), String> {
+    let magic = file.get(..MAGIC.len());
+    if magic != Some(MAGIC) {
+        return Err("this is not a file of router weights".into());
+    }
+    let Some((head, body)) = file.split_at_checked(HEAD) else {
+        return Err("the router weights are cut short".into());
+    };
+    let (format, digest) = head[MAGIC.len()..].split_at(4);
+    if format != FORMAT.to_le_bytes() {
+        return Err(format!(
+            "the router weights are of another format than {FORMAT}, the one this program reads"
+        ));
+    }
+    let version = digest[..6].iter().map(|byte| format!("{byte:02x}"));
+    Ok((format!("{FORMAT}-{}", version.collect::<String>()), body))
 }
 
 /// What has not been read yet.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    fn weights(&mut self) -> Result<Weights, String> {
+    fn weights(
+        mut self,
+        keep: impl FnOnce(&'a [u8]) -> Cow<'static, [u8]>,
+    ) -> Result<Weights, String> {
         for size in [HEADS, BUCKETS, HAND, DIM] {
             if self.word()? as usize != size {
                 return Err("the router weights are for other features".into());
@@ -128,7 +142,7 @@ impl<'a> Rest<'a> {
             sharpness: self.floats(1)?[0],
             fingerprints: self.words(pieces)?,
             grams: self.small(BUCKETS * HEADS)?,
-            rows: self.small(pieces.saturating_mul(DIM))?,
+            rows: keep(self.take(pieces.saturating_mul(DIM))?),
         };
         if !self.0.is_empty() {
             return Err("the router weights go on after their end".into());
