@@ -87,7 +87,7 @@ impl Letter {
 }
 
 /// Delivers all of them, with one wake-up for each thread.
-pub fn post(letters: impl Iterator<Item = Letter>) {
+pub fn post(letters: impl IntoIterator<Item = Letter>) {
     let mut to_wake = Vec::new();
     for Letter { to, open } in letters {
         let is_first = {
@@ -157,7 +157,7 @@ mod tests {
         let (send, heard) = oneshot::channel();
         let to = Mailbox::here();
         std::thread::spawn(move || {
-            post(Letter::to(to, move || send.send(7).unwrap()).into_iter());
+            post(Letter::to(to, move || send.send(7).unwrap()));
         });
         assert_eq!(heard.await, Ok(7));
     }

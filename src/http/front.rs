@@ -57,7 +57,8 @@ impl Front {
         if let (Some(gateway), Some(endpoint)) = (&self.gateway, endpoint) {
             let route = Some(Route::Known(endpoint.path()));
             let answering = |request, log| endpoint.answer(gateway, request, log);
-            return logged(gateway, route, request, answering).await;
+            // Boxed, so that a connection keeps no room for it while a stream goes out.
+            return Box::pin(logged(gateway, route, request, answering)).await;
         }
         // Boxed, so that the two keep no room for it.
         let Ok(response) = Box::pin(self.router.clone().call(request)).await;

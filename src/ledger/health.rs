@@ -65,7 +65,7 @@ impl Health {
     }
 
     /// What is stored cannot be trusted any more.
-    pub(super) fn is_damaged(&self) {
+    pub(super) fn set_damaged(&self) {
         self.damaged.store(true, Relaxed);
     }
 

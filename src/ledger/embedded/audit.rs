@@ -40,20 +40,24 @@ impl Embedded {
     }
 
     /// A file that was opened as the last process had left it is looked through now. Damage that shows up only
-    /// here is of the disk: nothing is charged on it any more.
+    /// here is of the disk: no new call is begun on it.
     async fn check_file(&self) -> Result<(), LedgerError> {
-        if !self.unchecked.load(Relaxed) {
+        if self.sound.load(Relaxed) {
             return Ok(());
         }
-        let checked = self.reader.query_file(sqlite::check_soundness).await;
-        match &checked {
-            Ok(()) => self.unchecked.store(false, Relaxed),
+        match self.reader.query_file(sqlite::check_soundness).await {
+            Ok(()) => {
+                self.sound.store(true, Relaxed);
+                Ok(())
+            }
             Err(error) => {
-                tracing::error!(%error, "the database is damaged: no call is begun until it is replaced");
-                self.writer.health().is_damaged();
+                if sqlite::is_damage(&error) {
+                    tracing::error!(%error, "the database is damaged: no call is begun until it is replaced");
+                    self.writer.health().set_damaged();
+                }
+                Err(error.into())
             }
         }
-        Ok(checked?)
     }
 
     async fn audit_since(&self, since: i64) -> Result<Audit, LedgerError> {

@@ -46,8 +46,8 @@ pub struct Embedded {
     reader: Reader,
     ids: CallIds,
     clock: Clock,
-    /// The file is to be looked through: it was not when it was opened.
-    unchecked: AtomicBool,
+    /// The file has been looked through.
+    sound: Arc<AtomicBool>,
     /// The last entry of the books that an audit has seen.
     audited_to: AtomicI64,
     /// One audit at a time: two would undo each other's findings.
@@ -76,7 +76,7 @@ impl Embedded {
         }
         let ids = CallIds::after(database.last_call().map_err(failed)?);
         let reader = Reader::new(path, &database);
-        let unchecked = AtomicBool::new(database.unchecked);
+        let sound = database.sound().clone();
         let writer = Writer::start(database, directory.clone());
         Ok(Self {
             directory,
@@ -84,7 +84,7 @@ impl Embedded {
             reader,
             ids,
             clock,
-            unchecked,
+            sound,
             audited_to: AtomicI64::new(0),
             auditing: tokio::sync::Mutex::default(),
         })

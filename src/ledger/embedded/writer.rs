@@ -32,6 +32,8 @@ const TRIAL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often, and at how many of them, calls are entered where they are looked for.
 const NEWS_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_NEWS: usize = 1_024;
+/// With more of them that cannot be entered, no new call is begun: they are kept in memory.
+const MOST_NEWS: usize = 100_000;
 
 /// Taken within an open transaction, or told that there is none.
 type Step = Box<dyn FnOnce(Option<(&Database, &Shared)>) -> Taken + Send>;
@@ -220,6 +222,12 @@ impl Work {
         if let Err(error) = self.database.enter_news_alone() {
             tracing::warn!(%error, "calls could not be entered yet");
         }
+        if self.database.news() >= MOST_NEWS && self.health.is_well() {
+            tracing::error!(
+                "too many calls wait to be entered: no new call is begun until they are"
+            );
+            self.health.set_well(false);
+        }
     }
 
     /// Takes what is waiting, commits it together, and tells everyone.
@@ -262,8 +270,9 @@ impl Work {
             self.enter_news();
         }
         self.health.ends(taken.len(), started.elapsed());
-        let taken = taken.into_iter();
-        mailbox::post(taken.filter_map(|step| (step.tell)(is_committed, &self.directory)));
+        let tell = |step: Taken| (step.tell)(is_committed, &self.directory);
+        let letters: Vec<_> = taken.into_iter().filter_map(tell).collect();
+        mailbox::post(letters);
         // Those that could not be entered wait for their time.
         if self.database.news() >= MAX_NEWS && !self.database.is_behind() {
             self.enter_in_time();
@@ -304,7 +313,11 @@ impl Work {
         if self.stale {
             self.start_over();
         }
-        if !self.stale && self.database.try_to_write().is_ok() {
+        if self.database.news() >= MOST_NEWS {
+            self.enter_news();
+        }
+        let has_room = self.database.news() < MOST_NEWS;
+        if !self.stale && has_room && self.database.try_to_write().is_ok() {
             tracing::info!("the ledger can be written again");
             self.health.set_well(true);
         }

@@ -4,7 +4,7 @@
 //! money or meaning depends on them.
 
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{
     error::UpstreamError,
@@ -62,7 +62,7 @@ struct WrittenUsage<'a> {
     completion_tokens_details: Option<&'a RawValue>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Details<'a> {
     #[serde(borrow)]
     cached_tokens: Option<&'a RawValue>,
@@ -72,27 +72,48 @@ struct Details<'a> {
 
 /// The token counts, if they are ones that can be billed: whole, not negative, not absurd.
 pub fn read_usage(usage: &RawValue) -> Option<Usage> {
-    let usage: WrittenUsage<'_> = serde_json::from_str(usage.get()).ok()?;
-    let whole = |value: &RawValue| value.get().parse::<u64>().ok();
-    let count = |value: &RawValue| u32::try_from(whole(value)?).ok().filter(|n| *n < 1 << 31);
-    let optional = |value: Option<&RawValue>| value.map_or(Some(0), count);
-    let of_prompt = details(usage.prompt_tokens_details);
-    let of_completion = details(usage.completion_tokens_details);
-    let cached = of_prompt.cached_tokens.or(usage.prompt_cache_hit_tokens);
-    let total = usage.total_tokens.and_then(whole);
-    let usage = Usage {
-        prompt: count(usage.prompt_tokens?)?,
-        completion: count(usage.completion_tokens?)?,
-        cached: optional(cached)?,
-        reasoning: optional(of_completion.reasoning_tokens)?,
-    };
-    (usage.cached <= usage.prompt).then_some(usage)?;
-    Some(with_reasoning_inside(usage, total))
+    read_counts(usage).unwrap_or_else(|_| {
+        // Of what is said twice, the last counts.
+        let last: serde_json::Value = serde_json::from_str(usage.get()).ok()?;
+        read_counts(&to_raw_value(&last).ok()?).ok()?
+    })
 }
 
-fn details(written: Option<&RawValue>) -> Details<'_> {
-    let details = written.and_then(|written| serde_json::from_str(written.get()).ok());
-    details.unwrap_or_default()
+fn read_counts(usage: &RawValue) -> serde_json::Result<Option<Usage>> {
+    let Some(usage) = object::<WrittenUsage<'_>>(Some(usage))? else {
+        return Ok(None);
+    };
+    let of_prompt = object::<Details<'_>>(usage.prompt_tokens_details)?;
+    let of_completion = object::<Details<'_>>(usage.completion_tokens_details)?;
+    let cached = of_prompt.and_then(|details| details.cached_tokens);
+    let cached = cached.or(usage.prompt_cache_hit_tokens);
+    let reasoning = of_completion.and_then(|details| details.reasoning_tokens);
+    let total = usage.total_tokens.and_then(whole);
+    let usage = || {
+        let usage = Usage {
+            prompt: count(usage.prompt_tokens?)?,
+            completion: count(usage.completion_tokens?)?,
+            cached: cached.map_or(Some(0), count)?,
+            reasoning: reasoning.map_or(Some(0), count)?,
+        };
+        (usage.cached <= usage.prompt).then_some(usage)
+    };
+    Ok(usage().map(|usage| with_reasoning_inside(usage, total)))
+}
+
+fn whole(value: &RawValue) -> Option<u64> {
+    value.get().parse().ok()
+}
+
+fn count(value: &RawValue) -> Option<u32> {
+    u32::try_from(whole(value)?).ok().filter(|n| *n < 1 << 31)
+}
+
+/// Anything but an object says nothing.
+fn object<'a, T: Deserialize<'a>>(value: Option<&'a RawValue>) -> serde_json::Result<Option<T>> {
+    let value = value.map(RawValue::get);
+    let object = value.filter(|text| text.starts_with('{'));
+    object.map(serde_json::from_str).transpose()
 }
 
 /// Reasoning is part of the completion. Some servers count it beside, which their total gives away.
@@ -130,7 +151,7 @@ impl<'de> Deserialize<'de> for Arguments {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json, value::to_raw_value};
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -173,6 +194,20 @@ mod tests {
         assert_eq!(completion(60, 63), 60, "inside");
         assert_eq!(completion(60, 113), 110, "beside, as the total says");
         assert_eq!(completion(4, 7), 54, "more than the whole cannot be inside");
+    }
+
+    #[test]
+    fn of_what_is_said_twice_the_last_counts() {
+        let read = |text: &str| {
+            let usage = super::read_usage(serde_json::from_str(text).unwrap())?;
+            Some((usage.prompt, usage.cached, usage.completion))
+        };
+        let twice = r#"{"prompt_tokens":1,"prompt_tokens":9,"completion_tokens":2,
+            "prompt_tokens_details":{"cached_tokens":7,"cached_tokens":4}}"#;
+        assert_eq!(read(twice), Some((9, 4, 2)));
+        let listed = r#"{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":[4,0]}"#;
+        assert_eq!(read(listed), Some((9, 0, 2)));
+        assert_eq!(read("[9, 2, 11]"), None);
     }
 
     #[test]

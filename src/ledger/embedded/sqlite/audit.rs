@@ -7,8 +7,11 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::{calls, fresh};
 use crate::ledger::{Audit, CallId, Violation};
 
-/// Each line is of a call that was charged: there is one for each if there are as many.
+/// Each line is of a call that was charged: there is one for each if there are as many, and no two of one call.
 const CHARGED_CALLS: &str = "SELECT count(*) FROM main.calls WHERE cost IS NOT NULL";
+
+const CALLS_WITH_ENTRIES: &str = "SELECT count(*) FROM (SELECT 1 FROM main.ledger_entries
+    WHERE kind = 'charge' GROUP BY CAST(ref AS INTEGER))";
 
 pub const CALLS_WITHOUT_ENTRY: &str = "SELECT account_id, id FROM main.calls WHERE cost IS NOT NULL
     AND id NOT IN (SELECT CAST(ref AS INTEGER) FROM main.ledger_entries WHERE kind = 'charge')";
@@ -25,13 +28,16 @@ struct Entry {
     is_new: bool,
 }
 
-/// The books after a line of theirs, and what is about to be entered in them.
-const ENTRIES: &str = "SELECT seq, account_id, kind, ref, delta, balance_after, 0 AS is_new
-    FROM main.ledger_entries WHERE seq > ?1
-    UNION ALL
-    SELECT rowid, account_id, 'charge', CAST(id AS TEXT), balance_after - balance_before, balance_after, 1
-    FROM fresh WHERE cost IS NOT NULL
-    ORDER BY is_new, seq";
+/// The books after a line of theirs; then what is about to be entered in them. One after the other: to have both in
+/// one order SQLite would sort them all.
+const ENTRIES: &str =
+    "SELECT seq, account_id, kind, ref, delta, balance_after, 0 FROM main.ledger_entries
+    WHERE seq > ?1 ORDER BY seq";
+
+const NEW_ENTRIES: &str =
+    "SELECT rowid, account_id, 'charge', CAST(id AS TEXT), balance_after - balance_before,
+        balance_after, 1
+    FROM fresh WHERE cost IS NOT NULL ORDER BY rowid";
 
 /// What the charges that are not entered yet have changed, by account.
 const NOT_ENTERED: &str = "SELECT account_id, sum(balance_after - balance_before) FROM fresh
@@ -46,7 +52,9 @@ pub fn books(connection: &Connection, since: i64) -> rusqlite::Result<Audit> {
     let mut sums = BTreeMap::new();
     let mut lines_of_charges: i64 = 0;
     let mut entries = moment.prepare(ENTRIES)?;
-    for entry in entries.query_map([since], read_entry)? {
+    let mut new = moment.prepare(NEW_ENTRIES)?;
+    let entries = entries.query_map([since], read_entry)?;
+    for entry in entries.chain(new.query_map([], read_entry)?) {
         let entry = entry?;
         if !entry.is_new {
             audit.last_entry = entry.seq;
@@ -70,8 +78,9 @@ pub fn books(connection: &Connection, since: i64) -> rusqlite::Result<Audit> {
     }
     if since == 0 {
         add_quiet_accounts(&moment, &mut sums)?;
-        let charged: i64 = moment.query_row(CHARGED_CALLS, [], |row| row.get(0))?;
-        if charged != lines_of_charges || !audit.violations.is_empty() {
+        let count = |query| moment.query_row(query, [], |row| row.get::<_, i64>(0));
+        let (charged, entered) = (count(CHARGED_CALLS)?, count(CALLS_WITH_ENTRIES)?);
+        if charged != lines_of_charges || entered != charged {
             calls_without_entry(&moment, &mut audit)?;
         }
     }

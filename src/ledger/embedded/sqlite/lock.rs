@@ -8,6 +8,10 @@ use std::{
     io::{Read as _, Seek as _, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -18,10 +22,12 @@ const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
 const IN_USE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Held for as long as the database is open; the system lets go of it when a process dies. Dropped after the
-/// database is closed, it takes note of how that was left.
+/// database is closed, it takes note of how that was left, if it is known to be sound.
 pub struct Lock {
     file: File,
     database: PathBuf,
+    /// Somebody has looked through the database since it was opened, and found nothing.
+    pub sound: Arc<AtomicBool>,
 }
 
 impl Lock {
@@ -40,7 +46,9 @@ impl Lock {
         let mut create = OpenOptions::new();
         let create = create.read(true).write(true).create(true).mode(0o600);
         create.open(database).map_err(failed)?;
-        let file = create.open(beside(database, ".lock")).map_err(failed)?;
+        // Where SQLite has its own files, whatever leads there.
+        let database = database.canonicalize().map_err(failed)?;
+        let file = create.open(beside(&database, ".lock")).map_err(failed)?;
         let started = Instant::now();
         loop {
             match file.try_lock() {
@@ -59,7 +67,8 @@ impl Lock {
         }
         Ok(Self {
             file,
-            database: database.to_owned(),
+            database,
+            sound: Arc::default(),
         })
     }
 
@@ -67,8 +76,8 @@ impl Lock {
     pub fn finds_it_as_left(&self) -> bool {
         let mut noted = String::new();
         let read = (&self.file).read_to_string(&mut noted);
-        let left = read.is_ok() && self.state().is_some_and(|state| state == noted);
-        left && self.file.set_len(0).is_ok()
+        let is_erased = self.file.set_len(0).is_ok();
+        is_erased && read.is_ok() && self.state().is_some_and(|state| state == noted)
     }
 
     /// What changes with the database; none where not all that was written is in it.
@@ -85,7 +94,6 @@ impl Lock {
 
     fn note(&mut self) -> Option<()> {
         let state = self.state()?;
-        self.file.set_len(0).ok()?;
         self.file.rewind().ok()?;
         self.file.write_all(state.as_bytes()).ok()
     }
@@ -94,13 +102,16 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         // Without a note the next start looks at the whole file.
-        let _ = self.note();
+        if self.sound.load(Relaxed) {
+            let _ = self.note();
+        }
     }
 }
 
 /// Whether a process has the database open.
 pub fn is_taken(database: &Path) -> bool {
-    let lock = File::open(beside(database, ".lock"));
+    let database = database.canonicalize();
+    let lock = database.and_then(|database| File::open(beside(&database, ".lock")));
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 

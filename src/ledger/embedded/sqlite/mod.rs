@@ -25,7 +25,7 @@ pub mod pages;
 mod record;
 mod rows;
 
-pub use open::{check_soundness, probe, probe_folder, read_only as open_to_read};
+pub use open::{check_soundness, is_damage, probe, probe_folder, read_only as open_to_read};
 
 use self::{lock::Lock, new_calls::News};
 use crate::{config::Durability, ledger::OpenError};
@@ -37,24 +37,26 @@ const TRIAL_BYTES: u32 = 256 << 10;
 pub struct Database {
     connection: Connection,
     news: RefCell<News>,
-    /// It was as the last process had left it, and has not been looked through.
-    pub unchecked: bool,
     /// The last to be dropped.
-    _lock: Lock,
+    lock: Lock,
 }
 
 impl Database {
     /// Opens a database, bringing its tables up to date, and takes it for this process alone.
     pub fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
         let lock = Lock::take(path)?;
-        let unchecked = lock.finds_it_as_left();
-        let connection = open::connect(path, durability, unchecked)?;
+        let (connection, checked) = open::connect(path, durability, lock.finds_it_as_left())?;
+        lock.sound.store(checked, Relaxed);
         Ok(Self {
             connection,
             news: RefCell::default(),
-            unchecked,
-            _lock: lock,
+            lock,
         })
+    }
+
+    /// Whether it has been looked through: what is as the last process left it is used before that.
+    pub fn sound(&self) -> &Arc<AtomicBool> {
+        &self.lock.sound
     }
 
     /// Opens the transaction that the next steps belong to.

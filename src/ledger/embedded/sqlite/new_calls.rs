@@ -24,6 +24,7 @@ use super::{
     rows,
 };
 use crate::{
+    fast_map::FastSet,
     ledger::{Call, CallId, credit::Charge},
     money::NanoUsd,
 };
@@ -33,7 +34,8 @@ use crate::{
 pub struct News {
     /// One behind the other, each with its length before it, and where each is.
     bytes: Vec<u8>,
-    records: Vec<Written>,
+    records: Vec<Range<usize>>,
+    ids: FastSet<i64>,
     /// So many of the bytes are in the table.
     written: usize,
     last_seq: i64,
@@ -44,12 +46,6 @@ pub struct News {
     wanted: bool,
     /// The last time they could not be entered: whoever reads has to look at them as well.
     pub behind: Arc<AtomicBool>,
-}
-
-/// Which call a record is of, and where it is.
-struct Written {
-    id: i64,
-    at: Range<usize>,
 }
 
 impl News {
@@ -65,6 +61,7 @@ impl News {
     fn clear(&mut self) {
         self.bytes.clear();
         self.records.clear();
+        self.ids.clear();
         self.written = 0;
         self.left.clear();
         self.debts.clear();
@@ -86,11 +83,11 @@ impl News {
     }
 
     fn records(&self) -> impl Iterator<Item = rusqlite::Result<Record<'_>>> {
-        self.records.iter().map(|written| self.read(written))
+        self.records.iter().map(|at| self.read(at))
     }
 
-    fn read(&self, written: &Written) -> rusqlite::Result<Record<'_>> {
-        record::read(&self.bytes[written.at.clone()])
+    fn read(&self, at: &Range<usize>) -> rusqlite::Result<Record<'_>> {
+        record::read(&self.bytes[at.clone()])
     }
 
     /// What is left of a grant, where it is not what the grant's own row says.
@@ -113,14 +110,18 @@ fn put(amounts: &mut HashMap<Box<str>, NanoUsd>, id: &str, amount: NanoUsd) {
 impl Database {
     /// Writes down how a call ended, and what its charge did.
     pub fn insert_call(&self, call: &Call, charge: Option<&Charge>) -> rusqlite::Result<()> {
-        // Told again, the first telling counts: it is the one that was charged.
-        if charge.is_none() && self.is_written(call.id)? {
+        let id = number(call.id);
+        if charge.is_none() && self.is_written(id)? {
+            // Told again, the first telling counts: it is the one that was charged.
             return Ok(());
         }
         let mut news = self.news.borrow_mut();
+        if !news.ids.insert(id) {
+            // A second charge of one call: this is another call of the same number.
+            return Err(rusqlite::Error::StatementChangedRows(0));
+        }
         let at = record::write(&mut news.bytes, call, charge)?;
-        let id = number(call.id);
-        news.records.push(Written { id, at });
+        news.records.push(at);
         if let Some(charge) = charge {
             let left = charge.left.iter();
             let left = left.map(|left| (&*left.grant_id, left.remaining));
@@ -144,10 +145,9 @@ impl Database {
         Ok(())
     }
 
-    fn is_written(&self, id: CallId) -> rusqlite::Result<bool> {
-        let id = number(id);
+    fn is_written(&self, id: i64) -> rusqlite::Result<bool> {
         let known = "SELECT 1 FROM calls WHERE id = ?1";
-        let is_new = (self.news.borrow().records.iter()).any(|written| written.id == id);
+        let is_new = self.news.borrow().ids.contains(&id);
         Ok(is_new || self.connection.prepare_cached(known)?.exists([id])?)
     }
 
@@ -208,7 +208,7 @@ impl Database {
     fn enter(&self, news: &News) -> rusqlite::Result<()> {
         let mut sums = Sums::default();
         for some in news.records.chunks(rows::AT_ONCE) {
-            let records = some.iter().map(|written| news.read(written));
+            let records = some.iter().map(|at| news.read(at));
             let records: Vec<_> = records.collect::<Result<_, _>>()?;
             for record in &records {
                 sums.add(record);
@@ -244,8 +244,8 @@ impl Database {
                 let left = record.left.iter();
                 let left = left.map(|&(grant_id, left)| (grant_id, NanoUsd::new(left)));
                 found.leave(record.account_id, left, record.debt.map(NanoUsd::new));
-                let (id, at) = (record.id, start + at.start..start + at.end);
-                found.records.push(Written { id, at });
+                found.records.push(start + at.start..start + at.end);
+                found.ids.insert(record.id);
             }
         }
         found.written = found.bytes.len();
@@ -270,8 +270,7 @@ impl Database {
 
     /// The last call of those that are not entered.
     pub(super) fn last_new_call(&self) -> Option<i64> {
-        let news = self.news.borrow();
-        news.records.iter().map(|written| written.id).max()
+        self.news.borrow().ids.iter().copied().max()
     }
 }
 

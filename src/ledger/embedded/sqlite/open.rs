@@ -29,32 +29,42 @@ const MIGRATIONS: [&str; 10] = [
 /// How many pages are written beside the database before they are taken over into it: most are written again
 /// and again until then.
 const CHECKPOINT_PAGES: u32 = 4_000;
+/// For a connection that is there for one look, in KiB, which SQLite wants as a negative number.
+const READER_CACHE: i32 = -512;
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
-/// A connection to a file that is up to date, and sound where that is not known already.
+/// A connection to a file that is up to date; and whether it was looked through. One that is as it was left need not
+/// be, unless it is about to be changed from end to end.
 pub fn connect(
     path: &Path,
     durability: Durability,
-    known_sound: bool,
-) -> Result<Connection, OpenError> {
+    is_as_left: bool,
+) -> Result<(Connection, bool), OpenError> {
     let failed = |source| OpenError::Database {
         path: path.display().to_string(),
         source,
     };
     let mut connection = Connection::open(path).map_err(failed)?;
     prepare(&connection, durability).map_err(failed)?;
-    if !known_sound {
+    let version = migrations::seen(&connection).map_err(failed)?;
+    check_version(path, version)?;
+    let checks = !is_as_left || version < MIGRATIONS.len();
+    if checks {
         check_soundness(&connection).map_err(failed)?;
     }
-    check_version(path, migrations::seen(&connection).map_err(failed)?)?;
     migrations::bring_up_to_date(&mut connection, &MIGRATIONS).map_err(failed)?;
-    Ok(connection)
+    // What a statement of many rows would take back is kept in memory, and in no file of its own. Not before now:
+    // what a migration sorts is too much for that.
+    let kept = connection.pragma_update(None, "temp_store", "MEMORY");
+    kept.map_err(failed)?;
+    Ok((connection, checks))
 }
 
 /// A connection that only looks.
 pub fn read_only(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
+    connection.pragma_update(None, "cache_size", READER_CACHE)?;
     tell_of_statements(&mut connection)?;
     Ok(connection)
 }
@@ -82,8 +92,6 @@ fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<
     connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // What a statement of many rows would take back is kept in memory, and in no file of its own.
-    connection.pragma_update(None, "temp_store", "MEMORY")?;
     // Only a stranger can hold the lock that we wait for: whoever wants to charge tries again.
     connection.busy_timeout(LOCK_PATIENCE)
 }
@@ -96,6 +104,15 @@ pub fn check_soundness(connection: &Connection) -> rusqlite::Result<()> {
     }
     let corrupt = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
     Err(rusqlite::Error::SqliteFailure(corrupt, Some(verdict)))
+}
+
+/// Whether it is the file that is at fault, and not the moment.
+pub fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(
+        error.sqlite_error_code(),
+        Some(DatabaseCorrupt | NotADatabase)
+    )
 }
 
 fn check_version(path: &Path, found: usize) -> Result<(), OpenError> {

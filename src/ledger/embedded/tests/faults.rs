@@ -154,19 +154,23 @@ async fn a_charge_that_is_written_is_not_held_again() {
 async fn a_file_that_was_touched_is_looked_through() {
     let paying = with(DOLLAR).await;
     let file = paying.folder().path().join("ledger.db");
-    let unchecked = |paying: &Paying| paying.embedded().unchecked.load(Relaxed);
-    assert!(!unchecked(&paying), "a new one");
+    let checked = |paying: &Paying| paying.embedded().sound.load(Relaxed);
+    assert!(checked(&paying), "a new one");
     paying.pay().await.unwrap();
     let paying = paying.restart().await;
-    assert!(unchecked(&paying));
+    assert!(!checked(&paying));
+    let paying = paying.restart().await;
+    assert!(checked(&paying), "the last one has not looked");
+    let paying = paying.restart().await;
+    assert!(!checked(&paying));
     paying.assert_sound().await;
-    assert!(!unchecked(&paying), "an audit has looked");
+    assert!(checked(&paying), "an audit has looked");
     let touch = || {
         let opened = std::fs::OpenOptions::new().append(true).open(&file);
         let longer_ago = std::time::UNIX_EPOCH;
         opened.unwrap().set_modified(longer_ago).unwrap();
     };
-    assert!(!unchecked(&paying.restart_after(touch).await));
+    assert!(checked(&paying.restart_after(touch).await));
 }
 
 /// Damage that nobody could see from outside is found by the first audit, and then nothing new is begun.
@@ -183,7 +187,7 @@ async fn damage_that_is_found_late_stops_new_calls() {
         bytes[last..].fill(0xA5);
         std::fs::write(&file, bytes).unwrap();
         // As if it had been left so.
-        drop(Lock::take(&file).unwrap());
+        Lock::take(&file).unwrap().sound.store(true, Relaxed);
     };
     let paying = paying.restart_after(damage).await;
     assert!(paying.hold(COST, COST, 0).await.is_ok());
