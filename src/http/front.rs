@@ -56,8 +56,9 @@ impl Front {
         let endpoint = Endpoint::of(&request);
         if let (Some(gateway), Some(endpoint)) = (&self.gateway, endpoint) {
             let route = Some(Route::Known(endpoint.path()));
-            let answering = |request, log| endpoint.answer(gateway, request, log);
-            // Boxed, so that a connection keeps no room for it while a stream goes out.
+            // Both boxed: the one is moved about, and for the other a connection would keep room while a stream
+            // goes out.
+            let answering = |request, log| Box::pin(endpoint.answer(gateway, request, log));
             return Box::pin(logged(gateway, route, request, answering)).await;
         }
         // Boxed, so that the two keep no room for it.
