@@ -30,30 +30,35 @@ pub async fn on_change(gateway: Arc<Gateway>, file: PathBuf, mut named: Vec<Path
             () = tokio::time::sleep(LOOK_EVERY) => false,
             () = gateway.shutdown.requested() => return,
         };
-        let now = stamps(&file, &named);
-        if now == seen && !asked {
+        if stamps(&file, &named) == seen && !asked {
             continue;
         }
-        match read(&gateway, &file) {
-            Ok(files) => {
-                named = files;
-                tracing::info!("the configuration was read anew");
-            }
-            Err(error) => {
-                tracing::error!("the configuration stays as it was: {error}");
-            }
+        let config;
+        (seen, config) = load(&file, &mut named);
+        match config.and_then(|config| replace(&gateway, config)) {
+            Ok(()) => tracing::info!("the configuration was read anew"),
+            Err(error) => tracing::error!("the configuration stays as it was: {error}"),
         }
-        seen = stamps(&file, &named);
     }
 }
 
-/// Puts the file's models and upstreams in the place of those in use; says which files it names.
-fn read(gateway: &Gateway, file: &Path) -> Result<Vec<PathBuf>, String> {
-    let config = Config::load(file).map_err(|error| error.to_string())?;
-    let named = config.named_files();
+/// What the files say, and how they looked before they were read: what changes meanwhile is seen the next time.
+/// Of files that it names for the first time nobody knows how they looked, so it is read again.
+fn load(file: &Path, named: &mut Vec<PathBuf>) -> (Vec<Stamp>, Result<Config, String>) {
+    loop {
+        let before = stamps(file, named);
+        match Config::load(file) {
+            Ok(config) if config.named_files() != *named => *named = config.named_files(),
+            read => return (before, read.map_err(|error| error.to_string())),
+        }
+    }
+}
+
+/// Puts its models and upstreams in the place of those in use.
+fn replace(gateway: &Gateway, config: Config) -> Result<(), String> {
     let routes = Routes::new(config, Some(&gateway.routes()))?;
     gateway.replace_routes(routes);
-    Ok(named)
+    Ok(())
 }
 
 type Stamp = Option<(SystemTime, u64)>;

@@ -21,7 +21,8 @@ impl JsonText {
         Self::from_boxed(raw.to_owned())
     }
 
-    fn from_boxed(raw: Box<RawValue>) -> Option<Self> {
+    /// The same, without a copy.
+    pub fn from_boxed(raw: Box<RawValue>) -> Option<Self> {
         let json = raw.get();
         if !json.starts_with('"') {
             return None;

@@ -62,8 +62,11 @@ pub fn read(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
     if choices.is_empty() {
         return Err(UpstreamError::Malformed("an answer without choices".into()));
     }
-    let usage = written.usage.and_then(read_usage);
-    Ok(Answer { choices, usage })
+    let usage = written.usage.map(read_usage).transpose()?;
+    Ok(Answer {
+        choices,
+        usage: usage.flatten(),
+    })
 }
 
 fn read_choice(at: u32, choice: WrittenChoice) -> Result<Choice, UpstreamError> {

@@ -85,7 +85,8 @@ impl Translator for Chunks {
         for choice in chunk.choices.unwrap_or_default() {
             self.on_choice(choice, parts)?;
         }
-        parts.extend(chunk.usage.and_then(words::read_usage).map(Part::Usage));
+        let usage = chunk.usage.map(words::read_usage).transpose()?;
+        parts.extend(usage.flatten().map(Part::Usage));
         if parts.is_empty() {
             parts.push_back(Part::Silence);
         }

@@ -4,7 +4,10 @@
 //! money or meaning depends on them.
 
 use serde::{Deserialize, Deserializer};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 
 use crate::{
     error::UpstreamError,
@@ -70,13 +73,18 @@ struct Details<'a> {
     reasoning_tokens: Option<&'a RawValue>,
 }
 
-/// The token counts, if they are ones that can be billed: whole, not negative, not absurd.
-pub fn read_usage(usage: &RawValue) -> Option<Usage> {
-    read_counts(usage).unwrap_or_else(|_| {
-        // Of what is said twice, the last counts.
-        let last: serde_json::Value = serde_json::from_str(usage.get()).ok()?;
-        read_counts(&to_raw_value(&last).ok()?).ok()?
-    })
+/// The token counts, if they are ones that can be billed: whole, not negative, not absurd. A number that nobody can
+/// read is a failure.
+pub fn read_usage(usage: &RawValue) -> Result<Option<Usage>, UpstreamError> {
+    if let Ok(Some(counts)) = read_counts(usage) {
+        return Ok(Some(counts));
+    }
+    // The longer way, for the few: every number is read, and of what is said twice the last counts.
+    let read = |usage: &RawValue| {
+        let usage: Value = serde_json::from_str(usage.get())?;
+        read_counts(&to_raw_value(&usage)?)
+    };
+    read(usage).map_err(|error| UpstreamError::unreadable(&error))
 }
 
 fn read_counts(usage: &RawValue) -> serde_json::Result<Option<Usage>> {
@@ -142,7 +150,7 @@ impl<'de> Deserialize<'de> for Arguments {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         match raw.get().as_bytes().first() {
             Some(b'{') => Ok(Self(JsonText::new(raw.get()))),
-            _ => JsonText::from_raw(&raw)
+            _ => JsonText::from_boxed(raw)
                 .map(Self)
                 .ok_or_else(|| serde::de::Error::custom("arguments that are no JSON text")),
         }
@@ -151,12 +159,12 @@ impl<'de> Deserialize<'de> for Arguments {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
     fn read_usage(usage: &Value) -> Option<Usage> {
-        super::read_usage(&to_raw_value(usage).unwrap())
+        super::read_usage(&to_raw_value(usage).unwrap()).unwrap()
     }
 
     #[test]
@@ -199,7 +207,8 @@ mod tests {
     #[test]
     fn of_what_is_said_twice_the_last_counts() {
         let read = |text: &str| {
-            let usage = super::read_usage(serde_json::from_str(text).unwrap())?;
+            let usage = super::read_usage(serde_json::from_str(text).unwrap());
+            let usage = usage.unwrap()?;
             Some((usage.prompt, usage.cached, usage.completion))
         };
         let twice = r#"{"prompt_tokens":1,"prompt_tokens":9,"completion_tokens":2,
@@ -208,6 +217,18 @@ mod tests {
         let listed = r#"{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":[4,0]}"#;
         assert_eq!(read(listed), Some((9, 0, 2)));
         assert_eq!(read("[9, 2, 11]"), None);
+    }
+
+    #[test]
+    fn a_number_that_nobody_can_read_is_a_failure() {
+        for usage in [
+            r#"{"prompt_tokens":1e999}"#,
+            r#"{"prompt_tokens":9,"completion_tokens":1e999}"#,
+            r#"{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":-1e999}}"#,
+        ] {
+            let read = super::read_usage(serde_json::from_str(usage).unwrap());
+            assert!(matches!(read, Err(UpstreamError::Malformed(_))), "{usage}");
+        }
     }
 
     #[test]

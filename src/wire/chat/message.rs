@@ -145,7 +145,7 @@ impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         if !raw.get().starts_with('[') {
-            return JsonText::from_raw(&raw)
+            return JsonText::from_boxed(raw)
                 .map(Self::Text)
                 .ok_or_else(|| D::Error::custom("expected a string or an array of content parts"));
         }
