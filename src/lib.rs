@@ -43,6 +43,7 @@ pub mod money;
 pub mod oidc;
 pub mod outgoing;
 pub mod postgres;
+mod shared_buffer;
 pub mod sqlite;
 pub mod telemetry;
 #[cfg(test)]

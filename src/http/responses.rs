@@ -69,7 +69,7 @@ async fn answer(
     check_order(&messages).map_err(Disorder::of_items)?;
     // It is answered as a chat completion is, in other words.
     let input = if request.echo.store {
-        serde_json::to_string(&messages).unwrap_or_default()
+        Message::write_all(&messages)
     } else {
         String::new()
     };

@@ -6,6 +6,7 @@
 
 use std::{collections::HashMap, io, path::Path, sync::Arc, time::Duration};
 
+mod byte_bits;
 mod estimate;
 mod memory;
 mod redis;

@@ -11,6 +11,9 @@ pub const MAX_DEPTH: usize = 128;
 /// the bulk of a chat, are skipped from quote to quote. On text that is not JSON the answer means
 /// nothing, and the parser says so next.
 pub fn too_deep(json: &[u8]) -> bool {
+    if brackets(json) <= MAX_DEPTH {
+        return false;
+    }
     let mut depth = 0_usize;
     let mut at = 0;
     while let Some(&byte) = json.get(at) {
@@ -28,6 +31,16 @@ pub fn too_deep(json: &[u8]) -> bool {
         }
     }
     false
+}
+
+/// How many brackets and braces are opened, be it within strings: most texts have few, and this is soon known.
+fn brackets(json: &[u8]) -> usize {
+    let opens = |byte: &u8| u8::from(byte | 0x20 == b'{');
+    // So few at a time that their number fits in a byte, of which many are added up at once.
+    let pieces = json.chunks(usize::from(u8::MAX));
+    pieces
+        .map(|piece| usize::from(piece.iter().map(opens).sum::<u8>()))
+        .sum()
 }
 
 /// Where the string that was entered at `at` has ended.

@@ -135,8 +135,16 @@ fn line(entry: &Admitted) -> String {
         key,
         is_step,
     } = entry;
-    let plus = if *is_step { "+" } else { "" };
-    format!("\n{plus}{call} {at_ms} {tokens} {key}\n")
+    let mut line = String::with_capacity(3 * 20 + key.len() + 6);
+    let mut number = itoa::Buffer::new();
+    line.push_str(if *is_step { "\n+" } else { "\n" });
+    for part in [call, at_ms, tokens] {
+        line.push_str(number.format(*part));
+        line.push(' ');
+    }
+    line.push_str(key);
+    line.push('\n');
+    line
 }
 
 /// The whole lines of a file, one after the other; one that was cut off was never acted on.

@@ -140,14 +140,13 @@ fn request_line(head: &Bytes, line: &[u8]) -> Result<Request<()>, Refused> {
     Ok(request)
 }
 
-/// A header's name and value.
+/// A header's name, and what should be its value: whether that is text is seen when it becomes one.
 fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
     // A line that goes on in the next one (obs-fold) begins with a space, which is no name.
     let colon = memchr(b':', line).ok_or(Refused::Header)?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
     let is_name = !name.is_empty() && name.iter().all(|byte| is_token(*byte));
-    let is_text = |byte: &u8| (*byte >= b' ' && *byte != 0x7f) || *byte == b'\t';
-    if !is_name || !value.iter().all(is_text) {
+    if !is_name {
         return Err(Refused::Header);
     }
     Ok((name, value.trim_ascii()))

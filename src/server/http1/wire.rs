@@ -14,20 +14,22 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep},
 };
-use tokio_util::io::poll_read_buf;
 
 use super::{
     framing::{Broken, Framing, Next},
     head::{self, Head},
     incoming::{Feed, Wish},
 };
-use crate::http::{MAX_HEAD_BYTES, Refused};
+use crate::{
+    http::{MAX_HEAD_BYTES, Refused},
+    shared_buffer,
+};
 
 /// What an HTTP/2 connection begins with.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-const READ_BYTES: usize = 4 << 10;
 const MOST_READ: usize = 64 << 10;
+const LINGER_BYTES: usize = 4 << 10;
 /// How long a client that was refused may go on sending before it is hung up on.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -170,8 +172,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         // Large bodies in large pieces.
         let left = usize::try_from(self.framing.left().unwrap_or(0)).unwrap_or(usize::MAX);
-        self.input.reserve(left.clamp(READ_BYTES, MOST_READ));
-        poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input)
+        let stream = Pin::new(&mut self.stream);
+        shared_buffer::poll_read(stream, context, &mut self.input, left.min(MOST_READ))
     }
 
     /// All of the request's body, if it has come already.
@@ -318,7 +320,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut unread = [0; READ_BYTES];
+        let mut unread = [0; LINGER_BYTES];
         // The time first: whoever sends without a pause would never let it be looked at.
         while self.timer.as_mut().poll(context).is_pending() {
             let mut unread = ReadBuf::new(&mut unread);

@@ -1,6 +1,8 @@
 //! The head of an answer: what of it matters here.
 
-use httparse::{EMPTY_HEADER, Header, Status};
+use std::mem::MaybeUninit;
+
+use httparse::{Header, ParserConfig, Status};
 
 use super::framing::Framing;
 use crate::error::UpstreamError;
@@ -24,10 +26,15 @@ impl Head {
     /// The head that `bytes` begin with, and its length; `None` while its end is still to come. Interim
     /// answers (1xx) are heads of their own.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, UpstreamError> {
-        let mut headers = [EMPTY_HEADER; MAX_HEADERS];
-        let mut response = httparse::Response::new(&mut headers);
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let mut room = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+        let mut response = httparse::Response::new(&mut []);
         let malformed = |what: &str| UpstreamError::Malformed(what.into());
-        let length = match response.parse(bytes) {
+        let parser = ParserConfig::default();
+        let parsed = parser.parse_response_with_uninit_headers(&mut response, bytes, &mut room);
+        let length = match parsed {
             Ok(Status::Complete(length)) if length <= MAX_HEAD_BYTES => length,
             Ok(Status::Partial) if bytes.len() <= MAX_HEAD_BYTES => return Ok(None),
             Ok(_) | Err(httparse::Error::TooManyHeaders) => {
@@ -57,7 +64,8 @@ impl Head {
         let owned = |name| headers.last(name).map(str::to_owned);
         let head = Self {
             status,
-            content_type: owned("content-type")
+            content_type: headers
+                .last("content-type")
                 .unwrap_or_default()
                 .to_ascii_lowercase(),
             content_encoding: owned("content-encoding"),

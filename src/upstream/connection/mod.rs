@@ -13,7 +13,6 @@ use std::{
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
-use tokio_util::io::poll_read_buf;
 
 mod framing;
 mod head;
@@ -21,10 +20,13 @@ mod head;
 pub use head::Head;
 
 use self::framing::{Framing, Next};
-use crate::{error::UpstreamError, outgoing::Stream};
+use crate::{
+    error::UpstreamError,
+    outgoing::Stream,
+    shared_buffer::{self, SHARED_BYTES},
+};
 
-/// How much is read at once: at first, and where there is always more.
-const LEAST_READ: usize = 4 << 10;
+/// How much is read at once where there is always more.
 const MOST_READ: usize = 64 << 10;
 
 pub struct Connection {
@@ -42,7 +44,7 @@ impl Connection {
         Self {
             stream,
             buffer: BytesMut::new(),
-            room: LEAST_READ,
+            room: SHARED_BYTES,
             framing: Framing::length(0),
             keep_alive: true,
             lane,
@@ -74,7 +76,7 @@ impl Connection {
     /// Sends a request; gives the head of its answer.
     pub async fn ask(&mut self, head: &[u8], body: &[u8]) -> Result<Head, UpstreamError> {
         self.keep_alive = false; // until there is an answer
-        self.room = LEAST_READ;
+        self.room = SHARED_BYTES;
         let mut unsent = Unsent {
             head,
             body,
@@ -183,17 +185,16 @@ impl Connection {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, UpstreamError>> {
-        self.buffer.reserve(self.room);
-        let spare = self.buffer.capacity() - self.buffer.len();
         let stream = Pin::new(&mut self.stream);
-        let Poll::Ready(read) = poll_read_buf(stream, context, &mut self.buffer) else {
+        let read = shared_buffer::poll_read(stream, context, &mut self.buffer, self.room);
+        let Poll::Ready(read) = read else {
             if self.buffer.is_empty() {
                 self.buffer = BytesMut::new(); // one that waits keeps no buffer
             }
             return Poll::Pending;
         };
         let count = read.map_err(|error| broken(&error.to_string()))?;
-        if count == spare {
+        if count >= self.room {
             self.room = (2 * self.room).min(MOST_READ);
         }
         Poll::Ready(Ok(count))

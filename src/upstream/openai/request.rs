@@ -6,14 +6,18 @@ use serde_json::Value;
 use crate::{
     chat::ChatCall,
     config::{MaxTokensField, Quirks},
-    wire::chat::{Message, ResponseFormat, Schema, Settings, Tool, ToolChoice},
+    wire::{
+        chat::{Message, ResponseFormat, Schema, Settings, Tool, ToolChoice},
+        json_writer::JsonWriter,
+    },
 };
 
-/// The whole body that goes upstream: these fields and no others, whatever the caller sent.
+/// About what a request takes, beside its messages.
+const FIELDS_BYTES: usize = 512;
+
+/// The body that goes upstream is the model, the messages and these fields, and no others, whatever the caller sent.
 #[derive(Serialize)]
-struct Request<'a> {
-    model: &'a str,
-    messages: &'a [Message],
+struct Fields<'a> {
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
@@ -51,9 +55,7 @@ pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec
         call.budget.max_tokens.filter(|_| named)
     };
     let offers = quirks.builtin_tools || !call.tools.are_built_in();
-    let request = Request {
-        model,
-        messages: &call.messages,
+    let fields = Fields {
         stream,
         // Always: what is not counted cannot be billed.
         stream_options: stream.then_some(StreamOptions {
@@ -75,12 +77,25 @@ pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec
         thinking: call.thinking.as_ref(),
         user: &call.user,
     };
-    let serialises = "strings, numbers and JSON serialise";
+    let texts = call
+        .messages
+        .iter()
+        .map(Message::about_bytes)
+        .sum::<usize>();
+    let mut json = JsonWriter::with_capacity(texts + FIELDS_BYTES);
+    json.raw("{\"model\":").string(model).raw(",\"messages\":");
+    json.list(&call.messages, Message::write);
     if quirks.omit.is_empty() && quirks.rename.is_empty() {
-        return serde_json::to_vec(&request).expect(serialises);
+        json.further_fields(&fields);
+    } else {
+        json.further_fields(&with_quirks(&fields, quirks));
     }
-    // The slower way is for the few that need it.
-    let mut fields = serde_json::to_value(&request).expect(serialises);
+    json.into_bytes()
+}
+
+/// As a server takes them that has other words for some, or none.
+fn with_quirks(fields: &Fields<'_>, quirks: &Quirks) -> Value {
+    let mut fields = serde_json::to_value(fields).expect("strings, numbers and JSON serialise");
     if let Some(fields) = fields.as_object_mut() {
         fields.retain(|name, _| !quirks.omit.contains(name));
         for (from, to) in &quirks.rename {
@@ -89,7 +104,7 @@ pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec
             }
         }
     }
-    serde_json::to_vec(&fields).expect(serialises)
+    fields
 }
 
 fn tool_choice(choice: &ToolChoice) -> Value {

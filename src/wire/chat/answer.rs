@@ -3,7 +3,16 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{catalog::Prices, money::NanoUsd, wire::json_text::JsonText};
+use crate::{
+    catalog::Prices,
+    money::NanoUsd,
+    wire::{json_text::JsonText, json_writer::JsonWriter},
+};
+
+/// About what the parts of an answer take, beside the texts in them.
+const HEAD_BYTES: usize = 160;
+const CHOICE_BYTES: usize = 128;
+const USAGE_BYTES: usize = 200;
 
 /// Why a choice ended. A closed set: a provider's other words are translated or are failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -108,36 +117,24 @@ impl Usage {
 
     /// The `usage` object. `show_cached` where the model advertises prompt caching.
     pub fn to_json(self, show_cached: bool) -> String {
-        #[derive(Serialize)]
-        struct Wire {
-            prompt_tokens: u32,
-            completion_tokens: u32,
-            total_tokens: u64,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            prompt_tokens_details: Option<PromptDetails>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            completion_tokens_details: Option<CompletionDetails>,
+        let mut json = JsonWriter::with_capacity(USAGE_BYTES);
+        self.write(show_cached, &mut json);
+        json.into_string()
+    }
+
+    fn write(self, show_cached: bool, json: &mut JsonWriter) {
+        json.raw("{\"prompt_tokens\":").number(self.prompt);
+        json.raw(",\"completion_tokens\":").number(self.completion);
+        json.raw(",\"total_tokens\":").number(self.total());
+        if show_cached {
+            json.raw(",\"prompt_tokens_details\":{\"cached_tokens\":");
+            json.number(self.cached).raw("}");
         }
-        #[derive(Serialize)]
-        struct PromptDetails {
-            cached_tokens: u32,
+        if self.reasoning > 0 {
+            json.raw(",\"completion_tokens_details\":{\"reasoning_tokens\":");
+            json.number(self.reasoning).raw("}");
         }
-        #[derive(Serialize)]
-        struct CompletionDetails {
-            reasoning_tokens: u32,
-        }
-        let wire = Wire {
-            prompt_tokens: self.prompt,
-            completion_tokens: self.completion,
-            total_tokens: self.total(),
-            prompt_tokens_details: show_cached.then_some(PromptDetails {
-                cached_tokens: self.cached,
-            }),
-            completion_tokens_details: (self.reasoning > 0).then_some(CompletionDetails {
-                reasoning_tokens: self.reasoning,
-            }),
-        };
-        serde_json::to_string(&wire).expect("numbers serialise")
+        json.raw("}");
     }
 }
 
@@ -167,48 +164,42 @@ impl Answer {
         usage: Usage,
         show_cached: bool,
     ) -> Vec<u8> {
-        #[derive(Serialize)]
-        struct Wire<'a> {
-            id: &'a str,
-            object: &'static str,
-            created: u64,
-            model: &'a str,
-            choices: Vec<WireChoice<'a>>,
-            usage: Box<RawValue>,
+        let choices = self.choices.iter().map(Choice::about_bytes).sum::<usize>();
+        let mut json = JsonWriter::with_capacity(HEAD_BYTES + choices + USAGE_BYTES);
+        json.raw("{\"id\":").string(id);
+        json.raw(",\"object\":\"chat.completion\",\"created\":")
+            .number(created);
+        json.raw(",\"model\":").string(model);
+        json.raw(",\"choices\":");
+        json.list(&self.choices, Choice::write);
+        json.raw(",\"usage\":");
+        usage.write(show_cached, &mut json);
+        json.raw("}");
+        json.into_bytes()
+    }
+}
+
+impl Choice {
+    fn about_bytes(&self) -> usize {
+        let content = self.content.as_ref().map_or(0, |text| text.as_json().len());
+        let logprobs = self.logprobs.as_ref().map_or(0, |json| json.get().len());
+        content + logprobs + CHOICE_BYTES
+    }
+
+    fn write(&self, json: &mut JsonWriter) {
+        json.raw("{\"index\":").number(self.index);
+        let content = self.content.as_ref().map_or("null", JsonText::as_json);
+        json.raw(",\"message\":{\"role\":\"assistant\",\"content\":")
+            .raw(content);
+        if !self.tool_calls.is_empty() {
+            json.raw(",\"tool_calls\":").value(&self.tool_calls);
         }
-        #[derive(Serialize)]
-        struct WireChoice<'a> {
-            index: u32,
-            message: WireMessage<'a>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            logprobs: Option<&'a RawValue>,
-            finish_reason: FinishReason,
+        json.raw("}");
+        if let Some(logprobs) = &self.logprobs {
+            json.raw(",\"logprobs\":").raw(logprobs.get());
         }
-        #[derive(Serialize)]
-        struct WireMessage<'a> {
-            role: &'static str,
-            content: Option<&'a JsonText>,
-            #[serde(skip_serializing_if = "<[_]>::is_empty")]
-            tool_calls: &'a [ToolCall],
-        }
-        let choices = self.choices.iter().map(|choice| WireChoice {
-            index: choice.index,
-            message: WireMessage {
-                role: "assistant",
-                content: choice.content.as_ref(),
-                tool_calls: &choice.tool_calls,
-            },
-            logprobs: choice.logprobs.as_deref(),
-            finish_reason: choice.finish,
-        });
-        let wire = Wire {
-            id,
-            object: "chat.completion",
-            created,
-            model,
-            choices: choices.collect(),
-            usage: RawValue::from_string(usage.to_json(show_cached)).expect("an object of numbers"),
-        };
-        serde_json::to_vec(&wire).expect("strings and numbers serialise")
+        json.raw(",\"finish_reason\":\"")
+            .raw(self.finish.as_str())
+            .raw("\"}");
     }
 }

@@ -1,12 +1,12 @@
 //! One message of a conversation (SPEC §2.2, §2.3).
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 
 use super::ToolCall;
-use crate::wire::json_text::JsonText;
+use crate::wire::{json_text::JsonText, json_writer::JsonWriter};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     #[serde(alias = "developer")]
@@ -16,19 +16,27 @@ pub enum Role {
     Tool,
 }
 
+impl Role {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
 /// A message whose content is already one string: parts are joined as they are read.
 ///
 /// Keys that a message of ours does not have (`refusal`, `annotations`, …) come with every answer
 /// that a client sends back, and are passed over.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Message {
     pub role: Role,
     pub content: Option<JsonText>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<JsonText>,
 }
 
@@ -92,6 +100,37 @@ impl<'de> Deserialize<'de> for Message {
 }
 
 impl Message {
+    /// About how long it is when it is written.
+    pub fn about_bytes(&self) -> usize {
+        let content = self.content.as_ref().map_or(0, |text| text.as_json().len());
+        content + 64
+    }
+
+    /// A conversation, as it is stored.
+    pub fn write_all(messages: &[Self]) -> String {
+        let bytes = messages.iter().map(Self::about_bytes).sum();
+        let mut json = JsonWriter::with_capacity(bytes);
+        json.list(messages, Self::write);
+        json.into_string()
+    }
+
+    /// As providers take it that speak as we do.
+    pub fn write(&self, json: &mut JsonWriter) {
+        let content = self.content.as_ref().map_or("null", JsonText::as_json);
+        json.raw("{\"role\":\"").raw(self.role.as_str());
+        json.raw("\",\"content\":").raw(content);
+        if !self.tool_calls.is_empty() {
+            json.raw(",\"tool_calls\":").value(&self.tool_calls);
+        }
+        if let Some(id) = &self.tool_call_id {
+            json.raw(",\"tool_call_id\":").string(id);
+        }
+        if let Some(name) = &self.name {
+            json.raw(",\"name\":").raw(name.as_json());
+        }
+        json.raw("}");
+    }
+
     /// The field that a message of this role needs and lacks, and what is said about it.
     pub fn lacks(&self) -> Option<(&'static str, &'static str)> {
         let has_content = self.content.is_some();

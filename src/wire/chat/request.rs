@@ -1,6 +1,6 @@
 //! The body of `POST /v1/chat/completions` (SPEC §2.1): its shape, field by field.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize,
@@ -106,9 +106,9 @@ impl<'de> Visitor<'de> for Fields {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ChatRequest, M::Error> {
         let mut request = ChatRequest::default();
-        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+        while let Some(Name(name)) = map.next_key()? {
             let sampling = &mut request.sampling;
-            match key.as_ref() {
+            match name.as_ref() {
                 "model" => request.model = absent_or(&mut map)?,
                 "messages" => request.messages = absent_or(&mut map)?,
                 "stream" => request.stream = absent_or(&mut map)?,
@@ -150,6 +150,11 @@ impl<'de> Visitor<'de> for Fields {
         Ok(request)
     }
 }
+
+/// The name of a field: a copy only where it is escaped.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 fn absent_or<'de, T: Deserialize<'de> + Default, M: MapAccess<'de>>(
     map: &mut M,

@@ -24,10 +24,13 @@ use super::{
     rows,
 };
 use crate::{
-    fast_map::FastSet,
+    fast_map::{FastMap, FastSet},
     ledger::{Call, CallId, credit::Charge},
     money::NanoUsd,
 };
+
+/// How many calls are read back together: so many that they are in order, and not so many that they take much memory.
+const READ_AT_ONCE: usize = 1_024;
 
 /// What is known of calls that are not entered yet.
 #[derive(Default)]
@@ -40,8 +43,8 @@ pub struct News {
     written: usize,
     last_seq: i64,
     /// What they leave of grants, and what accounts owe since.
-    left: HashMap<Box<str>, NanoUsd>,
-    debts: HashMap<Box<str>, NanoUsd>,
+    left: FastMap<Box<str>, NanoUsd>,
+    debts: FastMap<Box<str>, NanoUsd>,
     /// Someone wants to read them once the open transaction is committed.
     wanted: bool,
     /// The last time they could not be entered: whoever reads has to look at them as well.
@@ -100,7 +103,7 @@ impl News {
     }
 }
 
-fn put(amounts: &mut HashMap<Box<str>, NanoUsd>, id: &str, amount: NanoUsd) {
+fn put(amounts: &mut FastMap<Box<str>, NanoUsd>, id: &str, amount: NanoUsd) {
     match amounts.get_mut(id) {
         Some(before) => *before = amount,
         None => drop(amounts.insert(id.into(), amount)),
@@ -207,15 +210,19 @@ impl Database {
 
     fn enter(&self, news: &News) -> rusqlite::Result<()> {
         let mut sums = Sums::default();
-        for some in news.records.chunks(rows::AT_ONCE) {
+        for some in news.records.chunks(READ_AT_ONCE) {
             let records = some.iter().map(|at| news.read(at));
             let records: Vec<_> = records.collect::<Result<_, _>>()?;
             for record in &records {
                 sums.add(record);
             }
-            rows::CALLS.insert(&self.connection, &records.iter().collect::<Vec<_>>())?;
+            // Lines in the order in which they were paid; calls in that of their numbers, in which their table is:
+            // what is added at its end needs no room made for it.
             let paid = records.iter().filter(|record| record.paid.is_some());
             rows::LINES.insert(&self.connection, &paid.collect::<Vec<_>>())?;
+            let mut calls: Vec<_> = records.iter().collect();
+            calls.sort_unstable_by_key(|call| call.id);
+            rows::CALLS.insert(&self.connection, &calls)?;
         }
         sums.enter(&self.connection)?;
         for (grant_id, remaining) in &news.left {

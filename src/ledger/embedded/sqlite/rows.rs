@@ -1,4 +1,7 @@
 //! Rows that are inserted many at a time: to begin a statement costs as much as two rows.
+//!
+//! `OR FAIL`, because whoever enters rows takes back the whole transaction where one is refused: else SQLite would keep
+//! a copy of every page that a statement changes, to take back that statement alone.
 
 use std::sync::LazyLock;
 
@@ -7,7 +10,7 @@ use rusqlite::{Connection, Statement};
 use super::record::Record;
 
 /// How many rows a statement has.
-pub const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 16;
 
 /// Where rows go, and what of a call they say.
 pub struct Rows {
@@ -20,14 +23,15 @@ pub struct Rows {
 type Bind = fn(&Record<'_>, usize, &mut Statement<'_>) -> rusqlite::Result<()>;
 
 pub static CALLS: LazyLock<Rows> =
-    LazyLock::new(|| Rows::new("INSERT INTO calls", &[ANY; 29], bind_call));
+    LazyLock::new(|| Rows::new("INSERT OR FAIL INTO calls", &[ANY; 29], bind_call));
 
 pub static FRESH: LazyLock<Rows> =
     LazyLock::new(|| Rows::new("INSERT OR IGNORE INTO fresh", &[ANY; 29], bind_call));
 
 /// The lines of the books.
 pub static LINES: LazyLock<Rows> = LazyLock::new(|| {
-    let into = "INSERT INTO ledger_entries (account_id, ref, delta, balance_after, at, kind)";
+    let into =
+        "INSERT OR FAIL INTO ledger_entries (account_id, ref, delta, balance_after, at, kind)";
     let values = [ANY, "CAST(? AS TEXT)", ANY, ANY, ANY, "'charge'"];
     Rows::new(into, &values, bind_line)
 });
@@ -54,17 +58,30 @@ impl Rows {
     }
 
     pub fn insert(&self, connection: &Connection, records: &[&Record<'_>]) -> rusqlite::Result<()> {
-        let (statement, rows) = match records.len() {
-            AT_ONCE => (&self.many, AT_ONCE),
-            _ => (&self.one, 1),
-        };
-        let mut statement = connection.prepare_cached(statement)?;
-        for records in records.chunks(rows) {
-            for (row, record) in records.iter().enumerate() {
-                (self.bind)(record, 1 + row * self.columns, &mut statement)?;
+        let (many, few) = records.as_chunks::<AT_ONCE>();
+        if !many.is_empty() {
+            let mut statement = connection.prepare_cached(&self.many)?;
+            for records in many {
+                self.execute(&mut statement, records)?;
             }
-            statement.raw_execute()?;
+        }
+        if !few.is_empty() {
+            let mut statement = connection.prepare_cached(&self.one)?;
+            for record in few {
+                self.execute(&mut statement, std::slice::from_ref(record))?;
+            }
         }
         Ok(())
+    }
+
+    fn execute(
+        &self,
+        statement: &mut Statement<'_>,
+        records: &[&Record<'_>],
+    ) -> rusqlite::Result<()> {
+        for (row, record) in records.iter().enumerate() {
+            (self.bind)(record, 1 + row * self.columns, statement)?;
+        }
+        statement.raw_execute().map(|_| ())
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{super::conversation, parse, refused};
+use super::{super::conversation, parse, refused, written};
 use crate::wire::chat::Message;
 
 /// The messages of these items.
@@ -14,7 +14,7 @@ fn messages(items: Value) -> Value {
 #[track_caller]
 fn after(earlier: Vec<Message>, items: Value) -> Value {
     let request = parse(json!({ "input": items })).unwrap();
-    json!(conversation(earlier, request.items))
+    written(&conversation(earlier, request.items))
 }
 
 fn call(id: &str) -> Value {
@@ -204,7 +204,7 @@ fn items_go_on_where_an_earlier_conversation_ended() {
         { "role": "assistant", "content": null, "tool_calls": [called("a")] },
     ]);
     let earlier: Vec<Message> = serde_json::from_value(stored.clone()).unwrap();
-    assert_eq!(json!(earlier), stored, "it is stored as it is");
+    assert_eq!(written(&earlier), stored, "it is stored as it is");
     let all = after(earlier, json!([output("a")]));
     assert_eq!(all, json!([stored[0], stored[1], tool("a")]));
 }

@@ -8,7 +8,10 @@
 use serde_json::{Value, json};
 
 use super::{Echo, NewResponse, ResponsesRequest};
-use crate::{error::GatewayError, wire::chat::Usage};
+use crate::{
+    error::GatewayError,
+    wire::chat::{Message, Usage},
+};
 
 mod answers;
 mod items;
@@ -29,6 +32,11 @@ fn parse(more: Value) -> Result<ResponsesRequest, GatewayError> {
         .unwrap()
         .extend(more.as_object().unwrap().clone());
     ResponsesRequest::parse(body.to_string().as_bytes())
+}
+
+/// Messages as they are stored.
+fn written(messages: &[Message]) -> Value {
+    serde_json::from_str(&Message::write_all(messages)).unwrap()
 }
 
 /// The field that a refusal names.

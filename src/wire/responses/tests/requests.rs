@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{super::output::item_id, super::response_of_item, parse, refused};
+use super::{super::output::item_id, super::response_of_item, parse, refused, written};
 use crate::{
     error::GatewayError,
     wire::{
@@ -111,7 +111,7 @@ fn fields_become_those_of_a_chat_request() {
         json!({ "type": "json_object" })
     );
     assert_eq!(
-        json!(chat.messages),
+        written(&chat.messages),
         json!([{ "role": "system", "content": "Be brief." }])
     );
 }
