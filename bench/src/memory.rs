@@ -1,4 +1,4 @@
-//! How large each one is: started anew with what it has stored, idle, and with many streams open.
+//! How soon each one is ready with what it has stored, and how large it is: idle, and with many streams open.
 
 use std::{thread::sleep, time::Duration};
 
@@ -15,7 +15,8 @@ const SETTLES: Duration = Duration::from_secs(2);
 /// Longer than the pause between two events: each stream has handed on more than its first one.
 const STAYS_OPEN: Duration = Duration::from_secs(7);
 
-pub fn measure(plan: &Plan, runtime: &Runtime, upstream: &Upstream, entry: &mut Entry) -> Done {
+/// Starts it anew, right after it was busy.
+pub fn restart(plan: &Plan, entry: &mut Entry) -> Done {
     if entry.contestant.pid().is_none() {
         return Ok(());
     }
@@ -23,6 +24,14 @@ pub fn measure(plan: &Plan, runtime: &Runtime, upstream: &Upstream, entry: &mut 
         let took = entry.contestant.restart()?;
         entry.figures.add(Metric::Start, took.as_secs_f64() * 1e3);
     }
+    Ok(())
+}
+
+pub fn weigh(plan: &Plan, runtime: &Runtime, upstream: &Upstream, entry: &mut Entry) -> Done {
+    if entry.contestant.pid().is_none() {
+        return Ok(());
+    }
+    entry.contestant.restart()?;
     sleep(SETTLES);
     let idle = memory(entry.contestant.as_ref());
     entry.figures.add(Metric::MemoryIdle, idle);

@@ -5,20 +5,19 @@ use std::path::Path;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    config::Config,
-    server::{self, Running},
+    server::{self, Running, Watched},
     telemetry,
 };
 
 pub async fn run(file: &Path) -> Result<(), String> {
-    let config = Config::load(file).map_err(|error| error.to_string())?;
+    let mut files = Watched::new(file);
+    let config = files.load()?;
     telemetry::start(&config.log);
-    let named = config.named_files();
     let signals = StopSignals::listen()?;
     let running = server::start(config)
         .await
         .map_err(|error| error.to_string())?;
-    running.reload_from(file.to_owned(), named);
+    running.reload_from(files);
     tracing::info!(
         public = %running.public,
         operator = %running.operator,

@@ -105,7 +105,9 @@ fn quirks(section: &mut Section, base_url: &str) -> Quirks {
         Value::Table(names) => {
             let names = names.iter().map(|(from, to)| {
                 let from = Some(from.clone()).filter(is_field)?;
-                Some((from, as_text(&to.value)?))
+                // These two are written before the others, under their own names.
+                let to = as_text(&to.value)?;
+                Some((from, to)).filter(|(_, to)| to != "model" && to != "messages")
             });
             names.collect::<Option<Vec<_>>>()
         }

@@ -18,6 +18,8 @@ mod stores;
 mod tls;
 mod watcher;
 
+pub use reload::Watched;
+
 use crate::{
     config::{Config, TlsFiles},
     gateway::{Gateway, Stores},
@@ -115,10 +117,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 impl Running {
-    /// Reads models and upstreams anew whenever this file, or one that it names, changes.
-    pub fn reload_from(&self, file: PathBuf, named: Vec<PathBuf>) {
-        let gateway = self.gateway.clone();
-        let watching = reload::on_change(gateway, file, named);
+    /// Reads models and upstreams anew whenever one of these files changes.
+    pub fn reload_from(&self, files: Watched) {
+        let watching = reload::on_change(self.gateway.clone(), files);
         self.gateway.background.spawn(watching);
     }
 

@@ -242,6 +242,11 @@ fn mistakes_of_every_kind_name_the_line_and_what_is_expected() {
         ),
         (
             "api_key_env = \"LOCAL_API_KEY\"",
+            "rename = { user = \"model\" }",
+            "`providers.local.rename` is a table; expected fields and their names there",
+        ),
+        (
+            "api_key_env = \"LOCAL_API_KEY\"",
             "max_tokens_field = \"tokens\"",
             "expected `max_tokens` or `max_completion_tokens`",
         ),

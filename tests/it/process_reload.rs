@@ -1,6 +1,9 @@
 //! The configuration is read anew while the program runs: on SIGHUP, and when its file changes.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -166,6 +169,30 @@ async fn a_signal_reads_it_anew_and_a_changed_catalog_counts() {
         all + 2,
         "the catalog is watched too"
     );
+}
+
+#[tokio::test]
+async fn a_file_that_was_not_there_is_read_when_it_comes() {
+    let upstream = answering("hi").await;
+    let mut running = Reloading::start(&upstream).await;
+    let all = running.models().await;
+    let catalog = running.folder.path().join("catalog.toml");
+    running.change(
+        &upstream,
+        &format!("catalog.file = \"{}\"", catalog.display()),
+    );
+    running.until_logged("stays as it was", 1).await;
+    // It is looked for every second, and told of once.
+    tokio::time::sleep(Duration::from_millis(2_200)).await;
+    let log = running.process.stderr();
+    assert_eq!(log.matches("stays as it was").count(), 1, "{log}");
+    write(
+        &catalog,
+        "[[models]]\nid = \"svc-more\"\nname = \"More\"\ndescription = \"One more.\"\n\
+         min_tier = \"free\"\ninput = \"1.00\"\noutput = \"2.00\"\n",
+    );
+    running.until_logged("was read anew", 1).await;
+    assert_eq!(running.models().await, all + 1);
 }
 
 #[tokio::test]

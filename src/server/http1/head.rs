@@ -140,13 +140,18 @@ fn request_line(head: &Bytes, line: &[u8]) -> Result<Request<()>, Refused> {
     Ok(request)
 }
 
-/// A header's name, and what should be its value: whether that is text is seen when it becomes one.
+/// A header's name and value.
 fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
     // A line that goes on in the next one (obs-fold) begins with a space, which is no name.
     let colon = memchr(b':', line).ok_or(Refused::Header)?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
     let is_name = !name.is_empty() && name.iter().all(|byte| is_token(*byte));
-    if !is_name {
+    // All of it, and before it is trimmed: what is trimmed elsewhere could end a line there.
+    let is_text = |byte: &u8| (*byte >= b' ' && *byte != 0x7f) || *byte == b'\t';
+    let is_value = value
+        .iter()
+        .fold(true, |so_far, byte| so_far & is_text(byte));
+    if !is_name || !is_value {
         return Err(Refused::Header);
     }
     Ok((name, value.trim_ascii()))

@@ -73,8 +73,8 @@ struct Details<'a> {
     reasoning_tokens: Option<&'a RawValue>,
 }
 
-/// The token counts, if they are ones that can be billed: whole, not negative, not absurd. A number that nobody can
-/// read is a failure.
+/// The token counts, if they are ones that can be billed: whole, not negative, not absurd. A number in the place of one
+/// that nobody can read is a failure.
 pub fn read_usage(usage: &RawValue) -> Result<Option<Usage>, UpstreamError> {
     if let Ok(Some(counts)) = read_counts(usage) {
         return Ok(Some(counts));

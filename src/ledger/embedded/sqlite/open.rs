@@ -54,7 +54,7 @@ pub fn connect(
     }
     migrations::bring_up_to_date(&mut connection, &MIGRATIONS).map_err(failed)?;
     // What is written down from now on is of accounts that are in memory, and none is ever deleted: to look each of them
-    // up for every row would find nothing. Audits do.
+    // up for every row would find nothing. An audit notices a charge of an account that is not there.
     let trusted = connection.pragma_update(None, "foreign_keys", false);
     trusted.map_err(failed)?;
     Ok((connection, checks))

@@ -1,7 +1,8 @@
 //! Rows that are inserted many at a time: to begin a statement costs as much as two rows.
 //!
 //! `OR FAIL`, because whoever enters rows takes back the whole transaction where one is refused: else SQLite would keep
-//! a copy of every page that a statement changes, to take back that statement alone.
+//! a copy of every page that a statement changes, to take back that statement alone. It does so for calls all the same,
+//! whose numbers are given to it.
 
 use std::sync::LazyLock;
 
