@@ -3,11 +3,9 @@
 //! Every label has few values: routes, models, providers and codes of ours. What a caller can make
 //! up is no label.
 
-use std::{
-    collections::BTreeMap,
-    sync::{PoisonError, RwLock},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
+
+mod known;
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -20,9 +18,9 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+use self::known::Known;
 use crate::{
-    fast_map::FastMap,
-    ledger::{Call, Health},
+    ledger::{Call, Health, Outcome},
     office,
     wire::chat::Usage,
 };
@@ -41,6 +39,13 @@ struct Route {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Model {
     model: String,
+}
+
+impl Model {
+    fn named(model: &str) -> Self {
+        let model = model.to_owned();
+        Self { model }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -115,7 +120,6 @@ pub struct Metrics {
     first_byte_seconds: Histograms<Model>,
     tokens: Family<Tokens, Counter>,
     charged: Family<Model, Counter>,
-    paid: RwLock<FastMap<String, Paid>>,
     unbilled: Family<Model, Counter>,
     holds: Gauge,
     held: Gauge,
@@ -125,6 +129,17 @@ pub struct Metrics {
     violations: Gauge,
     alerts: Family<AlertKind, Gauge>,
     alerts_told: Family<AlertTold, Counter>,
+    often: Often,
+}
+
+/// What is counted with every request, of the above.
+#[derive(Default)]
+struct Often {
+    served: Known<Served, (Counter, Histogram)>,
+    attempted: Known<Attempted, Counter>,
+    ended: Known<Ended, Counter>,
+    first_byte: Known<Model, Histogram>,
+    paid: Known<Model, Paid>,
 }
 
 /// What is measured when it is asked for.
@@ -154,7 +169,6 @@ impl Metrics {
             first_byte_seconds: Family::new_with_constructor(seconds),
             tokens: Family::default(),
             charged: Family::default(),
-            paid: RwLock::default(),
             unbilled: Family::default(),
             holds: Gauge::default(),
             held: Gauge::default(),
@@ -164,6 +178,7 @@ impl Metrics {
             violations: Gauge::default(),
             alerts: Family::default(),
             alerts_told: Family::default(),
+            often: Often::default(),
         };
         metrics.register(ledger);
         metrics
@@ -272,13 +287,23 @@ impl Metrics {
 
     /// A request is over, its last byte included.
     pub fn served(&self, route: &str, status: u16, took: Duration) {
-        let route = route.to_owned();
-        self.request_seconds
-            .get_or_create(&Route {
-                route: route.clone(),
-            })
-            .observe(took.as_secs_f64());
-        self.requests.get_or_create(&Served { route, status }).inc();
+        self.often.served.count(
+            (route, status),
+            |served| served.route == route && served.status == status,
+            || {
+                let route = || route.to_owned();
+                let seconds = Route { route: route() };
+                let seconds = self.request_seconds.get_or_create_owned(&seconds);
+                let route = route();
+                let served = Served { route, status };
+                let requests = self.requests.get_or_create_owned(&served);
+                (served, (requests, seconds))
+            },
+            |(requests, seconds)| {
+                seconds.observe(took.as_secs_f64());
+                requests.inc();
+            },
+        );
     }
 
     /// A request was answered with this error.
@@ -289,10 +314,19 @@ impl Metrics {
 
     /// An upstream was asked.
     pub fn attempted(&self, upstream: &str, outcome: &'static str) {
-        let upstream = upstream.to_owned();
-        self.attempts
-            .get_or_create(&Attempted { upstream, outcome })
-            .inc();
+        self.often.attempted.count(
+            (upstream, outcome),
+            |attempted| attempted.upstream == upstream && attempted.outcome == outcome,
+            || {
+                let upstream = upstream.to_owned();
+                let attempted = Attempted { upstream, outcome };
+                let attempts = self.attempts.get_or_create_owned(&attempted);
+                (attempted, attempts)
+            },
+            |attempts| {
+                attempts.inc();
+            },
+        );
     }
 
     /// A tool was run.
@@ -315,23 +349,40 @@ impl Metrics {
 
     /// A call is over.
     pub fn ended(&self, call: &Call) {
-        let model = || call.model.clone();
-        let upstream = call.upstream.as_deref().unwrap_or_default().to_owned();
+        let model = call.model.as_str();
+        let upstream = call.upstream.as_deref().unwrap_or_default();
         let outcome = call.outcome.as_str();
-        let ended = Ended {
-            model: model(),
-            upstream,
-            outcome,
-        };
-        self.calls.get_or_create(&ended).inc();
+        self.often.ended.count(
+            (model, upstream, outcome),
+            |ended| ended.outcome == outcome && ended.model == model && ended.upstream == upstream,
+            || {
+                let ended = Ended {
+                    model: model.to_owned(),
+                    upstream: upstream.to_owned(),
+                    outcome,
+                };
+                let calls = self.calls.get_or_create_owned(&ended);
+                (ended, calls)
+            },
+            |calls| {
+                calls.inc();
+            },
+        );
         if let Some(first) = call.first_byte_ms {
             let took = u64::try_from(first - call.admitted_ms).unwrap_or(0);
-            self.first_byte_seconds
-                .get_or_create(&Model { model: model() })
-                .observe(Duration::from_millis(took).as_secs_f64());
+            self.often.first_byte.count(
+                model,
+                |known| known.model == model,
+                || {
+                    let model = Model::named(model);
+                    let seconds = self.first_byte_seconds.get_or_create_owned(&model);
+                    (model, seconds)
+                },
+                |seconds| seconds.observe(Duration::from_millis(took).as_secs_f64()),
+            );
         }
-        if call.outcome == crate::ledger::Outcome::NoUsage {
-            self.unbilled.get_or_create(&Model { model: model() }).inc();
+        if call.outcome == Outcome::NoUsage {
+            self.unbilled.get_or_create(&Model::named(model)).inc();
         }
         let Some(charged) = call.charged else { return };
         let Usage {
@@ -341,40 +392,27 @@ impl Metrics {
             reasoning,
         } = charged.usage;
         let cost = u64::try_from(charged.cost.nanos()).unwrap_or(0);
-        self.paid(&call.model, |paid| {
-            let counts = [prompt, cached, completion, reasoning];
-            for (counter, tokens) in paid.tokens.iter().zip(counts) {
-                counter.inc_by(tokens.into());
-            }
-            paid.charged.inc_by(cost);
-        });
+        self.often.paid.count(
+            model,
+            |known| known.model == model,
+            || (Model::named(model), self.paid(model)),
+            |paid| {
+                let counts = [prompt, cached, completion, reasoning];
+                for (counter, tokens) in paid.tokens.iter().zip(counts) {
+                    counter.inc_by(tokens.into());
+                }
+                paid.charged.inc_by(cost);
+            },
+        );
     }
 
-    /// The counters of a model, which are looked up in one step.
-    fn paid(&self, model: &str, count: impl FnOnce(&Paid)) {
-        if let Some(paid) = self
-            .paid
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(model)
-        {
-            return count(paid);
-        }
-        let model = model.to_owned();
+    fn paid(&self, model: &str) -> Paid {
         let tokens = TOKEN_KINDS.map(|kind| {
-            let model = model.clone();
+            let model = model.to_owned();
             self.tokens.get_or_create_owned(&Tokens { model, kind })
         });
-        let charged = Model {
-            model: model.clone(),
-        };
-        let paid = Paid {
-            tokens,
-            charged: self.charged.get_or_create_owned(&charged),
-        };
-        count(&paid);
-        let mut all = self.paid.write().unwrap_or_else(PoisonError::into_inner);
-        all.insert(model, paid);
+        let charged = self.charged.get_or_create_owned(&Model::named(model));
+        Paid { tokens, charged }
     }
 
     /// Everything, as a scraper reads it.

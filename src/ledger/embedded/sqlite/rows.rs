@@ -10,13 +10,13 @@ use rusqlite::{Connection, Statement};
 
 use super::record::Record;
 
-/// How many rows a statement has.
-const AT_ONCE: usize = 16;
+/// How many rows a statement has: many, and the rest one by one. With more of them SQLite would run out of the memory that
+/// it has ready for short texts.
+const AT_ONCE: [usize; 2] = [16, 1];
 
 /// Where rows go, and what of a call they say.
 pub struct Rows {
-    one: String,
-    many: String,
+    statements: [String; AT_ONCE.len()],
     columns: usize,
     bind: Bind,
 }
@@ -51,38 +51,31 @@ impl Rows {
     fn new(into: &str, values: &[&str], bind: Bind) -> Self {
         let row = format!("({})", values.join(", "));
         Self {
-            one: format!("{into} VALUES {row}"),
-            many: format!("{into} VALUES {}", vec![row.as_str(); AT_ONCE].join(", ")),
+            statements: AT_ONCE.map(|rows| {
+                let rows = vec![row.as_str(); rows].join(", ");
+                format!("{into} VALUES {rows}")
+            }),
             columns: row.matches(ANY).count(),
             bind,
         }
     }
 
     pub fn insert(&self, connection: &Connection, records: &[&Record<'_>]) -> rusqlite::Result<()> {
-        let (many, few) = records.as_chunks::<AT_ONCE>();
-        if !many.is_empty() {
-            let mut statement = connection.prepare_cached(&self.many)?;
-            for records in many {
-                self.execute(&mut statement, records)?;
+        let mut left = records;
+        for (rows, statement) in AT_ONCE.into_iter().zip(&self.statements) {
+            let (now, later) = left.split_at(left.len() - left.len() % rows);
+            left = later;
+            if now.is_empty() {
+                continue;
             }
-        }
-        if !few.is_empty() {
-            let mut statement = connection.prepare_cached(&self.one)?;
-            for record in few {
-                self.execute(&mut statement, std::slice::from_ref(record))?;
+            let mut statement = connection.prepare_cached(statement)?;
+            for records in now.chunks_exact(rows) {
+                for (row, record) in records.iter().enumerate() {
+                    (self.bind)(record, 1 + row * self.columns, &mut statement)?;
+                }
+                statement.raw_execute()?;
             }
         }
         Ok(())
-    }
-
-    fn execute(
-        &self,
-        statement: &mut Statement<'_>,
-        records: &[&Record<'_>],
-    ) -> rusqlite::Result<()> {
-        for (row, record) in records.iter().enumerate() {
-            (self.bind)(record, 1 + row * self.columns, statement)?;
-        }
-        statement.raw_execute().map(|_| ())
     }
 }
