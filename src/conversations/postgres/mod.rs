@@ -204,11 +204,10 @@ impl Database {
         cause.into()
     }
 
-    /// The time, where it is not the server's: in tests.
+    /// The time, where it is not the server's: by a clock that is set.
     fn told_ms(&self) -> Option<i64> {
         match &self.clock {
             Clock::System => None,
-            #[cfg(test)]
             clock @ Clock::Manual(_) => Some(clock.now_ms()),
         }
     }

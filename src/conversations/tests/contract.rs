@@ -210,7 +210,7 @@ async fn what_has_expired_is_deleted_at_the_start_and_from_time_to_time(given: G
 
     let settings = Settings {
         sweep_every: Duration::from_millis(50),
-        ..SETTINGS
+        ..PATIENT
     };
     let given = Given::at(given.place, settings);
     given.store("a", "resp_1").await;

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use rusqlite::{Connection, OpenFlags};
@@ -23,6 +24,12 @@ mod model;
 mod postgres;
 mod reader;
 mod sqlite;
+
+/// Long: machines that test are busy, and only tests of deadlines are about deadlines.
+const PATIENT: Settings = Settings {
+    deadline: Duration::from_mins(1),
+    ..SETTINGS
+};
 
 /// Storage in a place of its own, and a clock that moves when it is told to.
 struct Given {
@@ -45,12 +52,12 @@ enum Kind {
 
 impl Given {
     fn sqlite() -> Self {
-        Self::with(Kind::Sqlite, SETTINGS)
+        Self::with(Kind::Sqlite, PATIENT)
     }
 
     /// Needs a runtime.
     fn postgres() -> Self {
-        Self::with(Kind::Postgres, SETTINGS)
+        Self::with(Kind::Postgres, PATIENT)
     }
 
     fn with(kind: Kind, settings: Settings) -> Self {

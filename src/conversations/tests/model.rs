@@ -8,7 +8,7 @@ const SMALL: Settings = Settings {
     retention_ms: 10,
     per_account: 3,
     in_all: 6,
-    ..SETTINGS
+    ..PATIENT
 };
 
 #[derive(Clone, Debug)]

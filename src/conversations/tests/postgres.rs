@@ -175,7 +175,7 @@ async fn no_more_than_may_wait_wait() {
 /// A migration or a dump may lock the table; the server gives such waits up by itself.
 #[tokio::test]
 async fn a_locked_table_is_given_up_and_used_again() {
-    let given = Given::postgres();
+    let given = Given::with(Kind::Postgres, SETTINGS);
     given.store("a", "before").await;
     let Place::Database(address) = &given.place else {
         unreachable!()

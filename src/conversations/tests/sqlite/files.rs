@@ -39,7 +39,7 @@ async fn the_file_does_not_grow_without_end() {
         Kind::Sqlite,
         Settings {
             in_all: 4,
-            ..SETTINGS
+            ..PATIENT
         },
     );
     for number in 0..100 {
@@ -87,7 +87,7 @@ async fn a_file_of_garbage_is_unavailable_until_it_is_removed() {
         "not a database, and long enough to be none".repeat(99),
     )
     .unwrap();
-    let conversations = given.place.open(SETTINGS, &given.now_ms);
+    let conversations = given.place.open(PATIENT, &given.now_ms);
     for _ in 0..2 {
         let found = conversations.find("a", "resp_1").await;
         assert!(found.is_err(), "{found:?}");
