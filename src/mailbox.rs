@@ -41,6 +41,10 @@ impl Mailbox {
         HERE.with_borrow(Clone::clone)
     }
 
+    pub fn is_here(self: &Arc<Self>) -> bool {
+        HERE.with_borrow(|here| here.as_ref().is_some_and(|here| Arc::ptr_eq(here, self)))
+    }
+
     fn letters(&self) -> MutexGuard<'_, Vec<Open>> {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,10 +10,20 @@ pub fn seen(connection: &Connection) -> rusqlite::Result<usize> {
 
 /// Carries out those that it has not seen, each in a transaction of its own.
 pub fn bring_up_to_date(connection: &mut Connection, all: &[&str]) -> rusqlite::Result<()> {
+    bring_up_to_date_with(connection, all, |_, _| Ok(()))
+}
+
+/// The same, with something to do in a version's transaction that SQL alone cannot say.
+pub fn bring_up_to_date_with(
+    connection: &mut Connection,
+    all: &[&str],
+    more: impl Fn(i64, &Connection) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
     let done = seen(connection)?;
     for (version, migration) in (1_i64..).zip(all).skip(done) {
         let transaction = connection.transaction()?;
         transaction.execute_batch(migration)?;
+        more(version, &transaction)?;
         transaction.pragma_update(None, "user_version", version)?;
         transaction.commit()?;
     }

@@ -1,17 +1,18 @@
-//! A million requests, held and charged as any other, then moved to the days of a quarter.
+//! A million requests, held and charged as any other, over the days of a quarter.
 
 use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed},
     },
     time::Instant,
 };
 
 use tollgate::{
     catalog::{Catalog, Model, Tier, Track},
-    ledger::{Caller, HoldRequest, Ledger, NewAccount, NewGrant, Outcome},
+    config::Durability,
+    ledger::{Caller, Clock, HoldRequest, Ledger, NewAccount, NewGrant, Outcome},
     money::NanoUsd,
     wire::chat::Usage,
 };
@@ -28,6 +29,9 @@ const MODELS: [&str; 4] = [
     "svc-native-pro",
 ];
 const AT_ONCE: usize = 256;
+/// So much later than the one before each of them is, in milliseconds: ninety days for all.
+const APART_MS: i64 = 7_776;
+const QUARTER_MS: i64 = 7_776_000_000;
 /// Of a hundred requests so many fail.
 const FAILED: usize = 2;
 
@@ -37,7 +41,16 @@ pub struct Filled {
     pub key: String,
 }
 
-pub async fn fill(ledger: Ledger) -> Filled {
+/// A ledger in a file whose clock goes from request to request.
+pub async fn fill_file(path: &Path) -> Filled {
+    let now_ms = Clock::System.now_ms() - QUARTER_MS;
+    let now_ms = Arc::new(AtomicI64::new(now_ms));
+    let clock = Clock::Manual(now_ms.clone());
+    let ledger = Ledger::open_at(path, Durability::Process, clock).unwrap();
+    fill(ledger, Some(now_ms)).await
+}
+
+pub async fn fill(ledger: Ledger, clock: Option<Arc<AtomicI64>>) -> Filled {
     let (ledger, started) = (Arc::new(ledger), Instant::now());
     let large = account(&ledger, "large@example.com", KEYS).await;
     let mut others = Vec::new();
@@ -57,7 +70,7 @@ pub async fn fill(ledger: Ledger) -> Filled {
     let asking: Vec<_> = (0..AT_ONCE)
         .map(|_| {
             let (ledger, models, next) = (ledger.clone(), models.clone(), next.clone());
-            let (large, others) = (large.clone(), others.clone());
+            let (large, others, clock) = (large.clone(), others.clone(), clock.clone());
             tokio::spawn(async move {
                 loop {
                     let number = next.fetch_add(1, Relaxed);
@@ -71,6 +84,9 @@ pub async fn fill(ledger: Ledger) -> Filled {
                         &others[half % others.len()]
                     };
                     let model = &models[half / KEYS % models.len()];
+                    if let Some(now_ms) = &clock {
+                        now_ms.fetch_add(APART_MS, Relaxed);
+                    }
                     one(&ledger, caller, model, number).await;
                     if number.is_multiple_of(REQUESTS / 10) {
                         let per_cent = number / (REQUESTS / 100);
@@ -150,36 +166,22 @@ async fn one(ledger: &Arc<Ledger>, caller: &Caller, model: &Model, number: usize
     while held.charge(usage, Outcome::Answered).await.is_err() {}
 }
 
-/// Requests in the order in which they were made, over ninety days; the sums follow, day after day.
-macro_rules! spread {
-    ($day:literal) => {
-        concat!(
-            "CREATE TABLE placed AS SELECT id, row_number() OVER (ORDER BY id) * 7776 AS later FROM calls;
-             CREATE UNIQUE INDEX placed_by_id ON placed (id);
-             UPDATE calls SET
-                admitted_ms = admitted_ms - 7776000000 + (SELECT later FROM placed WHERE placed.id = calls.id),
-                ended_ms = ended_ms - 7776000000 + (SELECT later FROM placed WHERE placed.id = calls.id);
-             DROP TABLE placed;
-             DELETE FROM usage_days;
-             INSERT INTO usage_days
-             SELECT account_id, ",
-            $day,
-            ", model, key_id, count(*), count(cost), coalesce(sum(prompt), 0), coalesce(sum(cached), 0),
-                coalesce(sum(completion), 0), coalesce(sum(reasoning), 0), coalesce(sum(cost), 0),
-                max(ended_ms)
-             FROM calls GROUP BY 1, 2, 3, 4 ORDER BY 2, 1;"
-        )
-    };
-}
-
-pub fn spread_in_file(path: &Path) {
-    let connection = rusqlite::Connection::open(path).unwrap();
-    let spread = spread!("date(ended_ms / 1000, 'unixepoch')");
-    connection.execute_batch(spread).unwrap();
-}
+/// Moves requests, in the order in which they were made, to ninety days; the sums follow, day after day.
+const SPREAD: &str = "CREATE TABLE placed AS SELECT id, row_number() OVER (ORDER BY id) * 7776 AS later FROM calls;
+    CREATE UNIQUE INDEX placed_by_id ON placed (id);
+    UPDATE calls SET
+       admitted_ms = admitted_ms - 7776000000 + (SELECT later FROM placed WHERE placed.id = calls.id),
+       ended_ms = ended_ms - 7776000000 + (SELECT later FROM placed WHERE placed.id = calls.id);
+    DROP TABLE placed;
+    DELETE FROM usage_days;
+    INSERT INTO usage_days
+    SELECT account_id, to_char(to_timestamp(ended_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD'), model, key_id,
+       count(*), count(cost), coalesce(sum(prompt), 0), coalesce(sum(cached), 0),
+       coalesce(sum(completion), 0), coalesce(sum(reasoning), 0), coalesce(sum(cost), 0),
+       max(ended_ms)
+    FROM calls GROUP BY 1, 2, 3, 4 ORDER BY 2, 1;";
 
 pub fn spread_on_server(postgres: &PostgresServer, database: &str) {
-    let spread = spread!("to_char(to_timestamp(ended_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD')");
-    postgres.psql(database, spread);
+    postgres.psql(database, SPREAD);
     postgres.psql(database, "VACUUM ANALYZE");
 }

@@ -64,9 +64,7 @@ async fn files(statements: &plans::Statements) -> bool {
     println!("\n# In files (SQLite)");
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("tollgate.db");
-    let ledger = Ledger::open(&path, Durability::Process).unwrap();
-    let filled = fill::fill(ledger).await;
-    fill::spread_in_file(&path);
+    let filled = fill::fill_file(&path).await;
     let stores = format!("store.url = \"sqlite:{}\"\n", path.display());
     let running = start(&stores).await;
     let (browser, pages) = visit(&running, &filled).await;
@@ -94,7 +92,7 @@ async fn servers() -> bool {
     let database = postgres.database();
     let address = Address::parse(&database).unwrap();
     let ledger = Ledger::share(&address, Durability::Process, ledger::DEADLINE * 20).await;
-    let filled = fill::fill(ledger.unwrap()).await;
+    let filled = fill::fill(ledger.unwrap(), None).await;
     let name = database.rsplit_once('/').unwrap().1;
     fill::spread_on_server(&postgres, name);
     let stores = format!(

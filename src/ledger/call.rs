@@ -144,6 +144,11 @@ impl Outcome {
 }
 
 impl Call {
+    pub(super) fn ends(&mut self, now_ms: i64, outcome: Outcome) {
+        self.ended_ms = now_ms;
+        self.outcome = outcome;
+    }
+
     /// So many tokens were used by all of its steps: the latest one used what those before it did not.
     pub(super) fn used(&mut self, tokens: u64) {
         if let Some((latest, earlier)) = self.places.split_last_mut() {

@@ -1,14 +1,19 @@
 //! The time, as the ledger tells it.
 
-use std::time::SystemTime;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::SystemTime,
+};
 
-/// Where the ledger has the time from: the system, or a test.
+/// Where the ledger has the time from: the system, or whoever tests and measures it.
 #[derive(Clone, Default)]
 pub enum Clock {
     #[default]
     System,
-    #[cfg(test)]
-    Manual(std::sync::Arc<std::sync::atomic::AtomicI64>),
+    Manual(Arc<AtomicI64>),
 }
 
 impl Clock {
@@ -19,16 +24,14 @@ impl Clock {
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
                 i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
             }
-            #[cfg(test)]
-            Self::Manual(now_ms) => now_ms.load(std::sync::atomic::Ordering::Relaxed),
+            Self::Manual(now_ms) => now_ms.load(Relaxed),
         }
     }
 
-    /// What a database that has a clock of its own is told the time is, in seconds: nothing, but in tests.
+    /// What a database that has a clock of its own is told the time is, in seconds: nothing, but by a clock that is set.
     pub fn told(&self) -> Option<i64> {
         match self {
             Self::System => None,
-            #[cfg(test)]
             Self::Manual(_) => Some(self.now()),
         }
     }

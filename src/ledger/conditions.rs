@@ -29,9 +29,9 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// The calls of a page.
-    pub fn of_calls(sql: Sql, page: &CallsPage<'_>) -> Self {
-        let mut wanted = Self::none(sql);
+    /// The calls of a page, in PostgreSQL: in SQLite they are not found by conditions.
+    pub fn of_calls(page: &CallsPage<'_>) -> Self {
+        let mut wanted = Self::none(Sql::Postgres);
         if let Some(account_id) = page.account_id {
             let mark = wanted.value(Value::Text(account_id.to_owned()));
             wanted.only("account_id", &mark);
@@ -40,10 +40,7 @@ impl Conditions {
             let Some(name) = name else { continue };
             let mark = wanted.value(Value::Text(name.to_owned()));
             // PostgreSQL takes those of a key for few, and would look at all of them to sort them.
-            wanted.and(&match sql {
-                Sql::Lite => format!("{column} = {mark}"),
-                Sql::Postgres => format!("coalesce({column} = {mark}, false)"),
-            });
+            wanted.and(&format!("coalesce({column} = {mark}, false)"));
         }
         if let Some(outcome) = page.outcome {
             let literal = format!("'{}'", outcome.as_str());
@@ -54,7 +51,7 @@ impl Conditions {
                 wanted.and(&format!("outcome = {literal}"));
             }
             if is_rare {
-                // It says nothing new, but for the index that it lets SQLite use.
+                // It says nothing new, but that the index of those can be used.
                 wanted.and("outcome <> 'answered'");
             }
         }
@@ -140,13 +137,8 @@ impl Conditions {
     /// and if there were none lately it would go far. An order that only the right index has keeps it from
     /// that, as long as it does not notice that there is one value.
     fn only(&mut self, column: &'static str, value: &str) {
-        match self.sql {
-            Sql::Lite => self.and(&format!("{column} = {value}")),
-            Sql::Postgres => {
-                self.and(&format!("{column} = ANY (ARRAY[{value}])"));
-                self.first = Some(column);
-            }
-        }
+        self.and(&format!("{column} = ANY (ARRAY[{value}])"));
+        self.first = Some(column);
     }
 
     fn and(&mut self, condition: &str) {
@@ -216,7 +208,7 @@ mod tests {
 
     #[test]
     fn everything_is_wanted_without_conditions() {
-        let calls = Conditions::of_calls(Sql::Lite, &CallsPage::default());
+        let calls = Conditions::of_calls(&CallsPage::default());
         let accounts = Conditions::of_accounts(Sql::Lite, "", None);
         assert_eq!((calls.text.as_str(), accounts.text.as_str()), ("", ""));
     }
@@ -229,12 +221,12 @@ mod tests {
             before: Some((7, CallId(5))),
             ..CallsPage::default()
         };
-        let mut wanted = Conditions::of_calls(Sql::Lite, &page);
+        let mut wanted = Conditions::of_calls(&page);
         wanted.within(3, 9);
         assert_eq!(
             wanted.text,
-            "WHERE account_id = ?1 AND outcome = 'stopped' AND outcome <> 'answered' \
-             AND ended_ms <= ?2 AND (ended_ms < ?2 OR id < ?3) AND ended_ms >= ?4"
+            "WHERE account_id = ANY (ARRAY[$1]) AND outcome = 'stopped' AND outcome <> 'answered' \
+             AND ended_ms <= $2 AND (ended_ms < $2 OR id < $3) AND ended_ms >= $4"
         );
         let values = [
             Value::Text("acct_1".into()),
@@ -252,7 +244,7 @@ mod tests {
             key_id: Some("key_1"),
             ..CallsPage::default()
         };
-        let mut wanted = Conditions::of_calls(Sql::Postgres, &page);
+        let mut wanted = Conditions::of_calls(&page);
         wanted.within(3, 9);
         assert_eq!(
             wanted.text,

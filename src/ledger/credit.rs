@@ -298,10 +298,14 @@ impl Credit {
     }
 
     /// Gives back what a call had set aside, unless it was charged. A second time it does nothing.
-    pub fn release(&mut self, id: CallId) {
-        if let Some(hold) = self.holds.remove(&id).filter(|hold| !hold.charged) {
-            self.give_back(&hold);
+    ///
+    /// Says whether anything was known of it.
+    pub fn release(&mut self, id: CallId) -> bool {
+        let hold = self.holds.remove(&id);
+        if let Some(hold) = hold.as_ref().filter(|hold| !hold.charged) {
+            self.give_back(hold);
         }
+        hold.is_some()
     }
 
     /// Charges a call; `None` if nothing is held for it any more.

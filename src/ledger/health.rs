@@ -9,6 +9,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 /// With more steps than this waiting, no new call is begun: each brings one more.
 const MAX_WAITING: usize = 10_000;
+/// While less than this has passed since the last transaction, charges come so often that many go into one.
+const QUIET: Duration = Duration::from_millis(1);
 /// A transaction that takes longer hangs.
 const MAX_BUSY: Duration = Duration::from_secs(2);
 
@@ -20,6 +22,8 @@ pub struct Health {
     started: Instant,
     /// Milliseconds from `started`, plus one; zero while nothing is being committed.
     busy_since: AtomicU64,
+    /// When the last transaction was over, in microseconds from `started`.
+    ended: AtomicU64,
     /// How many steps went into each transaction.
     pub batch_steps: Histogram,
     /// How long each transaction took, its commit included.
@@ -34,6 +38,7 @@ impl Default for Health {
             waiting: AtomicUsize::new(0),
             started: Instant::now(),
             busy_since: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             batch_steps: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
             commit_seconds: Histogram::new(exponential_buckets(0.000_1, 3.0, 10)),
         }
@@ -79,6 +84,7 @@ impl Health {
 
     pub(super) fn ends(&self, steps: usize, took: Duration) {
         self.rests();
+        self.ended.store(self.elapsed_us(), Relaxed);
         self.waiting.fetch_sub(steps, Relaxed);
         #[expect(clippy::cast_precision_loss, reason = "at most a few hundred")]
         self.batch_steps.observe(steps as f64);
@@ -90,10 +96,20 @@ impl Health {
         self.busy_since.store(0, Relaxed);
     }
 
+    /// Whether nothing is being written, nothing waits, and nothing was written just now.
+    pub(super) fn is_quiet(&self) -> bool {
+        let since = self.elapsed_us().saturating_sub(self.ended.load(Relaxed));
+        self.is_well() && self.waiting() == 0 && u128::from(since) >= QUIET.as_micros()
+    }
+
     fn hangs(&self) -> bool {
         let since = self.busy_since.load(Relaxed);
         let most = u64::try_from(MAX_BUSY.as_millis()).unwrap_or(u64::MAX);
         since > 0 && self.elapsed_ms() + 1 > since + most
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(0)
     }
 
     fn elapsed_ms(&self) -> u64 {

@@ -59,8 +59,8 @@ pub struct HoldRequest<'a> {
 /// Dropped without a word it is given back, so no ending of a call can strand it.
 pub struct Held {
     ledger: Arc<Ledger>,
-    /// Taken when it is said how the call ended.
-    call: Option<Box<Call>>,
+    /// Taken when it is said how the call ended. Shared only with a charge that is on its way.
+    call: Option<Arc<Call>>,
     /// A charge that is on its way.
     pending: Option<Pending>,
     id: CallId,
@@ -101,7 +101,7 @@ impl Ledger {
     /// Sets credit aside, or refuses and changes nothing.
     pub async fn hold(self: &Arc<Self>, request: HoldRequest<'_>) -> Result<Held, HoldRefused> {
         let (id, seen, overdraft) = (request.id, request.seen, request.overdraft);
-        let call = Box::new(request.begun(self.clock().now_ms()));
+        let call = Arc::new(request.begun(self.clock().now_ms()));
         let expires_at = match &**self {
             Self::Embedded(ledger) => ledger.hold(&call, overdraft)?,
             // Boxed, here and below, so that a ledger of our own keeps no room for it.
@@ -118,6 +118,10 @@ impl Ledger {
 }
 
 impl Held {
+    fn call_mut(&mut self) -> Option<&mut Call> {
+        self.call.as_mut().map(Arc::make_mut)
+    }
+
     pub fn id(&self) -> CallId {
         self.id
     }
@@ -130,14 +134,21 @@ impl Held {
 
     /// Which provider is asked.
     pub fn asks(&mut self, upstream: &Arc<str>) {
-        if let Some(call) = &mut self.call {
+        if let Some(call) = self.call_mut() {
             call.upstream = Some(upstream.clone());
         }
     }
 
+    /// Which provider was asked last.
+    pub fn upstream(&self) -> &str {
+        let call = self.call.as_ref();
+        call.and_then(|call| call.upstream.as_deref())
+            .unwrap_or_default()
+    }
+
     /// Another model answers than was thought.
     pub fn goes_to(&mut self, model: &Model, decision: Option<String>) {
-        if let Some(call) = &mut self.call {
+        if let Some(call) = self.call_mut() {
             call.routed_model.clone_from(&model.id);
             call.prices = model.prices;
             call.decision = decision;
@@ -146,21 +157,21 @@ impl Held {
 
     /// It failed, and another may be asked.
     pub fn failed_attempt(&mut self, attempt: Attempt) {
-        if let Some(call) = &mut self.call {
+        if let Some(call) = self.call_mut() {
             call.attempts.push(attempt);
         }
     }
 
     /// A step is over: a provider has answered, or a tool was run.
     pub fn step(&mut self, step: Step) {
-        if let Some(call) = &mut self.call {
+        if let Some(call) = self.call_mut() {
             call.steps.push(step);
         }
     }
 
     /// Where its steps are in the minute by now.
     pub fn is_placed(&mut self, places: &[Place]) {
-        if let Some(call) = &mut self.call {
+        if let Some(call) = self.call_mut() {
             places.clone_into(&mut call.places);
         }
     }
@@ -174,7 +185,7 @@ impl Held {
         worst: NanoUsd,
         overdraft: NanoUsd,
     ) -> Result<(), HoldRefused> {
-        let Some(call) = &mut self.call else {
+        let Some(call) = self.call.as_mut().map(Arc::make_mut) else {
             return Err(HoldRefused::Unavailable);
         };
         match &*self.ledger {
@@ -192,7 +203,7 @@ impl Held {
     /// The provider has begun to answer.
     pub fn answers(&mut self) {
         let now_ms = self.ledger.clock().now_ms();
-        if let Some(call) = &mut self.call {
+        if let Some(call) = self.call_mut() {
             call.first_byte_ms = Some(now_ms);
         }
     }
@@ -202,18 +213,27 @@ impl Held {
     /// It is committed when this returns. A charge that fails to be written changes nothing: the
     /// credit stays set aside, and the charge can be tried again.
     pub async fn charge(&mut self, usage: Usage, outcome: Outcome) -> Result<Call, LedgerError> {
-        let mut call = self.call.clone().ok_or(LedgerError::NoHold)?;
-        call.ended_ms = self.ledger.clock().now_ms();
-        call.outcome = outcome;
-        call.used(usage.total());
+        let now_ms = self.ledger.clock().now_ms();
+        let held = self.call.as_mut().ok_or(LedgerError::NoHold)?;
         let charged = match &*self.ledger {
-            Ledger::Embedded(ledger) => ledger.charge(call, usage).await?,
+            Ledger::Embedded(ledger) => {
+                // In place: that it ended, and when, is said anew if this comes to nothing.
+                Arc::make_mut(held).ends(now_ms, outcome);
+                let charged = ledger.charge(held.clone(), usage).await?;
+                Arc::make_mut(held).charged = Some(charged);
+                self.call.take().map(Arc::unwrap_or_clone)
+            }
             Ledger::Shared(ledger) => {
-                Box::pin(ledger.charge(call, usage, &mut self.pending)).await?
+                let mut call = Call::clone(held);
+                call.ends(now_ms, outcome);
+                call.used(usage.total());
+                let charge = ledger.charge(Box::new(call), usage, &mut self.pending);
+                let charged = Box::pin(charge).await?;
+                self.call = None;
+                Some(charged)
             }
         };
-        self.call = None;
-        Ok(charged)
+        charged.ok_or(LedgerError::NoHold)
     }
 
     /// Gives everything back: the call came to nothing.
@@ -232,15 +252,14 @@ impl Held {
     }
 
     fn end(&mut self, outcome: Outcome, failure: Option<String>) -> Option<Call> {
-        let mut call = self.call.take()?;
-        call.ended_ms = self.ledger.clock().now_ms();
-        call.outcome = outcome;
+        let mut call = Arc::unwrap_or_clone(self.call.take()?);
+        call.ends(self.ledger.clock().now_ms(), outcome);
         call.failure = failure;
         match &*self.ledger {
-            Ledger::Embedded(ledger) => ledger.free(call.clone()),
+            Ledger::Embedded(ledger) => ledger.free(Box::new(call.clone())),
             Ledger::Shared(ledger) => ledger.free(&call),
         }
-        Some(*call)
+        Some(call)
     }
 }
 

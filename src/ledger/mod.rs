@@ -27,6 +27,7 @@ mod watched;
 pub use call::{Attempt, Call, Charged, Outcome, Step};
 pub use call_id::CallId;
 pub use caller::{Caller, Seen};
+pub use clock::Clock;
 pub use credit::Shortage;
 pub(crate) use embedded::probe_folder;
 pub use embedded::{audit_file, probe};
@@ -42,7 +43,7 @@ pub use records::{
 };
 pub use watched::{Expiring, ExpiringPage};
 
-use self::{clock::Clock, embedded::Embedded, postgres::Shared};
+use self::{embedded::Embedded, postgres::Shared};
 use crate::{
     auth::{ApiKey, KeyDigest},
     config::Durability,
@@ -64,7 +65,12 @@ pub enum Ledger {
 impl Ledger {
     /// Opens the database, bringing its tables up to date, and takes it for this process alone.
     pub fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
-        Embedded::open(path, durability).map(Self::Embedded)
+        Self::open_at(path, durability, Clock::System)
+    }
+
+    /// The same by another clock.
+    pub fn open_at(path: &Path, durability: Durability, clock: Clock) -> Result<Self, OpenError> {
+        Embedded::open_at(path, durability, clock).map(Self::Embedded)
     }
 
     /// Takes a place among the gateways that share a database, bringing its tables up to date.

@@ -1,6 +1,6 @@
 //! Holds and charges: the steps between a call's admission and its bill.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use super::{
     Embedded,
@@ -71,28 +71,41 @@ impl Embedded {
     }
 
     /// Charges the call. When this returns it is committed, or nothing has changed.
-    pub async fn charge(&self, call: Box<Call>, usage: Usage) -> Result<Call, LedgerError> {
+    pub async fn charge(&self, call: Arc<Call>, usage: Usage) -> Result<Charged, LedgerError> {
+        let charged = call.clone();
         self.writer
-            .run_then(
-                move |database, directory| charge(database, directory, *call, usage),
+            .run_soon(
+                move |database, directory| charge(database, directory, &call, usage),
                 // Done with: a later transaction that fails must not hold it again.
-                |directory, call| directory.read().credit(&call.account_id).release(call.id),
+                move |directory, _| {
+                    let directory = directory.read();
+                    directory.credit(&charged.account_id).release(charged.id);
+                },
             )
             .await
     }
 
     /// Gives back what the call held, and remembers it.
     pub fn free(&self, call: Box<Call>) {
-        self.cancel(&call);
+        let was_held = self.release(&call);
         // Nobody waits for it: it is a memory, and not money.
-        self.writer
-            .submit(move |database, _| Ok(database.insert_call(&call, None)?));
+        self.writer.submit(move |database, _| {
+            // What has no hold any more was charged, or told of before.
+            if was_held || !database.has_call(call.id)? {
+                database.insert_call(&call)?;
+            }
+            Ok(())
+        });
     }
 
     /// Gives back what the call held.
     pub fn cancel(&self, call: &Call) {
+        self.release(call);
+    }
+
+    fn release(&self, call: &Call) -> bool {
         let directory = self.read();
-        directory.credit(&call.account_id).release(call.id);
+        directory.credit(&call.account_id).release(call.id)
     }
 }
 
@@ -100,9 +113,9 @@ impl Embedded {
 fn charge(
     database: &Database,
     directory: &Shared,
-    mut call: Call,
+    call: &Call,
     usage: Usage,
-) -> Result<Call, LedgerError> {
+) -> Result<Charged, LedgerError> {
     let (now, cost) = (call.ended_ms.div_euclid(1_000), call.price(usage));
     let (update, charge) = {
         let directory = directory.read();
@@ -112,12 +125,12 @@ fn charge(
     };
     database.enter_update(&call.account_id, &update, now)?;
     let charge = charge.ok_or(LedgerError::NoHold)?;
-    call.charged = Some(Charged {
+    let charged = Charged {
         usage,
         cost,
         balance_before: charge.before,
         balance_after: charge.after,
-    });
-    database.insert_call(&call, Some(&charge))?;
-    Ok(call)
+    };
+    database.insert_charged(call, charged, &charge)?;
+    Ok(charged)
 }

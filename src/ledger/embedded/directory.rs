@@ -2,8 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
 
 use crate::{
     auth::KeyDigest,
@@ -33,20 +35,22 @@ pub struct Directory {
 }
 
 /// The directory as all share it. It is locked for a look or a put, never for the disk.
+///
+/// Every request looks several times and hardly anything is put, so threads that read have a part of the lock each.
 #[derive(Clone)]
-pub struct Shared(Arc<RwLock<Directory>>);
+pub struct Shared(Arc<ShardedLock<Directory>>);
 
 impl Shared {
     pub fn new(directory: Directory) -> Self {
-        Self(Arc::new(RwLock::new(directory)))
+        Self(Arc::new(ShardedLock::new(directory)))
     }
 
-    pub fn read(&self) -> RwLockReadGuard<'_, Directory> {
+    pub fn read(&self) -> ShardedLockReadGuard<'_, Directory> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// For the writer's thread alone.
-    pub fn write(&self) -> RwLockWriteGuard<'_, Directory> {
+    pub fn write(&self) -> ShardedLockWriteGuard<'_, Directory> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

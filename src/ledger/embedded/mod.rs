@@ -9,10 +9,12 @@
 use std::{
     path::Path,
     sync::{
-        Arc, RwLockReadGuard,
+        Arc,
         atomic::{AtomicBool, AtomicI64},
     },
 };
+
+use crossbeam_utils::sync::ShardedLockReadGuard;
 
 mod audit;
 mod billing;
@@ -56,10 +58,6 @@ pub struct Embedded {
 
 impl Embedded {
     /// Opens the database, bringing its tables up to date, and takes it for this process alone.
-    pub fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
-        Self::open_at(path, durability, Clock::System)
-    }
-
     pub(super) fn open_at(
         path: &Path,
         durability: Durability,
@@ -75,9 +73,9 @@ impl Embedded {
             tracing::warn!(%error, "calls could not be entered yet");
         }
         let ids = CallIds::after(database.last_call().map_err(failed)?);
-        let reader = Reader::new(path, &database);
+        let reader = Reader::new(path);
         let sound = database.sound().clone();
-        let writer = Writer::start(database, directory.clone());
+        let writer = Writer::start(database, directory.clone(), durability);
         Ok(Self {
             directory,
             writer,
@@ -279,7 +277,7 @@ impl Embedded {
         self.writer.health()
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Directory> {
+    fn read(&self) -> ShardedLockReadGuard<'_, Directory> {
         self.directory.read()
     }
 }

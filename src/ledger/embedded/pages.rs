@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use super::{
     Embedded,
-    sqlite::{calls, days, pages},
+    sqlite::{
+        calls, days,
+        pages::{self, Calls},
+    },
 };
 use crate::ledger::{
     Account, AccountFound, Call, CallId, CallsPage, DayUse, Entry, GrantLeft, Key, LedgerError,
@@ -34,10 +37,8 @@ impl Embedded {
 
     pub async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
         self.all_written().await;
-        // What is not entered is in no sum.
-        let sums = Conditions::of_sums(Sql::Lite, page).filter(|_| !self.reader.is_behind());
-        let (wanted, limit) = (Conditions::of_calls(Sql::Lite, page), page.limit);
-        let query = move |database: &_| pages::calls(database, sums.as_ref(), wanted, limit);
+        let calls = Calls::of(page);
+        let query = move |database: &_| calls.find(database);
         Ok(self.reader.query(query).await?)
     }
 

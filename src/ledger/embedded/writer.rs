@@ -3,13 +3,16 @@
 //! While one transaction is being committed, what arrives waits; then all of it goes into the next
 //! one. An idle gateway adds no delay, a busy one flushes hundreds of charges to the disk at once.
 //!
+//! Where a charge need not be on the disk (`durability = "process"`) and nobody else writes, the thread that asks for
+//! it does the work: to wake another, and to be woken by it, takes longer than all else.
+//!
 //! A transaction that fails has not happened: the copy in memory is made anew from the database,
 //! and until a trial transaction goes through, no new call is begun.
 
 use std::{
     panic::AssertUnwindSafe,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread::JoinHandle,
@@ -20,6 +23,7 @@ use tokio::sync::oneshot;
 
 use super::{directory::Shared, sqlite::Database};
 use crate::{
+    config::Durability,
     failpoint,
     ledger::{Health, LedgerError},
     mailbox::{self, Letter, Mailbox},
@@ -53,28 +57,34 @@ pub struct Writer {
     steps: Option<mpsc::Sender<Step>>,
     thread: Option<JoinHandle<()>>,
     health: Arc<Health>,
+    /// The thread's, where others may do it.
+    work: Option<Arc<Mutex<Work>>>,
 }
 
 impl Writer {
-    pub fn start(database: Database, directory: Shared) -> Self {
+    pub fn start(database: Database, directory: Shared, durability: Durability) -> Self {
         let (steps, queue) = mpsc::channel::<Step>();
         let health = Arc::<Health>::default();
-        let mut work = Work {
+        let is_shared = durability == Durability::Process;
+        let work = Arc::new(Mutex::new(Work {
             database,
             directory,
             health: health.clone(),
+            is_shared,
             stale: false,
             entered: Instant::now(),
-        };
-        // It ends when the last sender is dropped, and the database closes with it.
+        }));
+        let shared = is_shared.then(|| work.clone());
+        // It ends when the last sender is dropped. The database closes with the last who works on it.
         let thread = std::thread::Builder::new()
             .name("ledger".into())
-            .spawn(move || work.run(&queue))
+            .spawn(move || run(&work, &queue))
             .expect("a process that cannot start a thread cannot start at all");
         Self {
             steps: Some(steps),
             thread: Some(thread),
             health,
+            work: shared,
         }
     }
 
@@ -96,23 +106,22 @@ impl Writer {
         &self,
         step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {
-        self.run_then(step, |_, _| {}).await
+        let (step, result) = answered(step, |_, _| {});
+        self.queue(step)?;
+        result.await.map_err(|_| LedgerError::Stopped)?
     }
 
-    /// The same, with something to do in memory once it is committed, before anything else happens.
-    pub async fn run_then<T: Send + 'static>(
+    /// The same at once where that can be, with something to do in memory once it is committed, before anything else
+    /// happens. The step must be a short one.
+    pub async fn run_soon<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
         then: impl FnOnce(&Shared, &T) + Send + 'static,
     ) -> Result<T, LedgerError> {
-        let (done, result) = oneshot::channel();
-        let mailbox = Mailbox::here();
-        self.queue(step, move |taken, directory| {
-            if let Ok(taken) = &taken {
-                then(directory, taken);
-            }
-            Letter::to(mailbox, move || drop(done.send(taken)))
-        })?;
+        let (step, result) = answered(step, then);
+        if let Err(step) = self.take_at_once(step) {
+            self.queue(step)?;
+        }
         result.await.map_err(|_| LedgerError::Stopped)?
     }
 
@@ -121,46 +130,75 @@ impl Writer {
         &self,
         step: impl FnOnce(&Database, &Shared) -> Result<(), LedgerError> + Send + 'static,
     ) {
-        let queued = self.queue(step, |taken: Result<(), LedgerError>, _| {
+        let step = prepared(step, |taken: Result<(), LedgerError>, _| {
             if let Err(error) = taken {
                 tracing::error!(%error, "a call could not be written down");
             }
             None
         });
-        if let Err(error) = queued {
+        if let Err(error) = self.queue(step) {
             tracing::error!(%error, "a call could not be written down");
         }
     }
 
-    fn queue<T: Send + 'static>(
-        &self,
-        step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
-        done: impl FnOnce(Result<T, LedgerError>, &Shared) -> Option<Letter> + Send + 'static,
-    ) -> Result<(), LedgerError> {
-        let step: Step = Box::new(move |within| {
-            // A step that panics takes its own caller down, not the thread and every later one.
-            let taken = within.map(|(database, directory)| {
-                std::panic::catch_unwind(AssertUnwindSafe(|| step(database, directory)))
-                    .unwrap_or(Err(LedgerError::Stopped))
-            });
-            let taken = taken.unwrap_or(Err(LedgerError::NotCommitted));
-            let failed = matches!(taken, Err(LedgerError::Database(_) | LedgerError::Stopped));
-            let tell = move |committed: bool, directory: &Shared| {
-                let taken = match taken {
-                    Ok(_) if !committed => Err(LedgerError::NotCommitted),
-                    other => other,
-                };
-                done(taken, directory)
-            };
-            Taken {
-                failed,
-                tell: Box::new(tell),
-            }
-        });
+    fn queue(&self, step: Step) -> Result<(), LedgerError> {
         let steps = self.steps.as_ref().ok_or(LedgerError::Stopped)?;
         self.health.queued();
         steps.send(step).map_err(|_| LedgerError::Stopped)
     }
+
+    /// Takes a step on this thread, or gives it back where others write or wait.
+    fn take_at_once(&self, step: Step) -> Result<(), Step> {
+        let work = self.work.as_ref().filter(|_| self.health.is_quiet());
+        let Some(Ok(mut work)) = work.map(|work| work.try_lock()) else {
+            return Err(step);
+        };
+        work.commit_at_once(step)
+    }
+}
+
+/// A step that tells whoever waits for it.
+fn answered<T: Send + 'static>(
+    step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
+    then: impl FnOnce(&Shared, &T) + Send + 'static,
+) -> (Step, oneshot::Receiver<Result<T, LedgerError>>) {
+    let (done, result) = oneshot::channel();
+    let mailbox = Mailbox::here();
+    let step = prepared(step, move |taken, directory| {
+        if let Ok(taken) = &taken {
+            then(directory, taken);
+        }
+        // A thread has no letters to write to itself.
+        let elsewhere = mailbox.filter(|mailbox| !mailbox.is_here());
+        Letter::to(elsewhere, move || drop(done.send(taken)))
+    });
+    (step, result)
+}
+
+fn prepared<T: Send + 'static>(
+    step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
+    done: impl FnOnce(Result<T, LedgerError>, &Shared) -> Option<Letter> + Send + 'static,
+) -> Step {
+    Box::new(move |within| {
+        // A step that panics takes its own caller down, not the thread and every later one.
+        let taken = within.map(|(database, directory)| {
+            std::panic::catch_unwind(AssertUnwindSafe(|| step(database, directory)))
+                .unwrap_or(Err(LedgerError::Stopped))
+        });
+        let taken = taken.unwrap_or(Err(LedgerError::NotCommitted));
+        let failed = matches!(taken, Err(LedgerError::Database(_) | LedgerError::Stopped));
+        let tell = move |committed: bool, directory: &Shared| {
+            let taken = match taken {
+                Ok(_) if !committed => Err(LedgerError::NotCommitted),
+                other => other,
+            };
+            done(taken, directory)
+        };
+        Taken {
+            failed,
+            tell: Box::new(tell),
+        }
+    })
 }
 
 /// What the thread works with.
@@ -168,42 +206,52 @@ struct Work {
     database: Database,
     directory: Shared,
     health: Arc<Health>,
+    /// Others do some of it.
+    is_shared: bool,
     /// The copy in memory is ahead of the database and could not be made anew yet.
     stale: bool,
     /// When calls were last entered.
     entered: Instant,
 }
 
-impl Work {
-    fn run(&mut self, queue: &Receiver<Step>) {
-        let mut last_trial = Instant::now();
-        loop {
-            let first = match self.patience() {
-                Some(patience) => queue.recv_timeout(patience),
-                None => queue.recv().map_err(RecvTimeoutError::from),
-            };
-            match first {
-                Ok(first) => self.commit_batch(first, queue),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.enter_news(),
-            }
-            if !self.health.is_well() && last_trial.elapsed() >= TRIAL_INTERVAL {
-                last_trial = Instant::now();
-                self.try_again();
-            }
-            if self.health.is_well() && self.entered.elapsed() >= NEWS_INTERVAL {
-                self.enter_in_time();
-            }
+/// What the thread does.
+fn run(work: &Mutex<Work>, queue: &Receiver<Step>) {
+    let mut last_trial = Instant::now();
+    loop {
+        let patience = locked(work).patience();
+        let first = match patience {
+            Some(patience) => queue.recv_timeout(patience),
+            None => queue.recv().map_err(RecvTimeoutError::from),
+        };
+        let mut work = locked(work);
+        match first {
+            Ok(first) => work.commit_batch(first, queue),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return work.enter_news(),
+        }
+        if !work.health.is_well() && last_trial.elapsed() >= TRIAL_INTERVAL {
+            last_trial = Instant::now();
+            work.try_again();
+        }
+        if work.health.is_well() && work.entered.elapsed() >= NEWS_INTERVAL {
+            work.enter_in_time();
         }
     }
+}
 
+fn locked(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
+    work.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Work {
     /// How long to wait for a step while there is something else to do.
     fn patience(&self) -> Option<Duration> {
         if !self.health.is_well() {
             return Some(TRIAL_INTERVAL);
         }
         let due = NEWS_INTERVAL.saturating_sub(self.entered.elapsed());
-        (self.database.news() > 0).then_some(due)
+        // Whoever works beside this thread does not wake it.
+        (self.is_shared || self.database.news() > 0).then_some(due)
     }
 
     /// While somebody looks at how long it takes.
@@ -243,11 +291,64 @@ impl Work {
         } else {
             self.database.begin()
         };
-        let tried = begun.is_ok();
         failpoint::reached("batch_begun");
         let waiting = std::iter::once(first).chain(queue.try_iter());
+        self.commit(begun, waiting, started);
+        // Those that could not be entered wait for their time.
+        if self.database.news() >= MAX_NEWS && !self.database.is_behind() {
+            self.enter_in_time();
+        }
+    }
+
+    /// The same for one step, on the thread of whoever waits for it. What may take longer is left to this one: the step
+    /// comes back where others write, where much is to be entered, and where it failed, to be told so once the copy in
+    /// memory was made anew.
+    fn commit_at_once(&mut self, step: Step) -> Result<(), Step> {
+        let started = Instant::now();
+        // A step may have to enter them all.
+        let is_much = self.database.is_behind() || self.database.news() >= MAX_NEWS;
+        if self.stale || is_much || self.database.begin_at_once().is_err() {
+            return Err(step);
+        }
+        self.health.begins();
+        failpoint::reached("batch_begun");
+        let taken = step(Some((&self.database, &self.directory)));
+        failpoint::reached("batch_taken");
+        let committed = (!taken.failed).then(|| self.database.commit());
+        let is_committed = matches!(committed, Some(Ok(())));
+        if !is_committed {
+            let error = committed.and_then(Result::err);
+            tracing::error!(
+                error = error.map(tracing::field::display),
+                "a charge was not committed"
+            );
+            self.database.roll_back();
+            self.stale = true;
+        }
+        self.database.end_at_once();
+        failpoint::reached("batch_committed");
+        self.health.rests();
+        if !is_committed {
+            return Err(Box::new(|_| Taken {
+                failed: true,
+                ..taken
+            }));
+        }
+        self.health.queued();
+        self.health.ends(1, started.elapsed());
+        mailbox::post((taken.tell)(true, &self.directory));
+        Ok(())
+    }
+
+    fn commit(
+        &mut self,
+        begun: rusqlite::Result<()>,
+        steps: impl Iterator<Item = Step>,
+        started: Instant,
+    ) {
+        let tried = begun.is_ok();
         let mut taken = Vec::new();
-        for step in waiting.take(MAX_BATCH) {
+        for step in steps.take(MAX_BATCH) {
             let within = begun.is_ok().then_some((&self.database, &self.directory));
             taken.push(step(within));
             if taken.last().is_some_and(|step| step.failed) {
@@ -273,10 +374,6 @@ impl Work {
         let tell = |step: Taken| (step.tell)(is_committed, &self.directory);
         let letters: Vec<_> = taken.into_iter().filter_map(tell).collect();
         mailbox::post(letters);
-        // Those that could not be entered wait for their time.
-        if self.database.news() >= MAX_NEWS && !self.database.is_behind() {
-            self.enter_in_time();
-        }
     }
 
     /// `tried` says whether any step was taken: if not, the copy in memory is as it was.

@@ -12,20 +12,6 @@ contract!(
     pages_go_through_the_books,
 );
 
-/// In the order in which the pages have them.
-async fn walk(ledger: &Ledger, page: CallsPage<'_>) -> Vec<CallId> {
-    let (mut page, mut ids) = (page, Vec::new());
-    loop {
-        let calls = ledger.calls_page(&page).await.unwrap();
-        assert!(calls.len() <= page.limit);
-        ids.extend(calls.iter().map(|call| call.id));
-        let Some(last) = calls.last().filter(|_| calls.len() == page.limit) else {
-            return ids;
-        };
-        page.before = Some((last.ended_ms, last.id));
-    }
-}
-
 async fn pages_go_through_all_calls_once(place: Place) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let neighbour = paying.neighbour(DOLLAR).await;

@@ -12,8 +12,8 @@ use std::{
 use tempfile::TempDir;
 
 use super::{
-    Call, CallsPage, DayUse, Held, HoldRefused, HoldRequest, Ledger, LedgerError, NewAccount,
-    NewGrant, Outcome, Seen, clock::Clock, embedded::Embedded, postgres::Shared,
+    Call, CallId, CallsPage, DayUse, Held, HoldRefused, HoldRequest, Ledger, LedgerError,
+    NewAccount, NewGrant, Outcome, Seen, clock::Clock, embedded::Embedded, postgres::Shared,
 };
 use crate::{
     auth::KeyDigest,
@@ -324,6 +324,20 @@ impl Paying {
             assert!(started.elapsed() < PATIENCE, "in vain");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+}
+
+/// In the order in which the pages have them.
+pub async fn walk(ledger: &Ledger, page: CallsPage<'_>) -> Vec<CallId> {
+    let (mut page, mut ids) = (page, Vec::new());
+    loop {
+        let calls = ledger.calls_page(&page).await.unwrap();
+        assert!(calls.len() <= page.limit);
+        ids.extend(calls.iter().map(|call| call.id));
+        let Some(last) = calls.last().filter(|_| calls.len() == page.limit) else {
+            return ids;
+        };
+        page.before = Some((last.ended_ms, last.id));
     }
 }
 

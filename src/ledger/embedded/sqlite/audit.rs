@@ -1,103 +1,266 @@
 //! Whether the books in a database add up.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, HashMap},
+    iter::Peekable,
+};
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, MappedRows, OptionalExtension as _, Row, params};
 
-use super::{calls, fresh};
+use super::{
+    calls::one,
+    new_calls::not_entered,
+    record::{Framed, Record, framed},
+};
 use crate::ledger::{Audit, CallId, Violation};
 
-/// Each line is of a call that was charged: there is one for each if there are as many, and no two of one call.
-const CHARGED_CALLS: &str = "SELECT count(*) FROM main.calls WHERE cost IS NOT NULL";
+/// The lines that are no charges, after one of them.
+const LINES: &str = "SELECT seq, account_id, kind, ref, delta, balance_after FROM ledger_entries
+    WHERE seq > ?1 ORDER BY seq";
 
-const CALLS_WITH_ENTRIES: &str = "SELECT count(*) FROM (SELECT 1 FROM main.ledger_entries
-    WHERE kind = 'charge' GROUP BY CAST(ref AS INTEGER))";
+/// The rows of calls, after a line of the books.
+const BLOCKS: &str =
+    "SELECT seq, calls, records, account_id FROM call_blocks WHERE seq > ?1 ORDER BY seq";
 
-pub const CALLS_WITHOUT_ENTRY: &str = "SELECT account_id, id FROM main.calls WHERE cost IS NOT NULL
-    AND id NOT IN (SELECT CAST(ref AS INTEGER) FROM main.ledger_entries WHERE kind = 'charge')";
+/// All rows, by the first number of their calls.
+const BY_FIRST_ID: &str = "SELECT first_id, records FROM call_blocks INDEXED BY blocks_by_id
+    ORDER BY first_id";
 
-/// A line of the books, as it is read back.
-struct Entry {
+/// A line of the books that is no charge.
+struct Line {
     seq: i64,
     account_id: String,
     kind: String,
     reference: String,
     delta: i64,
     after: i64,
-    /// It is a charge that is yet to be entered.
-    is_new: bool,
 }
-
-/// The books after a line of theirs; then what is about to be entered in them. One after the other: to have both in
-/// one order SQLite would sort them all.
-const ENTRIES: &str =
-    "SELECT seq, account_id, kind, ref, delta, balance_after, 0 FROM main.ledger_entries
-    WHERE seq > ?1 ORDER BY seq";
-
-const NEW_ENTRIES: &str =
-    "SELECT rowid, account_id, 'charge', CAST(id AS TEXT), balance_after - balance_before,
-        balance_after, 1
-    FROM fresh WHERE cost IS NOT NULL ORDER BY rowid";
-
-/// What the charges that are not entered yet have changed, by account.
-const NOT_ENTERED: &str = "SELECT account_id, sum(balance_after - balance_before) FROM fresh
-    WHERE cost IS NOT NULL GROUP BY account_id";
 
 /// Checks every entry after `since`, and the accounts they belong to; all accounts if `since` is
 /// zero. It looks at one moment, whatever is written meanwhile.
 pub fn books(connection: &Connection, since: i64) -> rusqlite::Result<Audit> {
     let moment = connection.unchecked_transaction()?;
-    fresh::show(&moment)?;
-    let mut audit = Audit::default();
-    let mut sums = BTreeMap::new();
-    let mut lines_of_charges: i64 = 0;
-    let mut entries = moment.prepare(ENTRIES)?;
-    let mut new = moment.prepare(NEW_ENTRIES)?;
-    let entries = entries.query_map([since], read_entry)?;
-    for entry in entries.chain(new.query_map([], read_entry)?) {
-        let entry = entry?;
-        if !entry.is_new {
-            audit.last_entry = entry.seq;
-            lines_of_charges += i64::from(entry.kind == "charge");
-        }
-        audit.entries += 1;
-        if !sums.contains_key(&entry.account_id) {
-            let before = balance_at(&moment, &entry.account_id, since)?;
-            sums.insert(entry.account_id.clone(), before);
-        }
-        let sum = sums.entry(entry.account_id.clone()).or_default();
-        *sum += entry.delta;
-        if *sum != entry.after {
-            let (seq, after, sum) = (entry.seq, entry.after, *sum);
-            let what = format!("entry {seq} says {after} nano-dollars, and they add up to {sum}");
-            audit.violation(&entry.account_id, what);
-        }
-        if let Some(what) = contradiction(&moment, &entry, &mut audit)? {
-            audit.violation(&entry.account_id, what);
-        }
-    }
+    let mut look = Look {
+        moment: &moment,
+        since,
+        sums: BTreeMap::new(),
+        audit: Audit::default(),
+    };
+    look.at_entries()?;
+    let new = look.at_new_charges()?;
     if since == 0 {
-        add_quiet_accounts(&moment, &mut sums)?;
-        let count = |query| moment.query_row(query, [], |row| row.get::<_, i64>(0));
-        let (charged, entered) = (count(CHARGED_CALLS)?, count(CALLS_WITH_ENTRIES)?);
-        if charged != lines_of_charges || entered != charged {
-            calls_without_entry(&moment, &mut audit)?;
-        }
+        look.at_quiet_accounts()?;
+        look.for_calls_that_are_there_twice()?;
     }
-    audit.last_entry = audit.last_entry.max(since);
-    let mut not_entered = moment.prepare(NOT_ENTERED)?;
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    let not_entered: HashMap<String, i64> =
-        not_entered.query_map([], read)?.collect::<Result<_, _>>()?;
-    for (account_id, sum) in &sums {
-        let new = not_entered.get(account_id).copied().unwrap_or(0);
-        if let Some(what) = remains_differ(&moment, account_id, *sum - new)? {
-            audit.violation(account_id, what);
-        }
-    }
-    audit.accounts = sums.into_keys().collect();
-    Ok(audit)
+    look.at_what_is_left(&new)?;
+    let Look { sums, audit, .. } = look;
+    Ok(Audit {
+        last_entry: audit.last_entry.max(since),
+        accounts: sums.into_keys().collect(),
+        ..audit
+    })
 }
+
+struct Look<'a> {
+    moment: &'a Connection,
+    since: i64,
+    /// What the entries of each account add up to.
+    sums: BTreeMap<String, i64>,
+    audit: Audit,
+}
+
+impl Look<'_> {
+    /// Rows of calls and other lines, in the order in which they were entered.
+    fn at_entries(&mut self) -> rusqlite::Result<()> {
+        let mut lines = self.moment.prepare(LINES)?;
+        let read: ReadLine = read_line;
+        let mut lines = lines.query_map([self.since], read)?.peekable();
+        let mut blocks = self.moment.prepare(BLOCKS)?;
+        let mut blocks = blocks.query([self.since])?;
+        while let Some(block) = blocks.next()? {
+            let (seq, calls): (i64, i64) = (block.get(0)?, block.get(1)?);
+            self.at_lines_before(seq, &mut lines)?;
+            let account_id = block.get_ref(3)?.as_str()?;
+            let mut found = 0;
+            for framed in framed(block.get_ref(2)?.as_blob()?) {
+                let read = framed.and_then(|framed| Ok((framed, framed.read()?)));
+                let Ok((framed, record)) = read else {
+                    let what = format!("row {seq} has a call that cannot be read");
+                    self.violation(account_id, what);
+                    continue;
+                };
+                self.at_call(framed, &record)?;
+                found += 1;
+            }
+            if found != calls {
+                let what = format!("row {seq} has {found} calls, and says that they are {calls}");
+                self.violation(account_id, what);
+            }
+            self.audit.last_entry = seq;
+        }
+        self.at_lines_before(i64::MAX, &mut lines)
+    }
+
+    fn at_lines_before(
+        &mut self,
+        seq: i64,
+        lines: &mut Peekable<Lines<'_>>,
+    ) -> rusqlite::Result<()> {
+        while let Some(line) = lines.next_if(|line| line.as_ref().is_ok_and(|one| one.seq < seq)) {
+            let line = line?;
+            self.audit.last_entry = line.seq;
+            self.add(line.seq, &line.account_id, line.delta, line.after)?;
+            if let Some(what) = self.contradiction(&line)? {
+                self.violation(&line.account_id, what);
+            }
+        }
+        match lines.next_if(Result::is_err) {
+            Some(Err(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The entry of a call, if it was charged, is what that call came to.
+    fn at_call(&mut self, framed: Framed<'_>, record: &Record<'_>) -> rusqlite::Result<()> {
+        let Some(paid) = record.paid else {
+            return Ok(());
+        };
+        let (seq, id) = (framed.seq, record.id);
+        self.audit.charges += 1;
+        self.add(seq, record.account_id, record.delta(), paid.after)?;
+        let right = framed.id == id
+            && record.delta() == -paid.cost
+            && paid.usage().cost(&record.prices()).nanos() == paid.cost;
+        if !right {
+            let id = CallId(u64::try_from(id).unwrap_or(0));
+            let what = format!("entry {seq} is not what call {id} came to");
+            self.violation(record.account_id, what);
+        }
+        Ok(())
+    }
+
+    /// Adds an entry to its account, and looks at the balance that it says was left.
+    fn add(&mut self, seq: i64, account_id: &str, delta: i64, after: i64) -> rusqlite::Result<()> {
+        self.audit.entries += 1;
+        if !self.sums.contains_key(account_id) {
+            let before = balance_at(self.moment, account_id, self.since)?;
+            self.sums.insert(account_id.to_owned(), before);
+        }
+        let sum = self.sums.get_mut(account_id).map_or(0, |sum| {
+            *sum += delta;
+            *sum
+        });
+        if sum != after {
+            let what = format!("entry {seq} says {after} nano-dollars, and they add up to {sum}");
+            self.violation(account_id, what);
+        }
+        Ok(())
+    }
+
+    /// Charges that are yet to be entered. Says what they come to, by account.
+    fn at_new_charges(&mut self) -> rusqlite::Result<HashMap<String, i64>> {
+        let mut new = HashMap::new();
+        for framed in framed(&not_entered(self.moment)?) {
+            let framed = framed?;
+            let record = framed.read()?;
+            self.at_call(framed, &record)?;
+            *new.entry(record.account_id.to_owned()).or_default() += record.delta();
+        }
+        Ok(new)
+    }
+
+    /// Accounts that nothing was ever entered for must have nothing.
+    fn at_quiet_accounts(&mut self) -> rusqlite::Result<()> {
+        let mut accounts = self.moment.prepare("SELECT id FROM accounts")?;
+        for id in accounts.query_map([], |row| row.get(0))? {
+            self.sums.entry(id?).or_insert(0);
+        }
+        Ok(())
+    }
+
+    /// Rows come by the first number of their calls: smaller ones than that are all there, and come out in order.
+    fn for_calls_that_are_there_twice(&mut self) -> rusqlite::Result<()> {
+        let mut rows = self.moment.prepare(BY_FIRST_ID)?;
+        let mut rows = rows.query([])?;
+        let (mut ids, mut last) = (BinaryHeap::new(), None);
+        let mut twice = Vec::new();
+        let mut take = |ids: &mut BinaryHeap<Reverse<i64>>, until: i64| {
+            while let Some(Reverse(id)) = ids.peek().copied().filter(|Reverse(id)| *id < until) {
+                ids.pop();
+                twice.extend((last == Some(id)).then_some(id));
+                last = Some(id);
+            }
+        };
+        while let Some(row) = rows.next()? {
+            take(&mut ids, row.get(0)?);
+            // One that cannot be read was found before.
+            for framed in framed(row.get_ref(1)?.as_blob()?).map_while(Result::ok) {
+                ids.push(Reverse(framed.id));
+            }
+        }
+        for framed in framed(&not_entered(self.moment)?) {
+            ids.push(Reverse(framed?.id));
+        }
+        take(&mut ids, i64::MAX);
+        for id in twice {
+            let id = CallId(u64::try_from(id).unwrap_or(0));
+            let account_id = one(self.moment, id)?.map(|call| call.account_id);
+            let what = format!("call {id} is there twice");
+            self.violation(&account_id.unwrap_or_default(), what);
+        }
+        Ok(())
+    }
+
+    /// Grants have what the entries add up to, less what is not entered.
+    fn at_what_is_left(&mut self, new: &HashMap<String, i64>) -> rusqlite::Result<()> {
+        for (account_id, sum) in self.sums.clone() {
+            let new = new.get(&account_id).copied().unwrap_or(0);
+            if let Some(what) = remains_differ(self.moment, &account_id, sum - new)? {
+                self.violation(&account_id, what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a line and what it is for say different things.
+    fn contradiction(&self, line: &Line) -> rusqlite::Result<Option<String>> {
+        let Line {
+            seq,
+            account_id,
+            reference,
+            delta,
+            ..
+        } = line;
+        let found = match line.kind.as_str() {
+            // Those with a call are found with it.
+            "charge" => Some(format!("entry {seq} charges for a call that is not there")),
+            "grant" => {
+                let amount: Option<i64> = self
+                    .moment
+                    .prepare_cached(
+                        "SELECT amount FROM credit_grants WHERE id = ?1 AND account_id = ?2",
+                    )?
+                    .query_row([reference, account_id], |row| row.get(0))
+                    .optional()?;
+                let right = amount == Some(*delta);
+                (!right).then(|| format!("entry {seq} is not what grant {reference} gave"))
+            }
+            _ => (*delta >= 0).then(|| format!("entry {seq} is an expiry that took nothing")),
+        };
+        Ok(found)
+    }
+
+    fn violation(&mut self, account_id: &str, what: String) {
+        self.audit.violations.push(Violation {
+            account_id: account_id.to_owned(),
+            what,
+        });
+    }
+}
+
+type ReadLine = fn(&Row<'_>) -> rusqlite::Result<Line>;
+type Lines<'a> = MappedRows<'a, ReadLine>;
 
 /// What all grants of an account have left, less what it owes.
 pub fn total(connection: &Connection, account_id: &str) -> rusqlite::Result<i64> {
@@ -109,84 +272,32 @@ pub fn total(connection: &Connection, account_id: &str) -> rusqlite::Result<i64>
         .query_row([account_id], |row| row.get(0))
 }
 
+/// The balance after the last entry up to this one.
 fn balance_at(moment: &Connection, account_id: &str, seq: i64) -> rusqlite::Result<i64> {
-    let last = moment
+    let line = moment
         .prepare_cached(
-            "SELECT balance_after FROM main.ledger_entries WHERE account_id = ?1 AND seq <= ?2
+            "SELECT seq, balance_after FROM ledger_entries WHERE account_id = ?1 AND seq <= ?2
              ORDER BY seq DESC LIMIT 1",
         )?
-        .query_row(params![account_id, seq], |row| row.get(0))
+        .query_row(params![account_id, seq], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .optional()?;
-    Ok(last.unwrap_or(0))
-}
-
-/// Whether an entry and what it is for say different things.
-fn contradiction(
-    moment: &Connection,
-    entry: &Entry,
-    audit: &mut Audit,
-) -> rusqlite::Result<Option<String>> {
-    let Entry {
-        seq,
-        account_id,
-        reference,
-        delta,
-        after,
-        ..
-    } = entry;
-    match entry.kind.as_str() {
-        "charge" => {
-            audit.charges += 1;
-            let id = CallId(reference.parse().unwrap_or(0));
-            let call = calls::one(moment, id)?;
-            let Some((charged, call)) = call.and_then(|call| Some((call.charged?, call))) else {
-                return Ok(Some(format!(
-                    "entry {seq} charges for a call that is not there"
-                )));
-            };
-            let id = call.id;
-            let right = call.account_id == *account_id
-                && charged.cost.nanos() == -delta
-                && charged.balance_after.nanos() == *after
-                && charged.cost == call.price(charged.usage);
-            Ok((!right).then(|| format!("entry {seq} is not what call {id} came to")))
+    let charge = moment
+        .prepare_cached(
+            "SELECT records FROM call_blocks INDEXED BY blocks_in_books
+             WHERE account_id = ?1 AND charges > 0 AND seq <= ?2 ORDER BY seq DESC LIMIT 1",
+        )?
+        .query_row(params![account_id, seq], |row| row.get::<_, Vec<u8>>(0))
+        .optional()?;
+    let mut last: (i64, i64) = line.unwrap_or_default();
+    for framed in framed(&charge.unwrap_or_default()) {
+        let framed = framed?;
+        if let Some(paid) = framed.read()?.paid {
+            last = last.max((framed.seq, paid.after));
         }
-        "grant" => {
-            let amount: Option<i64> = moment
-                .prepare_cached(
-                    "SELECT amount FROM credit_grants WHERE id = ?1 AND account_id = ?2",
-                )?
-                .query_row([reference, account_id], |row| row.get(0))
-                .optional()?;
-            let right = amount == Some(*delta);
-            Ok((!right).then(|| format!("entry {seq} is not what grant {reference} gave")))
-        }
-        _ => Ok((*delta >= 0).then(|| format!("entry {seq} is an expiry that took nothing"))),
     }
-}
-
-/// Accounts that nothing was ever entered for must have nothing.
-fn add_quiet_accounts(
-    moment: &Connection,
-    sums: &mut BTreeMap<String, i64>,
-) -> rusqlite::Result<()> {
-    let mut accounts = moment.prepare("SELECT id FROM accounts")?;
-    for id in accounts.query_map([], |row| row.get(0))? {
-        sums.entry(id?).or_insert(0);
-    }
-    Ok(())
-}
-
-fn calls_without_entry(moment: &Connection, audit: &mut Audit) -> rusqlite::Result<()> {
-    let mut calls = moment.prepare(CALLS_WITHOUT_ENTRY)?;
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    for call in calls.query_map([], read)? {
-        let (account_id, id): (String, i64) = call?;
-        let id = CallId(u64::try_from(id).unwrap_or(0));
-        let what = format!("call {id} was charged, and there is no entry for it");
-        audit.violation(&account_id, what);
-    }
-    Ok(())
+    Ok(last.1)
 }
 
 fn remains_differ(
@@ -209,23 +320,13 @@ fn remains_differ(
     }))
 }
 
-fn read_entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
-    Ok(Entry {
+fn read_line(row: &Row<'_>) -> rusqlite::Result<Line> {
+    Ok(Line {
         seq: row.get(0)?,
         account_id: row.get(1)?,
         kind: row.get(2)?,
         reference: row.get(3)?,
         delta: row.get(4)?,
         after: row.get(5)?,
-        is_new: row.get(6)?,
     })
-}
-
-impl Audit {
-    fn violation(&mut self, account_id: &str, what: String) {
-        self.violations.push(Violation {
-            account_id: account_id.to_owned(),
-            what,
-        });
-    }
 }

@@ -110,10 +110,11 @@ impl Database {
     fn enter_line(&self, entry: &Entry<'_>) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(
-                "INSERT INTO ledger_entries (account_id, kind, ref, delta, balance_after, at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT INTO ledger_entries (seq, account_id, kind, ref, delta, balance_after, at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute(params![
+                self.news.borrow_mut().next_seq(),
                 entry.account_id,
                 entry.kind,
                 entry.reference,

@@ -1,26 +1,42 @@
-//! Calls, as they are remembered and added up.
+//! Calls, as they are found and added up: in the rows that may have them, and among those that are not entered yet.
 
-use std::sync::Arc;
-
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use serde::de::DeserializeOwned;
-
-use super::unreadable;
-use crate::{
-    catalog::Prices,
-    ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, Charged, Outcome},
-    money::{NanoUsd, TokenPrice},
-    wire::chat::Usage,
+use std::{
+    collections::BTreeMap,
+    ops::{ControlFlow, RangeInclusive},
 };
 
-pub const COLUMNS: &str =
-    "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
-    outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
-    admitted_ms, first_byte_ms, ended_ms, prompt, cached, completion, reasoning, cost,
-    balance_before, balance_after, attempts, steps, decision";
+use rusqlite::{Connection, Params, params};
+
+use super::{
+    blocks::{ENDS_APART, IDS_APART},
+    names,
+    new_calls::not_entered,
+    newest::{Newest, Wanted},
+    record::{Framed, Record, framed, number},
+};
+use crate::{
+    ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId},
+    money::NanoUsd,
+    time_text,
+};
 
 /// How many rows a list has at most.
 const MAX_ROWS: usize = 10_000;
+/// How many calls of one request are shown.
+const MAX_OF_REQUEST: usize = 100;
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// Rows that may have calls with numbers from ?1 to ?2; ?3 is how far before the first one a row may begin.
+pub const BY_ID: &str = "SELECT records FROM call_blocks INDEXED BY blocks_by_id
+    WHERE first_id >= ?3 AND first_id <= ?2 AND last_id >= ?1 ORDER BY first_id DESC";
+
+const STEPPED_BY_ID: &str = "SELECT records FROM call_blocks INDEXED BY stepped_blocks
+    WHERE stepped > 0 AND first_id >= ?3 AND first_id <= ?2 AND last_id >= ?1";
+
+/// Rows that may have calls that ended within these times.
+const BY_TIME: &str = "SELECT records FROM call_blocks INDEXED BY blocks_by_time
+    WHERE last_ms >= ?1 AND last_ms <= ?3 AND first_ms < ?2";
 
 /// The account's charged calls that ended within these times, newest first.
 pub fn usage(
@@ -29,31 +45,55 @@ pub fn usage(
     from_ms: i64,
     to_ms: i64,
 ) -> rusqlite::Result<Vec<Call>> {
-    // A list does without how hybrids decided, which is long.
-    let columns = COLUMNS.replace("decision", "NULL");
-    let query = format!(
-        "SELECT {columns} FROM calls WHERE account_id = ?1 AND ended_ms >= ?2 AND ended_ms < ?3
-             AND cost IS NOT NULL ORDER BY ended_ms DESC, id DESC LIMIT {MAX_ROWS}"
-    );
-    let mut rows = connection.prepare(&query)?;
-    rows.query_map(params![account_id, from_ms, to_ms], read)?
-        .collect()
+    let wanted = Wanted {
+        account_id: Some(account_id),
+        only_odd: false,
+        entered: Some(from_ms..=to_ms),
+    };
+    let is_wanted = |record: &Record<'_>| {
+        let in_time = (from_ms..to_ms).contains(&record.ended_ms);
+        in_time && record.account_id == account_id && record.paid.is_some()
+    };
+    Newest::find(connection, &wanted, MAX_ROWS, is_wanted)
 }
 
 /// The call of this number.
 pub fn one(connection: &Connection, id: CallId) -> rusqlite::Result<Option<Call>> {
-    let query = format!("SELECT {COLUMNS} FROM calls WHERE id = ?1 LIMIT 1");
-    let id = i64::try_from(id.0).unwrap_or(i64::MAX);
-    let mut rows = connection.prepare_cached(&query)?;
-    rows.query_row([id], read).optional()
+    let (id, mut found) = (number(id), None);
+    with_ids(connection, BY_ID, id..=id, |framed| {
+        found = Some(framed.read()?.call()?);
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(found)
 }
 
 /// The calls whose client was told to quote this ID, newest first.
 pub fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Call>> {
-    let query =
-        format!("SELECT {COLUMNS} FROM calls WHERE request_id = ?1 ORDER BY id DESC LIMIT 100");
-    let mut rows = connection.prepare(&query)?;
-    rows.query_map([id], read)?.collect()
+    let mut found = BTreeMap::new();
+    if let Some(ids) = names::ids_soon_after(id) {
+        with_ids(connection, BY_ID, ids, |framed| {
+            let record = framed.read()?;
+            if record.request_id == id {
+                found.insert(record.id, record.call()?);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    let named = "SELECT id FROM call_names WHERE request_id = ?1 ORDER BY id DESC LIMIT 100";
+    let mut named = connection.prepare_cached(named)?;
+    for call in named.query_map([id], |row| row.get::<_, i64>(0))? {
+        let call = CallId(u64::try_from(call?).unwrap_or(0));
+        found.extend(one(connection, call)?.map(|call| (number(call.id), call)));
+    }
+    // Those that are not entered are under no name yet.
+    for framed in framed(&not_entered(connection)?) {
+        let record = framed?.read()?;
+        if record.request_id == id {
+            found.insert(record.id, record.call()?);
+        }
+    }
+    let newest_first = found.into_values().rev();
+    Ok(newest_first.take(MAX_OF_REQUEST).collect())
 }
 
 /// What calls admitted since then have used in the end; where nothing was charged, what the steps used
@@ -64,111 +104,126 @@ pub fn tokens_since(
     admitted_ms: i64,
     steps_since_ms: i64,
 ) -> rusqlite::Result<Vec<(CallId, u64)>> {
-    let first = |ms| i64::try_from(CallId::first_of(ms).0).unwrap_or(i64::MAX);
-    let mut rows = connection.prepare(
-        "SELECT id, coalesce(
-             prompt + completion,
-             (SELECT sum(value ->> 'prompt_tokens' + value ->> 'completion_tokens')
-                FROM json_each(steps)),
-             0
-         ) FROM calls WHERE id >= ?1 OR (id >= ?2 AND steps IS NOT NULL)",
+    let first = |ms| number(CallId::first_of(ms));
+    let (since, steps_since) = (first(admitted_ms), first(steps_since_ms));
+    let mut used = Vec::new();
+    let mut tell = |framed: Framed<'_>| {
+        used.push((CallId(u64::try_from(framed.id).unwrap_or(0)), framed.used));
+        Ok(ControlFlow::Continue(()))
+    };
+    with_ids(connection, BY_ID, since..=i64::MAX, &mut tell)?;
+    with_ids(
+        connection,
+        STEPPED_BY_ID,
+        steps_since..=since - 1,
+        |framed| {
+            if framed.read()?.steps.is_empty() {
+                return Ok(ControlFlow::Continue(()));
+            }
+            tell(framed)
+        },
     )?;
-    let read = |row: &Row<'_>| Ok((CallId(unsigned(row, 0)?), unsigned(row, 1)?));
-    rows.query_map([first(admitted_ms), first(steps_since_ms)], read)?
-        .collect()
+    Ok(used)
 }
 
 pub fn analytics(
     connection: &Connection,
     filter: &AnalyticsFilter,
 ) -> rusqlite::Result<Vec<AnalyticsRow>> {
-    let mut rows = connection.prepare(
-        "SELECT date(ended_ms / 1000, 'unixepoch') AS day, account_id, model, count(*), count(cost),
-             coalesce(sum(prompt), 0), coalesce(sum(cached), 0), coalesce(sum(completion), 0),
-             coalesce(sum(reasoning), 0), coalesce(sum(cost), 0)
-         FROM calls
-         WHERE ended_ms >= ?1 AND ended_ms < ?2 AND (?3 IS NULL OR account_id = ?3)
-             AND (?4 IS NULL OR model = ?4)
-         GROUP BY day, account_id, model ORDER BY day DESC, account_id, model",
-    )?;
-    let read = |row: &Row<'_>| {
-        Ok(AnalyticsRow {
-            day: row.get(0)?,
-            account_id: row.get(1)?,
-            model: row.get(2)?,
-            calls: unsigned(row, 3)?,
-            charged: unsigned(row, 4)?,
-            prompt: unsigned(row, 5)?,
-            cached: unsigned(row, 6)?,
-            completion: unsigned(row, 7)?,
-            reasoning: unsigned(row, 8)?,
-            cost: NanoUsd::new(row.get(9)?),
-        })
+    let (account_id, model) = (filter.account_id.as_deref(), filter.model.as_deref());
+    let mut days: BTreeMap<(i64, String, String), AnalyticsRow> = BTreeMap::new();
+    let mut add = |framed: Framed<'_>| {
+        let record = framed.read()?;
+        let wanted = (filter.from_ms..filter.to_ms).contains(&record.ended_ms)
+            && account_id.is_none_or(|account_id| record.account_id == account_id)
+            && model.is_none_or(|model| record.model == model);
+        if wanted {
+            let day = record.ended_ms.div_euclid(DAY_MS);
+            let of = (-day, record.account_id.to_owned(), record.model.to_owned());
+            let row = days.entry(of).or_insert_with(|| nothing(day, &record));
+            add_to(row, &record);
+        }
+        Ok(ControlFlow::Continue(()))
     };
-    let filter = params![
-        filter.from_ms,
-        filter.to_ms,
-        filter.account_id,
-        filter.model
-    ];
-    rows.query_map(filter, read)?.collect()
+    let until = filter.to_ms.saturating_add(ENDS_APART);
+    let times = [filter.from_ms, filter.to_ms, until];
+    let _ = each(connection, BY_TIME, times, &mut add)?;
+    for framed in framed(&not_entered(connection)?) {
+        let _ = add(framed?)?;
+    }
+    Ok(days.into_values().collect())
 }
 
-pub fn read(row: &Row<'_>) -> rusqlite::Result<Call> {
-    let price = |column| row.get(column).map(TokenPrice::from_picos);
-    let amount = |column| row.get(column).map(NanoUsd::new);
-    let outcome: String = row.get(8)?;
-    let charged = match row.get::<_, Option<i64>>(23)? {
-        None => None,
-        Some(cost) => Some(Charged {
-            usage: Usage {
-                prompt: row.get(19)?,
-                cached: row.get(20)?,
-                completion: row.get(21)?,
-                reasoning: row.get(22)?,
-            },
-            cost: NanoUsd::new(cost),
-            balance_before: amount(24)?,
-            balance_after: amount(25)?,
-        }),
+fn nothing(day: i64, record: &Record<'_>) -> AnalyticsRow {
+    AnalyticsRow {
+        day: time_text::day(day * DAY_MS / 1_000),
+        account_id: record.account_id.to_owned(),
+        model: record.model.to_owned(),
+        calls: 0,
+        charged: 0,
+        prompt: 0,
+        cached: 0,
+        completion: 0,
+        reasoning: 0,
+        cost: NanoUsd::default(),
+    }
+}
+
+fn add_to(row: &mut AnalyticsRow, record: &Record<'_>) {
+    row.calls += 1;
+    if let Some(paid) = record.paid {
+        row.charged += 1;
+        row.prompt += u64::from(paid.prompt);
+        row.cached += u64::from(paid.cached);
+        row.completion += u64::from(paid.completion);
+        row.reasoning += u64::from(paid.reasoning);
+        row.cost = NanoUsd::new(row.cost.nanos().saturating_add(paid.cost));
+    }
+}
+
+type See<'a> = &'a mut dyn FnMut(Framed<'_>) -> rusqlite::Result<ControlFlow<()>>;
+
+/// Shows the calls with these numbers, those too that are not entered yet, until whoever looks has seen enough.
+fn with_ids(
+    connection: &Connection,
+    query: &str,
+    ids: RangeInclusive<i64>,
+    mut see: impl FnMut(Framed<'_>) -> rusqlite::Result<ControlFlow<()>>,
+) -> rusqlite::Result<()> {
+    let mut see = |framed: Framed<'_>| {
+        if ids.contains(&framed.id) {
+            return see(framed);
+        }
+        Ok(ControlFlow::Continue(()))
     };
-    Ok(Call {
-        id: CallId(unsigned(row, 0)?),
-        request_id: row.get(1)?,
-        account_id: row.get(2)?,
-        key_id: row.get(3)?,
-        model: row.get(4)?,
-        routed_model: row.get(5)?,
-        upstream: row.get::<_, Option<String>>(6)?.map(Arc::from),
-        stream: row.get(7)?,
-        outcome: Outcome::parse(&outcome).ok_or_else(|| unreadable(8, "outcome"))?,
-        failure: row.get(9)?,
-        reserved_tokens: unsigned(row, 10)?,
-        held: amount(11)?,
-        most: amount(12)?,
-        prices: Prices {
-            input: price(13)?,
-            cached_input: price(14)?,
-            output: price(15)?,
-        },
-        admitted_ms: row.get(16)?,
-        first_byte_ms: row.get(17)?,
-        ended_ms: row.get(18)?,
-        attempts: read_list(row, 26)?,
-        steps: read_list(row, 27)?,
-        decision: row.get(28)?,
-        places: Vec::new(),
-        charged,
-    })
+    let earliest = ids.start().saturating_sub(IDS_APART);
+    let numbers = params![ids.start(), ids.end(), earliest];
+    if each(connection, query, numbers, &mut see)?.is_break() {
+        return Ok(());
+    }
+    for framed in framed(&not_entered(connection)?) {
+        if see(framed?)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
-fn read_list<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<T>> {
-    let list: Option<String> = row.get(column)?;
-    let list = list.and_then(|list| serde_json::from_str(&list).ok());
-    Ok(list.unwrap_or_default())
-}
-
-pub fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    let number: i64 = row.get(column)?;
-    Ok(u64::try_from(number).unwrap_or(0))
+/// Shows the calls of the rows that a query finds.
+fn each(
+    connection: &Connection,
+    query: &str,
+    params: impl Params,
+    see: See<'_>,
+) -> rusqlite::Result<ControlFlow<()>> {
+    let mut rows = connection.prepare_cached(query)?;
+    let mut rows = rows.query(params)?;
+    while let Some(row) = rows.next()? {
+        for framed in framed(row.get_ref(0)?.as_blob()?) {
+            if see(framed?)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+    }
+    Ok(ControlFlow::Continue(()))
 }

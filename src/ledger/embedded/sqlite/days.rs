@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, Row, params};
 
-use super::{calls::unsigned, record::Record};
-use crate::{ledger::DayUse, money::NanoUsd, time_text};
+use super::record::Record;
+use crate::{fast_map::FastMap, ledger::DayUse, money::NanoUsd, time_text};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
@@ -18,14 +18,19 @@ const ENTER: &str =
 
 /// What calls that are entered together come to.
 #[derive(Default)]
-pub struct Sums<'a>(HashMap<Of<'a>, Sum>);
+pub struct Sums {
+    all: FastMap<Of, Sum>,
+    /// Names have numbers, so that nothing is copied to find a sum.
+    numbers: FastMap<Box<str>, usize>,
+    names: Vec<Box<str>>,
+}
 
 #[derive(PartialEq, Eq, Hash)]
-struct Of<'a> {
-    account_id: &'a str,
+struct Of {
+    account_id: usize,
     day: i64,
-    model: &'a str,
-    key_id: &'a str,
+    model: usize,
+    key_id: usize,
 }
 
 #[derive(Default)]
@@ -40,15 +45,15 @@ struct Sum {
     last_ms: i64,
 }
 
-impl<'a> Sums<'a> {
-    pub fn add(&mut self, record: &Record<'a>) {
+impl Sums {
+    pub fn add(&mut self, record: &Record<'_>) {
         let of = Of {
-            account_id: record.account_id,
+            account_id: self.number_of(record.account_id),
             day: record.ended_ms.div_euclid(DAY_MS),
-            model: record.model,
-            key_id: record.key_id,
+            model: self.number_of(record.model),
+            key_id: self.number_of(record.key_id),
         };
-        let sum = self.0.entry(of).or_default();
+        let sum = self.all.entry(of).or_default();
         sum.calls += 1;
         sum.last_ms = sum.last_ms.max(record.ended_ms);
         if let Some(paid) = record.paid {
@@ -61,16 +66,26 @@ impl<'a> Sums<'a> {
         }
     }
 
+    fn number_of(&mut self, name: &str) -> usize {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = self.names.len();
+        self.names.push(name.into());
+        self.numbers.insert(name.into(), number);
+        number
+    }
+
     /// Adds them to those that are there.
-    pub fn enter(self, connection: &Connection) -> rusqlite::Result<()> {
+    pub fn enter(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut enter = connection.prepare_cached(ENTER)?;
-        for (of, sum) in self.0 {
+        for (of, sum) in &self.all {
             let day = time_text::day(of.day * DAY_MS / 1_000);
             enter.execute(params![
-                of.account_id,
+                self.names[of.account_id],
                 day,
-                of.model,
-                of.key_id,
+                self.names[of.model],
+                self.names[of.key_id],
                 sum.calls,
                 sum.charged,
                 sum.prompt,
@@ -127,4 +142,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<DayUse> {
         cost: NanoUsd::new(row.get(9)?),
         last_ms: row.get(10)?,
     })
+}
+
+fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let number: i64 = row.get(column)?;
+    Ok(u64::try_from(number).unwrap_or(0))
 }

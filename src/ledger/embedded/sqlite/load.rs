@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use rusqlite::Row;
 
-use super::{super::directory::Directory, Database, new_calls::News, unreadable};
+use super::{
+    super::directory::Directory, Database, blocks::IDS_APART, new_calls::News, unreadable,
+};
 use crate::{
     auth::KeyDigest,
     catalog::{Plan, Tier, Track},
@@ -91,8 +93,11 @@ impl Database {
 
     /// The call that was begun last, of those that are written down.
     pub fn last_call(&self) -> rusqlite::Result<Option<CallId>> {
-        let last = "SELECT max(id) FROM calls";
-        let last: Option<i64> = self.connection.query_row(last, [], |row| row.get(0))?;
+        // A row that begins long before the last one begins ends before that too.
+        let last = "SELECT max(last_id) FROM call_blocks INDEXED BY blocks_by_id
+            WHERE first_id >= (SELECT max(first_id) FROM call_blocks) - ?1";
+        let read = |row: &Row<'_>| row.get(0);
+        let last: Option<i64> = self.connection.query_row(last, [IDS_APART], read)?;
         let last = last.max(self.last_new_call());
         Ok(last.and_then(|id| u64::try_from(id).ok()).map(CallId))
     }

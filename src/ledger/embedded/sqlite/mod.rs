@@ -7,25 +7,29 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use rusqlite::Connection;
 
 mod accounts;
 pub mod audit;
+mod blocks;
 mod books;
 pub mod calls;
 pub mod days;
-mod fresh;
+mod gathered;
 mod load;
 pub mod lock;
+mod names;
 mod new_calls;
+mod newest;
 mod open;
 pub mod pages;
-mod record;
-mod rows;
+pub mod record;
+mod upgrade;
 
-pub use open::{check_soundness, is_damage, probe, probe_folder, read_only as open_to_read};
+pub use open::{check_soundness, is_damage, look_at, probe, probe_folder};
 
 use self::{lock::Lock, new_calls::News};
 use crate::{config::Durability, ledger::OpenError};
@@ -68,13 +72,32 @@ impl Database {
         Ok(())
     }
 
+    /// The same, unless somebody else writes; and what is committed is not taken over into the database, which would wait
+    /// for the disk. The first commit after that has to, once for thousands: the file beside the database begins anew.
+    pub fn begin_at_once(&self) -> rusqlite::Result<()> {
+        self.connection.busy_timeout(Duration::ZERO)?;
+        let begun = open::set_checkpoint(&self.connection, 0).and_then(|()| self.begin());
+        if begun.is_err() {
+            self.end_at_once();
+        }
+        begun
+    }
+
+    /// From here on as ever.
+    pub fn end_at_once(&self) {
+        let patience = self.connection.busy_timeout(open::LOCK_PATIENCE);
+        let set = open::set_checkpoint(&self.connection, open::CHECKPOINT_PAGES);
+        if let Err(error) = patience.and(set) {
+            tracing::warn!(%error, "the ledger's settings could not be set");
+        }
+    }
+
     pub fn commit(&self) -> rusqlite::Result<()> {
         self.write_news()?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
-        let news = self.news.borrow();
-        if news.is_empty() {
-            news.behind.store(false, Relaxed);
-        }
+        let mut news = self.news.borrow_mut();
+        news.committed();
+        news.behind &= !news.is_empty();
         Ok(())
     }
 
@@ -119,37 +142,22 @@ impl Database {
 #[derive(Clone)]
 pub struct Reader {
     path: PathBuf,
-    behind: Arc<AtomicBool>,
 }
 
 impl Reader {
-    pub fn new(path: &Path, writer: &Database) -> Self {
+    pub fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            behind: writer.news.borrow().behind.clone(),
         }
     }
 
-    /// Whether there are calls that could not be entered yet.
-    pub fn is_behind(&self) -> bool {
-        self.behind.load(Relaxed)
-    }
-
-    /// Runs a query, with calls that could not be entered among the others.
+    /// Runs a query on the file as it is at one moment: a call is entered in it, or not yet, and never both.
     pub async fn query<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> rusqlite::Result<T> {
-        let behind = self.behind.clone();
-        self.query_file(move |connection| {
-            if !behind.load(Relaxed) {
-                return query(connection);
-            }
-            let moment = connection.unchecked_transaction()?;
-            fresh::show(&moment)?;
-            query(&moment)
-        })
-        .await
+        self.query_file(move |connection| query(&*connection.unchecked_transaction()?))
+            .await
     }
 
     /// Runs a query on the file as it is, away from the threads that serve requests.

@@ -1,54 +1,45 @@
 //! Calls that have just ended: written down at once, entered where they are looked for soon after.
 //!
-//! A call has its place in the list of calls, in the books and in the sums of its day, each with its indexes.
-//! To write a page of every one of them for a single charge would cost more than all else that is done for it.
-//! So all charges of a transaction become one value at the end of one table, which is all that it writes, and a
-//! copy of it stays in memory. Once in a while, and before anybody looks, all that is new is entered together in
-//! one transaction. Until then it counts wherever something is added up: when the file is loaded, and in an audit.
+//! All charges of a transaction become one value at the end of one table, which is all that it writes. In memory they
+//! are gathered as they will be entered: by account, added up, with what they leave of grants. Once in a while, and
+//! before anybody looks, all that is new is entered together in one transaction. Until then it counts wherever
+//! something is added up: when the file is loaded, and in an audit.
 
-use std::{
-    collections::HashMap,
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-};
+use std::{collections::HashMap, mem::take};
 
 use rusqlite::{Connection, params};
 
 use super::{
     Database,
-    days::Sums,
-    record::{self, Record},
-    rows,
+    calls::one,
+    gathered::Gathered,
+    record::{self, Lists, Record, number},
 };
 use crate::{
-    fast_map::{FastMap, FastSet},
-    ledger::{Call, CallId, credit::Charge},
+    fast_map::FastSet,
+    ledger::{Call, CallId, Charged, credit::Charge},
     money::NanoUsd,
 };
 
-/// How many calls are read back together: so many that they are in order, and not so many that they take much memory.
-const READ_AT_ONCE: usize = 1_024;
+/// So many calls at the least are remembered after they were entered: whoever tells of one again does so while its step
+/// waits for the writer, or after its hold is gone, which is another way to know it.
+const REMEMBERED: usize = 32_768;
 
 /// What is known of calls that are not entered yet.
 #[derive(Default)]
 pub struct News {
-    /// One behind the other, each with its length before it, and where each is.
+    /// Those of the open transaction, one behind the other.
     bytes: Vec<u8>,
-    records: Vec<Range<usize>>,
-    ids: FastSet<i64>,
-    /// So many of the bytes are in the table.
-    written: usize,
+    gathered: Gathered,
+    /// The last number that a call or a line of the books has.
     last_seq: i64,
-    /// What they leave of grants, and what accounts owe since.
-    left: FastMap<Box<str>, NanoUsd>,
-    debts: FastMap<Box<str>, NanoUsd>,
     /// Someone wants to read them once the open transaction is committed.
     wanted: bool,
-    /// The last time they could not be entered: whoever reads has to look at them as well.
-    pub behind: Arc<AtomicBool>,
+    /// The last time they could not be entered.
+    pub behind: bool,
+    /// Those that the open transaction entered, and those that were entered lately.
+    entered: FastSet<i64>,
+    remembered: [FastSet<i64>; 2],
 }
 
 impl News {
@@ -57,101 +48,103 @@ impl News {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.gathered.is_empty()
     }
 
-    /// There are none any more.
+    pub fn next_seq(&mut self) -> i64 {
+        self.last_seq += 1;
+        self.last_seq
+    }
+
+    /// They were entered, in a transaction that is still open.
     fn clear(&mut self) {
         self.bytes.clear();
-        self.records.clear();
-        self.ids.clear();
-        self.written = 0;
-        self.left.clear();
-        self.debts.clear();
+        self.entered.extend(take(&mut self.gathered).ids);
     }
 
-    /// Takes note of what a charge has left.
-    fn leave<'a>(
-        &mut self,
-        account_id: &str,
-        left: impl Iterator<Item = (&'a str, NanoUsd)>,
-        debt: Option<NanoUsd>,
-    ) {
-        for (grant_id, remaining) in left {
-            put(&mut self.left, grant_id, remaining);
-        }
-        if let Some(debt) = debt {
-            put(&mut self.debts, account_id, debt);
+    /// The open transaction was committed.
+    pub fn committed(&mut self) {
+        let [latest, earlier] = &mut self.remembered;
+        latest.extend(self.entered.drain());
+        if latest.len() >= REMEMBERED {
+            *earlier = take(latest);
         }
     }
 
-    fn records(&self) -> impl Iterator<Item = rusqlite::Result<Record<'_>>> {
-        self.records.iter().map(|at| self.read(at))
-    }
-
-    fn read(&self, at: &Range<usize>) -> rusqlite::Result<Record<'_>> {
-        record::read(&self.bytes[at.clone()])
+    fn is_known(&self, id: i64) -> bool {
+        let sets = [&self.gathered.ids, &self.entered];
+        let mut sets = sets.into_iter().chain(&self.remembered);
+        sets.any(|ids| ids.contains(&id))
     }
 
     /// What is left of a grant, where it is not what the grant's own row says.
     pub fn left_of(&self, grant_id: &str) -> Option<NanoUsd> {
-        self.left.get(grant_id).copied()
+        self.gathered.left.get(grant_id).copied()
     }
 
     pub fn debt_of(&self, account_id: &str) -> Option<NanoUsd> {
-        self.debts.get(account_id).copied()
-    }
-}
-
-fn put(amounts: &mut FastMap<Box<str>, NanoUsd>, id: &str, amount: NanoUsd) {
-    match amounts.get_mut(id) {
-        Some(before) => *before = amount,
-        None => drop(amounts.insert(id.into(), amount)),
+        self.gathered.debts.get(account_id).copied()
     }
 }
 
 impl Database {
-    /// Writes down how a call ended, and what its charge did.
-    pub fn insert_call(&self, call: &Call, charge: Option<&Charge>) -> rusqlite::Result<()> {
-        let id = number(call.id);
-        if charge.is_none() && self.is_written(id)? {
-            // Told again, the first telling counts: it is the one that was charged.
-            return Ok(());
-        }
+    /// Writes down how a call ended.
+    pub fn insert_call(&self, call: &Call) -> rusqlite::Result<()> {
+        self.insert(call, call.charged, None)
+    }
+
+    /// Writes down how a call ended that was charged, and what its charge did.
+    pub fn insert_charged(
+        &self,
+        call: &Call,
+        charged: Charged,
+        charge: &Charge,
+    ) -> rusqlite::Result<()> {
+        self.insert(call, Some(charged), Some(charge))
+    }
+
+    fn insert(
+        &self,
+        call: &Call,
+        charged: Option<Charged>,
+        charge: Option<&Charge>,
+    ) -> rusqlite::Result<()> {
         let mut news = self.news.borrow_mut();
-        if !news.ids.insert(id) {
-            // A second charge of one call: this is another call of the same number.
-            return Err(rusqlite::Error::StatementChangedRows(0));
+        if news.is_known(number(call.id)) {
+            return match charge {
+                // Told again, the first telling counts: it is the one that was charged.
+                None => Ok(()),
+                // A second charge of one call: this is another call of the same number.
+                Some(_) => Err(rusqlite::Error::StatementChangedRows(0)),
+            };
         }
-        let at = record::write(&mut news.bytes, call, charge)?;
-        news.records.push(at);
-        if let Some(charge) = charge {
-            let left = charge.left.iter();
-            let left = left.map(|left| (&*left.grant_id, left.remaining));
-            news.leave(&call.account_id, left, charge.debt);
-        }
+        let lists = Lists::of(call);
+        let record = Record::of(call, charged, charge, &lists);
+        let (seq, start) = (news.next_seq(), news.bytes.len());
+        let News {
+            bytes, gathered, ..
+        } = &mut *news;
+        record.write(bytes, seq)?;
+        gathered.add(seq, &record, &bytes[start..]);
         Ok(())
     }
 
-    /// Puts what calls have left since the last time into the table, as a part of the open transaction.
+    /// Whether a call is entered.
+    pub fn has_call(&self, id: CallId) -> rusqlite::Result<bool> {
+        Ok(one(&self.connection, id)?.is_some())
+    }
+
+    /// Puts the calls of the open transaction into the table.
     pub(super) fn write_news(&self) -> rusqlite::Result<()> {
         let mut news = self.news.borrow_mut();
-        let new = &news.bytes[news.written..];
-        if new.is_empty() {
+        if news.bytes.is_empty() {
             return Ok(());
         }
         self.connection
             .prepare_cached("INSERT INTO new_calls VALUES (?1, ?2)")?
-            .execute(params![news.last_seq + 1, new])?;
-        news.last_seq += 1;
-        news.written = news.bytes.len();
+            .execute(params![news.last_seq, news.bytes])?;
+        news.bytes.clear();
         Ok(())
-    }
-
-    fn is_written(&self, id: i64) -> rusqlite::Result<bool> {
-        let known = "SELECT 1 FROM calls WHERE id = ?1";
-        let is_new = self.news.borrow().ids.contains(&id);
-        Ok(is_new || self.connection.prepare_cached(known)?.exists([id])?)
     }
 
     /// Within the open transaction: what was written before it, and in it, is wanted where it is looked for.
@@ -165,18 +158,18 @@ impl Database {
 
     /// How many are not entered yet.
     pub fn news(&self) -> usize {
-        self.news.borrow().records.len()
+        self.news.borrow().gathered.ids.len()
     }
 
     /// Whether they could not be entered the last time.
     pub fn is_behind(&self) -> bool {
-        self.news.borrow().behind.load(Relaxed)
+        self.news.borrow().behind
     }
 
     /// Nothing can be entered just now.
     pub fn fall_behind(&self) {
-        let news = self.news.borrow();
-        news.behind.store(!news.is_empty(), Relaxed);
+        let mut news = self.news.borrow_mut();
+        news.behind = !news.is_empty();
     }
 
     /// Enters all of them, within the open transaction.
@@ -185,7 +178,7 @@ impl Database {
         if news.is_empty() {
             return Ok(());
         }
-        self.enter(&news)?;
+        self.enter(&news.gathered)?;
         news.clear();
         Ok(())
     }
@@ -198,69 +191,44 @@ impl Database {
         } else {
             let transaction = self.connection.unchecked_transaction();
             transaction.and_then(|transaction| {
-                self.enter(&news)?;
+                self.enter(&news.gathered)?;
                 transaction.commit()
             })
         };
-        news.behind.store(entered.is_err(), Relaxed);
+        news.behind = entered.is_err();
         entered?;
         news.clear();
+        news.committed();
         Ok(())
     }
 
-    fn enter(&self, news: &News) -> rusqlite::Result<()> {
-        let mut sums = Sums::default();
-        for some in news.records.chunks(READ_AT_ONCE) {
-            let records = some.iter().map(|at| news.read(at));
-            let records: Vec<_> = records.collect::<Result<_, _>>()?;
-            for record in &records {
-                sums.add(record);
-            }
-            // Lines in the order in which they were paid; calls in that of their numbers, in which their table is:
-            // what is added at its end needs no room made for it.
-            let paid = records.iter().filter(|record| record.paid.is_some());
-            rows::LINES.insert(&self.connection, &paid.collect::<Vec<_>>())?;
-            let mut calls: Vec<_> = records.iter().collect();
-            calls.sort_unstable_by_key(|call| call.id);
-            rows::CALLS.insert(&self.connection, &calls)?;
-        }
-        sums.enter(&self.connection)?;
-        for (grant_id, remaining) in &news.left {
+    fn enter(&self, gathered: &Gathered) -> rusqlite::Result<()> {
+        gathered.enter(&self.connection)?;
+        for (grant_id, remaining) in &gathered.left {
             self.set_remaining(grant_id, *remaining)?;
         }
-        for (account_id, debt) in &news.debts {
+        for (account_id, debt) in &gathered.debts {
             self.set_debt(account_id, *debt)?;
         }
         let mut forget = self.connection.prepare_cached("DELETE FROM new_calls")?;
         forget.execute([]).map(|_| ())
     }
 
-    /// Finds out anew what is not entered, from the rows themselves.
+    /// Finds out anew what is not entered, from the file.
     pub(super) fn read_news(&self) -> rusqlite::Result<()> {
-        let mut found = News::default();
-        let mut rows = self
-            .connection
-            .prepare_cached("SELECT seq, records FROM new_calls ORDER BY seq")?;
-        let mut rows = rows.query([])?;
-        while let Some(row) = rows.next()? {
-            found.last_seq = row.get(0)?;
-            let (start, bytes) = (found.bytes.len(), row.get_ref(1)?.as_blob()?);
-            found.bytes.extend(bytes);
-            for at in record::places(bytes)? {
-                let record = record::read(&bytes[at.clone()])?;
-                let left = record.left.iter();
-                let left = left.map(|&(grant_id, left)| (grant_id, NanoUsd::new(left)));
-                found.leave(record.account_id, left, record.debt.map(NanoUsd::new));
-                found.records.push(start + at.start..start + at.end);
-                found.ids.insert(record.id);
-            }
+        let mut gathered = Gathered::default();
+        let written = not_entered(&self.connection)?;
+        for framed in record::framed(&written) {
+            let framed = framed?;
+            gathered.add(framed.seq, &framed.read()?, framed.bytes);
         }
-        found.written = found.bytes.len();
+        let last_seq: i64 = self.connection.query_row(LAST_SEQ, [], |row| row.get(0))?;
         // All of them or none: what is known must be what is entered.
         let mut news = self.news.borrow_mut();
-        found.last_seq = found.last_seq.max(news.last_seq);
-        found.behind = news.behind.clone();
-        *news = found;
+        news.last_seq = last_seq.max(news.last_seq);
+        news.bytes.clear();
+        news.entered.clear();
+        news.gathered = gathered;
         Ok(())
     }
 
@@ -268,8 +236,8 @@ impl Database {
     pub fn not_entered(&self) -> rusqlite::Result<HashMap<String, i64>> {
         let news = self.news.borrow();
         let mut sums = HashMap::new();
-        for record in news.records() {
-            let record = record?;
+        for framed in news.gathered.records() {
+            let record = framed?.read()?;
             *sums.entry(record.account_id.to_owned()).or_default() += record.delta();
         }
         Ok(sums)
@@ -277,23 +245,22 @@ impl Database {
 
     /// The last call of those that are not entered.
     pub(super) fn last_new_call(&self) -> Option<i64> {
-        self.news.borrow().ids.iter().copied().max()
+        self.news.borrow().gathered.ids.iter().copied().max()
     }
 }
 
-fn number(id: CallId) -> i64 {
-    i64::try_from(id.0).unwrap_or(i64::MAX)
-}
+const LAST_SEQ: &str = "SELECT max(
+    coalesce((SELECT max(seq) FROM ledger_entries), 0),
+    coalesce((SELECT max(seq) FROM call_blocks), 0),
+    coalesce((SELECT max(seq) FROM new_calls), 0))";
 
-/// Copies the calls that are not entered yet into a table of their own, in the order in which they were paid.
-pub fn copy_to_fresh(connection: &Connection) -> rusqlite::Result<()> {
-    let mut rows = connection.prepare("SELECT records FROM main.new_calls ORDER BY seq")?;
+/// The records of all calls that are not entered yet, in the order in which they were paid.
+pub fn not_entered(connection: &Connection) -> rusqlite::Result<Vec<u8>> {
+    let mut records = Vec::new();
+    let mut rows = connection.prepare_cached("SELECT records FROM new_calls ORDER BY seq")?;
     let mut rows = rows.query([])?;
     while let Some(row) = rows.next()? {
-        let bytes = row.get_ref(0)?.as_blob()?;
-        for at in record::places(bytes)? {
-            rows::FRESH.insert(connection, &[&record::read(&bytes[at])?])?;
-        }
+        records.extend_from_slice(row.get_ref(0)?.as_blob()?);
     }
-    Ok(())
+    Ok(records)
 }

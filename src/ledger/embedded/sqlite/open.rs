@@ -4,16 +4,15 @@ use std::{path::Path, time::Duration};
 
 use rusqlite::{
     Connection, OpenFlags,
+    backup::Backup,
     trace::{TraceEvent, TraceEventCodes},
 };
 
-use super::lock::is_taken;
+use super::{lock::is_taken, upgrade::put_rows_into_blocks};
 use crate::{config::Durability, ledger::OpenError, migrations};
 
-pub use crate::migrations::seen as version;
-
 /// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     include_str!("../migrations/1_accounts.sql"),
     include_str!("../migrations/2_limits.sql"),
     include_str!("../migrations/3_credit.sql"),
@@ -24,14 +23,17 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("../migrations/8_usage_days.sql"),
     include_str!("../migrations/9_new_calls.sql"),
     include_str!("../migrations/10_records.sql"),
+    include_str!("../migrations/11_blocks.sql"),
 ];
+/// The version that has calls in rows of many.
+const IN_BLOCKS: i64 = 11;
 
 /// How many pages are written beside the database before they are taken over into it: most are written again
 /// and again until then.
-const CHECKPOINT_PAGES: u32 = 4_000;
+pub const CHECKPOINT_PAGES: u32 = 4_000;
 /// For a connection that is there for one look, in KiB, which SQLite wants as a negative number.
 const READER_CACHE: i32 = -512;
-const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+pub const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// A connection to a file that is up to date; and whether it was looked through. One that is as it was left need not
 /// be, unless it is about to be changed from end to end.
@@ -52,12 +54,40 @@ pub fn connect(
     if checks {
         check_soundness(&connection).map_err(failed)?;
     }
-    migrations::bring_up_to_date(&mut connection, &MIGRATIONS).map_err(failed)?;
+    bring_up_to_date(&mut connection).map_err(failed)?;
     // What is written down from now on is of accounts that are in memory, and none is ever deleted: to look each of them
     // up for every row would find nothing. An audit notices a charge of an account that is not there.
     let trusted = connection.pragma_update(None, "foreign_keys", false);
     trusted.map_err(failed)?;
     Ok((connection, checks))
+}
+
+fn bring_up_to_date(connection: &mut Connection) -> rusqlite::Result<()> {
+    migrations::bring_up_to_date_with(
+        connection,
+        &MIGRATIONS,
+        |version, connection| match version {
+            IN_BLOCKS => put_rows_into_blocks(connection),
+            _ => Ok(()),
+        },
+    )
+}
+
+/// A file of an earlier version is looked at in a copy that is brought up to date: it stays as it is.
+pub fn look_at<T>(
+    path: &Path,
+    look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let connection = read_only(path)?;
+    // What no version of ours has seen is not ours.
+    if !(1..MIGRATIONS.len()).contains(&migrations::seen(&connection)?) {
+        return look(&connection);
+    }
+    let mut copy = Connection::open("")?; // a file that nobody sees, and that goes with it
+    // In one step: whoever writes between two would have it begin again.
+    Backup::new(&connection, &mut copy)?.run_to_completion(i32::MAX, Duration::ZERO, None)?;
+    bring_up_to_date(&mut copy)?;
+    look(&copy)
 }
 
 /// A connection that only looks.
@@ -90,10 +120,15 @@ fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<
         Durability::Process => "NORMAL",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
-    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    set_checkpoint(connection, CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     // Only a stranger can hold the lock that we wait for: whoever wants to charge tries again.
     connection.busy_timeout(LOCK_PATIENCE)
+}
+
+/// After how many pages they are taken over; zero for never.
+pub fn set_checkpoint(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "wal_autocheckpoint", pages)
 }
 
 /// A damaged file is better found now than in the middle of a charge.

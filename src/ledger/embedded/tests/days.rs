@@ -1,7 +1,10 @@
 //! Calls that are entered later than they are charged: they wait, they count, and none is lost.
 
-use super::*;
-use crate::ledger::{CallsPage, embedded::sqlite::audit::books, tests::until};
+use super::{rows::as_rows, *};
+use crate::{
+    ledger::{CallsPage, credit::Charge, embedded::sqlite::audit::books, tests::until},
+    money::NanoUsd,
+};
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -16,7 +19,7 @@ async fn over_three_days() -> Paying {
     paying
 }
 
-/// As the version before this one left them.
+/// As a version left them that entered calls at once.
 const EARLIER: &str = "DROP TABLE new_calls; PRAGMA user_version = 8;";
 
 /// When it died, up to a second of sums was missing, at whatever hour it was.
@@ -31,6 +34,7 @@ async fn sums_that_an_earlier_version_lost_are_added_up_anew() {
         "UPDATE usage_days SET cost = 0, prompt = 0 WHERE day = '2027-01-16'",
         "DELETE FROM usage_days",
     ] {
+        as_rows(&paying);
         paying.sql(&format!("{EARLIER} {lost}"));
         assert_ne!(paying.days().await, expected);
         paying = paying.restart().await;
@@ -42,6 +46,7 @@ async fn sums_that_an_earlier_version_lost_are_added_up_anew() {
 #[tokio::test]
 async fn a_file_of_an_earlier_version_can_be_audited() {
     let paying = over_three_days().await;
+    as_rows(&paying);
     paying.sql(EARLIER);
     let audit = audit_file(&paying.folder().path().join("ledger.db")).unwrap();
     assert_eq!((audit.charges, audit.violations), (6, Vec::new()));
@@ -51,6 +56,7 @@ async fn a_file_of_an_earlier_version_can_be_audited() {
 async fn days_of_long_ago_are_not_gone_through_again() {
     let paying = over_three_days().await;
     let changed = "UPDATE usage_days SET cost = 7 WHERE day = '2027-01-15'";
+    as_rows(&paying);
     paying.sql(&format!("{EARLIER} {changed}"));
     let paying = paying.restart().await;
     assert_eq!(paying.days().await[0].cost.nanos(), 7);
@@ -149,7 +155,7 @@ const IN_COLUMNS: &str = "
         (SELECT id || ' ' || max(calls.balance_after, 0) || char(10) FROM credit_grants) AS grants_left,
         iif(calls.balance_after < 0, -calls.balance_after, NULL) AS debt
     FROM calls JOIN ledger_entries AS entry ON entry.ref = calls.id AND entry.kind = 'charge'
-    WHERE calls.id NOT IN (SELECT id FROM kept_calls);
+    WHERE calls.id > KEPT;
     DELETE FROM calls WHERE id IN (SELECT id FROM new_calls);
     DELETE FROM ledger_entries WHERE seq IN (SELECT seq FROM new_calls);
     REPLACE INTO usage_days SELECT * FROM kept_days;
@@ -158,7 +164,6 @@ const IN_COLUMNS: &str = "
     PRAGMA user_version = 9;";
 
 const KEPT: &str = "
-    CREATE TABLE kept_calls AS SELECT * FROM calls;
     CREATE TABLE kept_days AS SELECT * FROM usage_days;
     CREATE TABLE kept_grants AS SELECT * FROM credit_grants;";
 
@@ -168,6 +173,10 @@ async fn what_an_earlier_version_did_not_enter_is_entered() {
     let paying = with(3 * COST).await;
     paying.pay().await.unwrap();
     paying.assert_added_up().await;
+    let kept: i64 = paying
+        .sql("SELECT max(last_id) FROM call_blocks")
+        .parse()
+        .unwrap();
     paying.sql(KEPT);
     paying.pay().await.unwrap();
     let mut dear = paying.hold(COST, 2 * COST, 2 * COST).await.unwrap();
@@ -176,7 +185,8 @@ async fn what_an_earlier_version_did_not_enter_is_entered() {
     let balance = charged.unwrap().charged.unwrap().balance_after;
     assert_eq!(balance.nanos(), -COST);
     let expected = paying.days().await;
-    paying.sql(IN_COLUMNS);
+    as_rows(&paying);
+    paying.sql(&IN_COLUMNS.replace("KEPT", &kept.to_string()));
     assert_ne!(paying.days().await, expected);
     let audit = audit_file(&paying.folder().path().join("ledger.db")).unwrap();
     assert_eq!((audit.charges, audit.violations), (3, Vec::new()));
@@ -200,7 +210,7 @@ async fn sums_of_calls_that_came_to_nothing_are_forgotten() {
     assert_eq!(paying.days().await[0].calls, 2);
     let other = crate::ledger::CallId(call.id.0 + 1);
     let broken = paying.embedded().writer.run(move |database, _| {
-        database.insert_call(&crate::ledger::Call { id: other, ..call }, None)?;
+        database.insert_call(&crate::ledger::Call { id: other, ..call })?;
         Err::<(), _>(LedgerError::Database(rusqlite::Error::InvalidQuery))
     });
     assert!(broken.await.is_err());
@@ -214,12 +224,27 @@ async fn sums_of_calls_that_came_to_nothing_are_forgotten() {
 async fn a_call_that_is_written_twice_counts_once() {
     let paying = with(DOLLAR).await;
     let call = paying.pay().await.unwrap();
-    let again = paying
-        .embedded()
-        .writer
-        .run(move |database, _| Ok(database.insert_call(&call, None)?));
-    again.await.unwrap();
-    assert_eq!(paying.days().await[0].calls, 1);
+    for _ in 0..2 {
+        let call = call.clone();
+        let again = paying
+            .embedded()
+            .writer
+            .run(move |database, _| Ok(database.insert_call(&call)?));
+        again.await.unwrap();
+        assert_eq!(paying.days().await[0].calls, 1, "and then it is entered");
+    }
+    let another = paying.embedded().writer.run(move |database, _| {
+        let charge = Charge {
+            left: Vec::new(),
+            debt: None,
+            before: NanoUsd::default(),
+            after: NanoUsd::default(),
+        };
+        Ok(database.insert_charged(&call, call.charged.unwrap(), &charge)?)
+    });
+    assert!(another.await.is_err(), "of the same number");
+    paying.until_charges_are_taken().await;
+    paying.assert_sound().await;
 }
 
 #[tokio::test]

@@ -50,6 +50,39 @@ async fn a_full_disk_changes_nothing_and_heals() {
     assert_eq!(paying.restart().await.balance().await, spent(paid + 1));
 }
 
+/// The same where a charge is written by whoever asks for it, as on a gateway that is quiet.
+#[tokio::test]
+async fn a_charge_that_is_refused_at_once_changes_nothing_and_can_be_tried_again() {
+    let paying = with(DOLLAR).await;
+    for round in 0..5 {
+        paying.pay().await.unwrap();
+        paying.sql(
+            "CREATE TRIGGER refuse BEFORE INSERT ON new_calls
+             BEGIN SELECT RAISE(ABORT, 'refused'); END",
+        );
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        let mut held = paying.hold(COST, COST, 0).await.expect("there is credit");
+        let refused = held.charge(tokens(COST), Outcome::Answered).await;
+        assert!(refused.is_err());
+        assert_eq!(
+            (paying.balance().await, paying.held().await),
+            (spent(2 * round + 1), COST),
+            "it can still be charged"
+        );
+        paying.sql("DROP TRIGGER refuse");
+        paying.until_charges_are_taken().await;
+        held.charge(tokens(COST), Outcome::Answered).await.unwrap();
+        drop(held);
+        assert_eq!(
+            (paying.balance().await, paying.held().await),
+            (spent(2 * round + 2), 0)
+        );
+    }
+    paying.assert_sound().await;
+    paying.assert_added_up().await;
+    assert_eq!(paying.restart().await.balance().await, spent(10));
+}
+
 /// When a transaction of many fails, none of them has happened, whichever of them failed; each
 /// can be charged again once there is room.
 #[tokio::test(flavor = "multi_thread")]

@@ -1,26 +1,29 @@
 //! What only a ledger in a file can do and suffer; what every ledger promises is in `ledger::tests`.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering::Relaxed},
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
-use super::{
-    Embedded, audit_file,
-    sqlite::{lock::Lock, open_to_read},
-};
+use super::{Embedded, audit_file, sqlite::lock::Lock};
 use crate::ledger::{
     HoldRefused, Ledger, LedgerError, Outcome,
     tests::{COST, DOLLAR, Paying, Place, tokens},
 };
 
 mod audit;
+mod blocks;
 mod days;
 mod faults;
 mod pages;
+mod rows;
 
 async fn with(nanos: i64) -> Paying {
     Paying::on_with(Place::folder(), nanos).await
@@ -58,4 +61,26 @@ async fn credit_is_set_aside_at_once() {
     let paying = with(COST).await;
     let held = paying.hold(COST, COST, 0).now_or_never();
     assert!(held.expect("an answer at once").is_ok());
+}
+
+/// Where nobody else writes, and nothing waits for the disk, nobody is woken for a charge.
+#[tokio::test]
+async fn a_charge_is_written_at_once_by_whoever_asks_for_it() {
+    let paying = with(DOLLAR).await;
+    let mut charges = 0;
+    loop {
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        let mut held = paying.hold(COST, COST, 0).await.unwrap();
+        let mut charge = pin!(held.charge(tokens(COST), Outcome::Answered));
+        charges += 1;
+        if let Some(charged) = charge.as_mut().now_or_never() {
+            charged.unwrap();
+            break;
+        }
+        charge.await.unwrap();
+        assert!(charges < 100, "the thread that writes is always at work");
+    }
+    assert_eq!(paying.balance().await, DOLLAR - charges * COST);
+    paying.assert_sound().await;
+    paying.assert_added_up().await;
 }

@@ -1,9 +1,12 @@
 //! Pages are read by an index, from the line at which they begin.
 
-use rusqlite::params_from_iter;
+use rusqlite::{Connection, params_from_iter};
 
 use super::{
-    super::sqlite::pages::{accounts_query, calls_query},
+    super::sqlite::{
+        calls::BY_ID,
+        pages::{CHARGES, Calls, accounts_query},
+    },
     *,
 };
 use crate::ledger::{
@@ -11,13 +14,16 @@ use crate::ledger::{
     conditions::{Conditions, Sql},
 };
 
+fn file(paying: &Paying) -> Connection {
+    Connection::open(paying.folder().path().join("ledger.db")).unwrap()
+}
+
 /// How SQLite goes about it.
-fn plan(paying: &Paying, query: &str, wanted: &Conditions) -> String {
-    let connection = open_to_read(&paying.folder().path().join("ledger.db")).unwrap();
+fn plan(file: &Connection, query: &str) -> String {
     let plan = format!("EXPLAIN QUERY PLAN {query}");
-    let mut plan = connection.prepare(&plan).unwrap();
-    let values = params_from_iter(&wanted.values);
-    let steps = plan.query_map(values, |row| row.get::<_, String>(3));
+    let mut plan = file.prepare(&plan).unwrap();
+    let values = vec![rusqlite::types::Value::Null; plan.parameter_count()];
+    let steps = plan.query_map(params_from_iter(values), |row| row.get::<_, String>(3));
     let steps: Vec<String> = steps.unwrap().map(Result::unwrap).collect();
     steps.join("; ")
 }
@@ -32,60 +38,78 @@ async fn pages_of_calls_use_an_index() {
         ..all
     };
     let failed = Some(Outcome::ProviderFailed);
-    for (page, first, later) in [
-        (
-            all,
-            "SCAN calls USING INDEX calls_by_time",
-            "calls_by_time (ended_ms<?)",
-        ),
+    for (page, expected) in [
+        (all, "INDEX blocks_by_time (last_ms>? AND last_ms<?)"),
         (
             CallsPage {
                 outcome: failed,
                 ..all
             },
-            "calls_by_outcome (outcome=?)",
-            "calls_by_outcome (outcome=? AND ended_ms<?)",
+            "INDEX odd_blocks_by_time (last_ms>? AND last_ms<?)",
         ),
         (
             own,
-            "calls_by_account (account_id=?)",
-            "calls_by_account (account_id=? AND ended_ms<?)",
+            "INDEX blocks_by_account (account_id=? AND last_ms>? AND last_ms<?)",
         ),
         (
             CallsPage {
                 outcome: Some(Outcome::Answered),
                 ..own
             },
-            "calls_by_account (account_id=?)",
-            "calls_by_account (account_id=? AND ended_ms<?)",
+            "INDEX blocks_by_account (account_id=? AND last_ms>? AND last_ms<?)",
         ),
         (
             CallsPage {
                 outcome: failed,
                 ..own
             },
-            "calls_by_account_and_outcome (account_id=? AND outcome=?)",
-            "calls_by_account_and_outcome (account_id=? AND outcome=? AND ended_ms<?)",
-        ),
-        (
-            CallsPage {
-                key_id: Some("key_1"),
-                ..own
-            },
-            "calls_by_account (account_id=? AND ended_ms>? AND ended_ms<?)",
-            "calls_by_account (account_id=? AND ended_ms>? AND ended_ms<?)",
+            "INDEX odd_blocks_by_account (account_id=? AND last_ms>? AND last_ms<?)",
         ),
     ] {
-        let before = Some((7, CallId(7)));
-        for (page, expected) in [(page, first), (CallsPage { before, ..page }, later)] {
-            let mut wanted = Conditions::of_calls(Sql::Lite, &page);
-            if Conditions::of_sums(Sql::Lite, &page).is_some() {
-                wanted.within(1, 9);
-            }
-            let plan = plan(&paying, &calls_query(&wanted, 50), &wanted);
-            assert!(plan.contains(expected), "{page:?}: {plan}");
-            assert!(!plan.contains("B-TREE"), "{page:?} is sorted: {plan}");
-        }
+        let (file, calls) = (file(&paying), Calls::of(&page));
+        let wanted = calls.wanted(&file).unwrap();
+        let plan = plan(&file, &wanted.query());
+        assert!(plan.contains(expected), "{page:?}: {plan}");
+        assert!(!plan.contains("B-TREE"), "{page:?} is sorted: {plan}");
+    }
+}
+
+/// Rows are read from the line at which a page begins, and between the times of sums.
+#[tokio::test]
+async fn a_page_of_calls_reads_no_rows_that_cannot_be_on_it() {
+    let paying = with(DOLLAR).await;
+    paying.pay().await.unwrap();
+    paying.days().await; // so that it is entered
+    let file = file(&paying);
+    let times = |page: CallsPage<'_>| {
+        let calls = Calls::of(&CallsPage {
+            account_id: Some(&paying.account_id),
+            ..page
+        });
+        calls.wanted(&file).unwrap().entered
+    };
+    let all = CallsPage::default();
+    let before = Some((7, CallId(7)));
+    assert_eq!(times(all), Some(0..=i64::MAX));
+    assert_eq!(times(CallsPage { before, ..all }), Some(0..=7));
+    let (never, key_id) = (Some("key_never"), Some(&*paying.key_id));
+    let of_key = |key_id| times(CallsPage { key_id, ..all });
+    assert_eq!(of_key(never), None);
+    let used = of_key(key_id).unwrap();
+    let now_ms = paying.now_ms.load(Relaxed);
+    assert!(used.contains(&now_ms) && *used.end() == now_ms, "{used:?}");
+}
+
+#[tokio::test]
+async fn books_and_numbers_use_an_index() {
+    let paying = with(DOLLAR).await;
+    for (query, expected) in [
+        (BY_ID, "INDEX blocks_by_id (first_id>? AND first_id<?)"),
+        (CHARGES, "INDEX blocks_in_books (account_id=? AND seq<?)"),
+    ] {
+        let plan = plan(&file(&paying), query);
+        assert!(plan.contains(expected), "{plan}");
+        assert!(!plan.contains("B-TREE"), "it is sorted: {plan}");
     }
 }
 
@@ -98,7 +122,7 @@ async fn pages_of_accounts_use_an_index() {
         (before, "accounts_by_time (created_at<?)"),
     ] {
         let wanted = Conditions::of_accounts(Sql::Lite, "text", before);
-        let plan = plan(&paying, &accounts_query(&wanted, 50), &wanted);
+        let plan = plan(&file(&paying), &accounts_query(&wanted, 50));
         assert!(plan.contains(expected), "{plan}");
         assert!(!plan.contains("B-TREE"), "it is sorted: {plan}");
     }

@@ -1,0 +1,101 @@
+//! Calls that are to be entered together, already as they will be.
+
+use rusqlite::{Connection, params};
+
+use super::{
+    blocks::Block,
+    days::Sums,
+    names,
+    record::{self, Framed, Record},
+};
+use crate::{
+    fast_map::{FastMap, FastSet},
+    money::NanoUsd,
+};
+
+#[derive(Default)]
+pub struct Gathered {
+    blocks: Vec<Block>,
+    /// Which of them an account's next call goes into.
+    open: FastMap<Box<str>, usize>,
+    sums: Sums,
+    /// Calls that are not found by the time of their request.
+    named: Vec<(Box<str>, i64)>,
+    pub ids: FastSet<i64>,
+    /// What they leave of grants, and what accounts owe since.
+    pub left: FastMap<Box<str>, NanoUsd>,
+    pub debts: FastMap<Box<str>, NanoUsd>,
+}
+
+impl Gathered {
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Adds a call: `bytes` is the record with all that stands before it.
+    pub fn add(&mut self, seq: i64, record: &Record<'_>, bytes: &[u8]) {
+        self.ids.insert(record.id);
+        self.block_for(record, bytes).add(seq, record, bytes);
+        self.sums.add(record);
+        if !names::says_when(record.request_id, record.id) {
+            self.named.push((record.request_id.into(), record.id));
+        }
+        for (grant_id, remaining) in &record.left {
+            put(&mut self.left, grant_id, *remaining);
+        }
+        if let Some(debt) = record.debt {
+            put(&mut self.debts, record.account_id, debt);
+        }
+    }
+
+    fn block_for(&mut self, record: &Record<'_>, bytes: &[u8]) -> &mut Block {
+        let open = self.open.get(record.account_id).copied();
+        let open = open.filter(|open| self.blocks[*open].has_room_for(record, bytes));
+        let place = open.unwrap_or_else(|| {
+            self.blocks.push(Block::for_calls_from(record));
+            let place = self.blocks.len() - 1;
+            self.open.insert(record.account_id.into(), place);
+            place
+        });
+        &mut self.blocks[place]
+    }
+
+    /// Nothing more of this account goes into the row that its last call is in.
+    pub fn close(&mut self, account_id: &str) {
+        self.open.remove(account_id);
+    }
+
+    pub fn records(&self) -> impl Iterator<Item = rusqlite::Result<Framed<'_>>> {
+        let blocks = self.blocks.iter();
+        blocks.flat_map(|block| record::framed(block.records()))
+    }
+
+    /// Enters all of them, within the open transaction.
+    pub fn enter(&self, connection: &Connection) -> rusqlite::Result<()> {
+        self.enter_calls(connection)?;
+        self.sums.enter(connection)
+    }
+
+    /// The same without their sums.
+    pub fn enter_calls(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut blocks: Vec<_> = self.blocks.iter().collect();
+        blocks.sort_unstable_by_key(|block| block.seq);
+        for block in blocks {
+            block.insert(connection)?;
+        }
+        let mut name =
+            connection.prepare_cached("INSERT OR IGNORE INTO call_names VALUES (?1, ?2)")?;
+        for (request_id, id) in &self.named {
+            name.execute(params![request_id, id])?;
+        }
+        Ok(())
+    }
+}
+
+fn put(amounts: &mut FastMap<Box<str>, NanoUsd>, id: &str, amount: i64) {
+    let amount = NanoUsd::new(amount);
+    match amounts.get_mut(id) {
+        Some(before) => *before = amount,
+        None => drop(amounts.insert(id.into(), amount)),
+    }
+}
