@@ -225,9 +225,22 @@ impl Shared {
             frozen: AtomicUsize::new(0),
             auditing: tokio::sync::Mutex::default(),
         };
-        let loaded = shared.reload_settings().await;
+        let loaded = shared.first_settings().await;
         loaded.map_err(|error| failed(Error::Unexpected(error.to_string())))?;
         Ok(shared)
+    }
+
+    /// A database that is slow for a moment keeps no gateway from starting.
+    async fn first_settings(&self) -> Result<(), LedgerError> {
+        let started = Instant::now();
+        loop {
+            match self.reload_settings().await {
+                Err(LedgerError::Unavailable) if started.elapsed() < START_PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                other => return other,
+            }
+        }
     }
 
     /// Waits, within bounds, until everything is written, and gives the lease back.

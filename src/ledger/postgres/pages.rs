@@ -60,7 +60,7 @@ impl Shared {
 
     pub async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
         self.all_written().await;
-        let mut wanted = Conditions::of_calls(Sql::Postgres, page);
+        let mut wanted = Conditions::of_calls(page);
         if let Some(sums) = Conditions::of_sums(Sql::Postgres, page) {
             let (query, parameters) = (sums.first_and_last(), parameters(&sums));
             let rows = self.inner.pool.ask(&query, &parameters).await?;

@@ -44,3 +44,29 @@ async fn tables_that_a_newer_version_made_are_refused_unless_it_lets_us() {
     let probed = crate::ledger::probe_database(&place.address()).await;
     assert!(probed.unwrap_err().contains("newer tollgate"));
 }
+
+/// A server that fails over, or is just busy, ends sessions and takes new ones late: whoever begins meanwhile asks again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_whose_first_look_fails_looks_again() {
+    const WAITING: &str = "pg_stat_activity WHERE datname = current_database() \
+                           AND query LIKE '%all_settings%' AND wait_event_type = 'Lock'";
+    let place = Place::database();
+    open(&place).await.unwrap();
+    let stranger = place.address().connect().await.unwrap();
+    let lock = "BEGIN; LOCK TABLE model_settings IN ACCESS EXCLUSIVE MODE";
+    stranger.batch_execute(lock).await.unwrap();
+    let opening = async {
+        let opened = open(&place).await;
+        assert!(opened.is_ok(), "{:?}", opened.err());
+    };
+    let disturbing = async {
+        for _ in 0..3 {
+            let end = format!("SELECT count(pg_terminate_backend(pid)) FROM {WAITING}");
+            while place.sql(&end) == "0" {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        stranger.batch_execute("ROLLBACK").await.unwrap();
+    };
+    tokio::join!(opening, disturbing);
+}
