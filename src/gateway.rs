@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use tokio::sync::Semaphore;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 
 use crate::{
     auth::Secret,
@@ -31,12 +31,16 @@ mod alerts;
 mod hybrids;
 mod letters;
 mod portal;
+mod shutdown;
 mod tally;
+mod tasks;
 
 pub use alerts::Alerts;
 pub use hybrids::task;
 pub use portal::Portal;
+pub use shutdown::Shutdown;
 pub use tally::{Chose, Tallied, Tally};
+pub use tasks::Tasks;
 
 const MAX_DRAINS: usize = 1_000;
 
@@ -73,8 +77,8 @@ pub struct Gateway {
     pub max_overdraft: NanoUsd,
     /// How many answers may be read on after their clients have left.
     pub drains: Semaphore,
-    /// Calls: work that must end before the process does.
-    pub tasks: TaskTracker,
+    /// Calls, above all: work that must end before the process does.
+    pub tasks: Tasks,
     /// What runs as long as the gateway does.
     pub background: TaskTracker,
     pub shutdown: Shutdown,
@@ -121,35 +125,6 @@ pub struct Links {
     pub upgrade: String,
 }
 
-/// A request to stop, in two stages: no new work, then no more patience.
-#[derive(Clone, Default)]
-pub struct Shutdown {
-    requested: CancellationToken,
-    deadline: CancellationToken,
-}
-
-impl Shutdown {
-    pub fn request(&self) {
-        self.requested.cancel();
-    }
-
-    pub fn end_patience(&self) {
-        self.deadline.cancel();
-    }
-
-    pub fn is_requested(&self) -> bool {
-        self.requested.is_cancelled()
-    }
-
-    pub async fn requested(&self) {
-        self.requested.cancelled().await;
-    }
-
-    pub async fn deadline(&self) {
-        self.deadline.cancelled().await;
-    }
-}
-
 impl Gateway {
     /// `origin` is where callers reach the public listener.
     pub fn new(config: Config, stores: Stores, origin: &str) -> Result<Self, String> {
@@ -178,7 +153,7 @@ impl Gateway {
             max_overdraft: config.max_overdraft,
             routes: ArcSwap::from_pointee(Routes::new(config, None)?),
             drains: Semaphore::new(MAX_DRAINS),
-            tasks: TaskTracker::new(),
+            tasks: Tasks::default(),
             background: TaskTracker::new(),
             shutdown: Shutdown::default(),
         })
@@ -187,6 +162,11 @@ impl Gateway {
     /// As they are now. Whoever has them keeps them: a call that is running goes on as it began.
     pub fn routes(&self) -> Arc<Routes> {
         self.routes.load_full()
+    }
+
+    /// The same for a look: to have them for longer, all threads count in one place.
+    pub fn routes_now(&self) -> Guard<Arc<Routes>> {
+        self.routes.load()
     }
 
     pub fn replace_routes(&self, routes: Routes) {

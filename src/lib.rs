@@ -36,6 +36,7 @@ pub mod checked_toml;
 pub mod error;
 pub mod failpoint;
 mod fast_map;
+mod in_time;
 pub mod limits;
 pub mod mail;
 mod migrations;

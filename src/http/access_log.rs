@@ -1,6 +1,7 @@
 //! The request ID and the one line that is logged for each request, when it is really over.
 
 use std::{
+    borrow::Cow,
     pin::Pin,
     sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
@@ -10,7 +11,7 @@ use std::{
 use axum::{
     body::{Body, HttpBody},
     extract::{MatchedPath, Request, State},
-    http::{HeaderName, HeaderValue},
+    http::{HeaderName, HeaderValue, Method},
     middleware::Next,
     response::Response,
 };
@@ -101,12 +102,15 @@ pub async fn logged<F: Future<Output = Response>>(
 ) -> Response {
     let id = request_id(&request);
     let log = RequestLog::default();
-    log.fields().request_id = loggable(&String::from_utf8_lossy(id.as_bytes()));
+    log.fields().request_id = match id.to_str() {
+        Ok(id) => loggable(id),
+        Err(_) => loggable(&String::from_utf8_lossy(id.as_bytes())),
+    };
     let mut line = Line {
         gateway: gateway.clone(),
+        method: request.method().clone(),
+        path: path(&request, route.as_ref()),
         route,
-        method: request.method().to_string(),
-        path: loggable(request.uri().path()),
         status: None,
         complete: false,
         log: log.clone(),
@@ -117,7 +121,7 @@ pub async fn logged<F: Future<Output = Response>>(
     response.headers_mut().insert(REQUEST_ID, id);
     line.status = Some(response.status().as_u16());
     // A body without bytes, and the answer to HEAD, is never polled.
-    line.complete = response.body().is_end_stream() || line.method == "HEAD";
+    line.complete = response.body().is_end_stream() || line.method == Method::HEAD;
     if let Some(Refused(code)) = response.extensions_mut().remove() {
         line.gateway.metrics.refused(&code);
     }
@@ -150,6 +154,14 @@ pub fn loggable(text: &str) -> String {
     text.chars().take(LOGGED_CHARS).collect()
 }
 
+/// Where the request went, as it may stand in the log.
+fn path(request: &Request, route: Option<&Route>) -> Cow<'static, str> {
+    match route {
+        Some(Route::Known(path)) => (*path).into(),
+        _ => loggable(request.uri().path()).into(),
+    }
+}
+
 /// What is served, as it stands in the router.
 pub enum Route {
     Matched(MatchedPath),
@@ -170,8 +182,8 @@ struct Line {
     gateway: Arc<Gateway>,
     /// `None` for what is not served.
     route: Option<Route>,
-    method: String,
-    path: String,
+    method: Method,
+    path: Cow<'static, str>,
     /// `None` while no answer has begun.
     status: Option<u16>,
     complete: bool,
@@ -196,8 +208,8 @@ impl Drop for Line {
         tracing::info!(
             target: "tollgate::request",
             request_id = fields.request_id,
-            method = self.method,
-            path = self.path,
+            method = self.method.as_str(),
+            path = &*self.path,
             status = self.status,
             duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             account.id = fields.account_id,

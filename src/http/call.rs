@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use axum::{
     http::{HeaderName, HeaderValue},
     response::Response,
@@ -29,7 +30,7 @@ const SHOWN_CONTRIBUTIONS: usize = 3;
 
 /// A request for a model that its caller may use.
 pub struct Permitted {
-    routes: Arc<Routes>,
+    routes: Guard<Arc<Routes>>,
     route: Route,
     settings: Settings,
 }
@@ -49,6 +50,14 @@ impl Permitted {
         Ok(permitted)
     }
 
+    /// For who has to wait before they go on: what is borrowed for a look must not be kept.
+    pub fn kept(self) -> Self {
+        Self {
+            routes: Guard::from_inner(Guard::into_inner(self.routes)),
+            ..self
+        }
+    }
+
     fn check_plan(&self, gateway: &Gateway, plan: Plan) -> Result<(), GatewayError> {
         let model = &self.route.requested;
         if plan.includes(model.min_tier) {
@@ -64,7 +73,7 @@ impl Permitted {
 
     /// The same for any account.
     fn find(gateway: &Gateway, request: &mut ChatRequest) -> Result<Self, GatewayError> {
-        let routes = gateway.routes();
+        let routes = gateway.routes_now();
         let model = gateway.model(&routes.catalog, &request.model);
         let route = model.map(Route::to);
         let dropped = |parameter| route.as_ref().is_some_and(|route| route.drops(parameter));
@@ -87,15 +96,18 @@ impl Permitted {
         (account_id, plan): (&str, Plan),
         request: ChatRequest,
     ) -> Result<Box<ChatCall>, GatewayError> {
-        let model = self.route.requested.clone();
-        let identity = self.routes.catalog.identity_prompt(&model);
+        let model = &self.route.requested;
+        let (identity, is_hybrid) = (
+            self.routes.catalog.identity_prompt(model),
+            model.is_hybrid(),
+        );
         let ours = Ours {
             identity_prompt: identity.as_deref(),
             toolbox: self.routes.toolbox.as_ref(),
         };
         let (settings, route) = (self.settings, self.route);
         let mut call = Box::new(chat::prepare(request, settings, route, ours, account_id)?);
-        if model.is_hybrid() {
+        if is_hybrid {
             call.choose(gateway.choose(&self.routes, &call, plan)?);
         }
         Ok(call)
@@ -150,7 +162,7 @@ pub fn explain(
 ) -> Result<Option<Explanation>, GatewayError> {
     let mut request = ChatRequest::parse(body)?;
     let permitted = Permitted::find(gateway, &mut request)?;
-    let routes = permitted.routes.clone();
+    let routes = Arc::clone(&permitted.routes);
     permitted.check_plan(gateway, account.1)?;
     let call = permitted.prepare(gateway, account, request)?;
     let text = gateway::task(&call);

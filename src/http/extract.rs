@@ -17,6 +17,7 @@ use crate::{
     catalog::Plan,
     error::GatewayError,
     gateway::Gateway,
+    in_time::{TooLate, in_time},
     ledger::{Caller, Ledger, LedgerError},
 };
 
@@ -159,11 +160,13 @@ pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayErr
         return Err(GatewayError::BodyTooLarge { limit });
     }
     let mut whole = BytesMut::new();
-    let (mut due, mut due_by) = (BODY_PACE, Instant::now() + BODY_PATIENCE);
+    // From when on it is waited for.
+    let (mut due, mut due_by) = (BODY_PACE, None);
     loop {
-        let frame = tokio::time::timeout_at(due_by, body.frame())
+        let by = || *due_by.get_or_insert_with(|| Instant::now() + BODY_PATIENCE);
+        let frame = in_time(by, body.frame())
             .await
-            .map_err(|_| GatewayError::BodyTooSlow)?;
+            .map_err(|TooLate| GatewayError::BodyTooSlow)?;
         let data = match frame {
             None => return Ok(whole.freeze()),
             Some(frame) => frame
@@ -182,7 +185,7 @@ pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayErr
         whole.reserve(announced.saturating_sub(whole.len()));
         whole.extend_from_slice(&data);
         if whole.len() >= due {
-            (due, due_by) = (whole.len() + BODY_PACE, Instant::now() + BODY_PATIENCE);
+            (due, due_by) = (whole.len() + BODY_PACE, None);
         }
     }
 }

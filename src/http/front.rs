@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::Request,
     http::Method,
     response::{IntoResponse as _, Response},
 };
@@ -89,10 +89,10 @@ impl Endpoint {
             Ok(asked) => asked,
             Err(error) => return error.into_response(),
         };
-        let gateway = State(gateway.clone());
+        let Asked { caller, log, body } = asked;
         let answered = match self {
-            Self::ChatCompletions => chat::chat_completions(gateway, asked).await,
-            Self::Responses => Box::pin(responses::create(gateway, asked)).await,
+            Self::ChatCompletions => chat::chat_as(gateway, caller, log, body).await,
+            Self::Responses => Box::pin(responses::create_as(gateway, caller, log, body)).await,
         };
         answered.into_response()
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use axum::{
+    body::Body,
     extract::{Path, State, rejection::PathRejection},
     http::Uri,
     response::Response,
@@ -38,10 +39,19 @@ pub async fn create(
     State(gateway): State<Arc<Gateway>>,
     asked: Asked,
 ) -> Result<Response, GatewayError> {
-    let Asked { caller, log, body } = asked;
-    let body = body_of(&gateway, &caller, body).await?;
-    confirmed(&gateway, caller, |caller| {
-        answer(&gateway, caller, &log, &body)
+    create_as(&gateway, asked.caller, asked.log, asked.body).await
+}
+
+/// The same for a caller who is known.
+pub async fn create_as(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    log: RequestLog,
+    body: Body,
+) -> Result<Response, GatewayError> {
+    let body = body_of(gateway, &caller, body).await?;
+    confirmed(gateway, caller, |caller| {
+        answer(gateway, caller, &log, &body)
     })
     .await
 }
@@ -55,7 +65,7 @@ async fn answer(
     // The body is JSON of the right shape.
     let mut request = ResponsesRequest::parse(body)?;
     // §3.3 The model is one this account may use.
-    let permitted = Permitted::check(gateway, &caller, &mut request.chat, log)?;
+    let permitted = Permitted::check(gateway, &caller, &mut request.chat, log)?.kept();
     // §4.2 What it goes on from.
     let stored = Stored::of(gateway, &caller.account_id);
     let earlier = match &request.previous_response_id {

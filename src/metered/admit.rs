@@ -31,8 +31,6 @@ pub struct Admitted<'a> {
     place: Admission,
     credit: Held,
     prices: Prices,
-    /// The provider that was asked last.
-    upstream: Option<Arc<str>>,
     /// What steps before the present one used, which has been counted.
     counted: u64,
 }
@@ -140,7 +138,6 @@ pub async fn admit<'a>(
         place,
         credit,
         prices: target.prices,
-        upstream: None,
         counted: 0,
     })
 }
@@ -153,7 +150,6 @@ impl Admitted<'_> {
 
     /// Which provider is asked.
     pub fn asks(&mut self, upstream: &Arc<str>) {
-        self.upstream = Some(upstream.clone());
         self.credit.asks(upstream);
     }
 
@@ -213,7 +209,7 @@ impl Admitted<'_> {
         let usage = answer.usage.unwrap_or_default();
         let finish = answer.choices.first().map(|choice| choice.finish);
         self.credit.step(Step::Provider {
-            upstream: self.upstream.as_deref().unwrap_or_default().to_owned(),
+            upstream: self.credit.upstream().to_owned(),
             finish_reason: finish.map(|finish| finish.as_str().to_owned()),
             prompt_tokens: usage.prompt,
             cached_tokens: usage.cached,

@@ -64,12 +64,11 @@ async fn best_of<Q: Question>(
 ) -> Result<Q::Said, UpstreamError> {
     let mut poor: Option<Poor<Q::Said>> = None;
     loop {
-        let target = call.route.target.clone();
         let error = match one_model(&question, &mut attempts, call, admitted).await {
             Ok((said, asking)) => {
-                let lack = question.lacks(call, &said).filter(|_| poor.is_none());
-                match lack {
-                    Some(error) if attempts.escalates(call, &error, admitted, true) => {
+                if let Some(error) = question.lacks(call, &said).filter(|_| poor.is_none()) {
+                    let target = call.route.target.clone();
+                    if attempts.escalates(call, &error, admitted, true) {
                         let upstream = asking.deployment.name.clone();
                         attempts.disappointed(asking, &error, admitted);
                         poor = Some(Poor {
@@ -79,11 +78,9 @@ async fn best_of<Q: Question>(
                         });
                         continue;
                     }
-                    _ => {
-                        attempts.answered(asking);
-                        return Ok(said);
-                    }
                 }
+                attempts.answered(asking);
+                return Ok(said);
             }
             Err(error) => error,
         };
@@ -112,10 +109,10 @@ async fn one_model<Q: Question>(
     admitted: &mut Admitted<'_>,
 ) -> Result<(Q::Said, Asking), UpstreamError> {
     loop {
-        let asking = attempts.next(admitted)?;
+        let asking = attempts.next(call, admitted)?;
         match question.ask(call, &asking.deployment).await {
             Ok(said) => return Ok((said, asking)),
-            Err(error) => attempts.failed(asking, error, admitted).await?,
+            Err(error) => attempts.failed(asking, error, call, admitted).await?,
         }
     }
 }

@@ -34,7 +34,6 @@ const LONGEST_WAIT: Duration = Duration::from_mins(10);
 pub struct Attempts<'a> {
     gateway: &'a Gateway,
     routes: Arc<Routes>,
-    model: String,
     /// Where a client waits that can leave.
     begun: Option<&'a Begun>,
     started: Instant,
@@ -46,14 +45,14 @@ pub struct Attempts<'a> {
 }
 
 impl<'a> Attempts<'a> {
-    pub fn new(gateway: &'a Gateway, call: &ChatCall, begun: Option<&'a Begun>) -> Self {
+    pub fn new(gateway: &'a Gateway, begun: Option<&'a Begun>) -> Self {
+        let now = Instant::now();
         Self {
             gateway,
             routes: gateway.routes(),
-            model: call.route.target.id.clone(),
             begun,
-            started: Instant::now(),
-            begun_at: Instant::now(),
+            started: now,
+            begun_at: now,
             tried: Vec::new(),
             made: 0,
             pause: FIRST_PAUSE,
@@ -61,8 +60,13 @@ impl<'a> Attempts<'a> {
     }
 
     /// The next upstream to ask.
-    pub fn next(&mut self, admitted: &mut Admitted<'_>) -> Result<Asking, UpstreamError> {
-        let asking = self.routes.deployments.pick(&self.model, &self.tried);
+    pub fn next(
+        &mut self,
+        call: &ChatCall,
+        admitted: &mut Admitted<'_>,
+    ) -> Result<Asking, UpstreamError> {
+        let model = &call.route.target.id;
+        let asking = self.routes.deployments.pick(model, &self.tried);
         let asking = asking.ok_or_else(|| UpstreamError::Connect("nobody to ask".into()))?;
         self.made += 1;
         admitted.asks(&asking.deployment.name);
@@ -81,12 +85,13 @@ impl<'a> Attempts<'a> {
         &mut self,
         asking: Asking,
         error: UpstreamError,
+        call: &ChatCall,
         admitted: &mut Admitted<'_>,
     ) -> Result<(), UpstreamError> {
         self.note(&asking, &error, admitted);
         self.tried.push(asking.deployment.record.clone());
         asking.failed(&error);
-        let all = self.routes.deployments.count(&self.model);
+        let all = self.routes.deployments.count(&call.route.target.id);
         if !error.is_worth_another_try() || all < 2 || self.is_enough() {
             return Err(error);
         }
@@ -141,7 +146,6 @@ impl<'a> Attempts<'a> {
             return false;
         }
         admitted.goes_to(&call.route);
-        self.model.clone_from(&call.route.target.id);
         self.tried.clear();
         self.made = 0;
         self.started = Instant::now();

@@ -1,10 +1,10 @@
-//! The part of a call that costs money, in a task of its own.
+//! The part of a call that costs money.
 //!
 //! A client that hangs up takes its handler's future with it, at whichever `.await` that has reached.
-//! What is owed for a call must not depend on that, so the call runs here and the handler only
+//! What is owed for a call must not depend on that, so the call goes on without the handler, which only
 //! waits for what it sends.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
@@ -16,6 +16,7 @@ mod attempts;
 mod calls;
 mod failure;
 mod form;
+mod running;
 mod shape;
 mod source;
 mod stream;
@@ -27,7 +28,10 @@ use crate::{
     wire::chat::Usage,
 };
 
-use self::admit::{Admitted, admit};
+use self::{
+    admit::{Admitted, admit},
+    running::Running,
+};
 
 pub use form::{ErrorWords, Form, now};
 pub use shape::Shape;
@@ -104,15 +108,27 @@ pub async fn start(
     call: Box<ChatCall>,
     form: Form,
 ) -> Result<Started, NotStarted> {
-    let (begun, answer) = oneshot::channel();
-    let task_gateway = gateway.clone();
-    // Boxed: it is large, and a task is moved several times on its way to where it runs.
-    gateway.tasks.spawn(Box::pin(async move {
-        run(&task_gateway, &caller, &request_id, call, form, begun).await;
-    }));
-    // A task that panicked dropped its end of the channel.
-    let lost = Err(NotStarted::Failed(GatewayError::Internal));
-    answer.await.unwrap_or(lost)
+    let (begun, mut answer) = oneshot::channel();
+    let calls_gateway = gateway.clone();
+    let call = async move { run(&calls_gateway, &caller, &request_id, call, form, begun).await };
+    let mut running = Running::new(call, &gateway.tasks);
+    let answer = poll_fn(|context| {
+        if running.poll(context).is_ready() {
+            // It has sent what it had, and one that panicked dropped its end of the channel. Not polled: a task that
+            // has done much in one go is told to wait, though the answer be there.
+            return Poll::Ready(answer.try_recv().ok());
+        }
+        Pin::new(&mut answer).poll(context).map(Result::ok)
+    });
+    let lost = || Err(NotStarted::Failed(GatewayError::Internal));
+    answer.await.unwrap_or_else(lost)
+}
+
+/// Whether there is anybody to ask.
+fn is_served(gateway: &Gateway, call: &ChatCall) -> bool {
+    let routes = gateway.routes_now();
+    let mut possible = call.route.possible();
+    possible.any(|model| routes.deployments.count(&model.id) > 0)
 }
 
 type Begun = oneshot::Sender<Result<Started, NotStarted>>;
@@ -125,9 +141,7 @@ async fn run(
     form: Form,
     begun: Begun,
 ) {
-    let routes = gateway.routes();
-    let served = |model: &Model| routes.deployments.count(&model.id) > 0;
-    if !call.route.possible().any(|model| served(model)) {
+    if !is_served(gateway, &call) {
         let reason = "no provider is configured for this model";
         let _ = begun.send(Err(GatewayError::Gateway { reason }.into()));
         return;

@@ -67,7 +67,7 @@ impl Source {
                 call,
                 admitted,
             } = means;
-            let attempts = Attempts::new(gateway, call, Some(begun));
+            let attempts = Attempts::new(gateway, Some(begun));
             let opened = ask::for_parts(attempts, call, admitted, Plain::new).await?;
             let live = Live {
                 parts: opened.parts,
@@ -143,7 +143,7 @@ impl Source {
             } = &mut *means;
             let steps = self.steps.get_or_insert_default();
             steps.begin(call, admitted).await?;
-            let attempts = Attempts::new(gateway, call, begun);
+            let attempts = Attempts::new(gateway, begun);
             let opened = ask::for_parts(attempts, call, admitted, Attentive::new).await?;
             let Opened {
                 parts,

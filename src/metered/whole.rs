@@ -1,5 +1,7 @@
 //! An answer in one piece.
 
+use tokio::time::{Instant, sleep_until};
+
 use super::{
     Admitted, Begun, CHARGE_PATIENCE, Form, NotStarted, Reply, Started, ask,
     attempts::Attempts,
@@ -44,7 +46,9 @@ pub async fn whole(
     } else {
         Outcome::Answered
     };
-    let patience = tokio::time::sleep(CHARGE_PATIENCE);
+    // A timer only for a charge that has to be tried again.
+    let until = Instant::now() + CHARGE_PATIENCE;
+    let patience = async { sleep_until(until).await };
     let started = match admitted.charge(usage, outcome, patience).await {
         Ok(()) => Ok(Started {
             reply: Reply::Whole {
@@ -72,7 +76,7 @@ async fn answer(
     begun: &Begun,
 ) -> Result<(Answer, Usage), Failure> {
     if !call.tools.are_built_in() {
-        let attempts = Attempts::new(gateway, call, Some(begun));
+        let attempts = Attempts::new(gateway, Some(begun));
         return Ok(ask::for_answer(attempts, call, admitted).await?);
     }
     // Boxed, so that calls without tools keep no room for them.
@@ -88,7 +92,7 @@ async fn answer_with_tools(
     let mut steps = Steps::default();
     loop {
         steps.begin(call, admitted).await?;
-        let attempts = Attempts::new(gateway, call, Some(begun));
+        let attempts = Attempts::new(gateway, Some(begun));
         let (mut answer, usage) = ask::for_answer(attempts, call, admitted).await?;
         let left = begun.is_closed();
         let next = steps.after(&mut answer, left, gateway, call, admitted);

@@ -2,22 +2,24 @@
 
 use std::{
     hash::{BuildHasher as _, Hash},
-    sync::{PoisonError, RwLock},
+    sync::PoisonError,
 };
+
+use crossbeam_utils::sync::ShardedLock;
 
 use crate::fast_map::{FastMap, RandomState};
 
 /// Metrics by their labels, found by borrowed words. A family looks for its metric by labels that own theirs, which
 /// takes a copy of every word for every look.
 pub struct Known<L, M> {
-    by_hash: RwLock<FastMap<u64, Vec<(L, M)>>>,
+    by_hash: ShardedLock<FastMap<u64, Vec<(L, M)>>>,
     hasher: RandomState,
 }
 
 impl<L, M> Default for Known<L, M> {
     fn default() -> Self {
         Self {
-            by_hash: RwLock::default(),
+            by_hash: ShardedLock::default(),
             hasher: RandomState::default(),
         }
     }

@@ -11,7 +11,6 @@ use crate::{error::UpstreamError, upstream::Provider};
 /// How much the latest answer counts in the average.
 const NEWEST_SHARE: f64 = 0.2;
 
-#[derive(Clone)]
 pub struct Deployment {
     /// The provider's name in the configuration, for logs.
     pub name: Arc<str>,
@@ -64,13 +63,13 @@ impl Record {
 
 /// An upstream that is being asked. Dropped without a word, nothing was learned about it.
 pub struct Asking {
-    pub deployment: Deployment,
+    pub deployment: Arc<Deployment>,
     started: Instant,
     heard: bool,
 }
 
 impl Asking {
-    pub fn begin(deployment: Deployment) -> Self {
+    pub fn begin(deployment: Arc<Deployment>, now: Instant) -> Self {
         {
             let mut counts = deployment.record.counts();
             counts.circuit.asked();
@@ -78,7 +77,7 @@ impl Asking {
         }
         Self {
             deployment,
-            started: Instant::now(),
+            started: now,
             heard: false,
         }
     }

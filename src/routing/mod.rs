@@ -19,7 +19,7 @@ use crate::{
 
 /// Every model's upstreams, worked out once.
 pub struct Deployments {
-    by_model: FastMap<String, Vec<Deployment>>,
+    by_model: FastMap<String, Vec<Arc<Deployment>>>,
     /// In the order of the configuration, each once.
     records: Vec<Listed>,
     choice: Choice,
@@ -71,12 +71,12 @@ impl Deployments {
         let models = config.catalog.models().filter(|model| !model.is_hybrid());
         let by_model = models.map(|model| {
             let listed = || config.deployments.iter().zip(&records).zip(&own);
-            let serving = |id: &str| -> Vec<Deployment> {
+            let serving = |id: &str| -> Vec<Arc<Deployment>> {
                 let serving = listed().filter(|((written, _), _)| written.model == id);
                 let made = serving.filter_map(|((written, listed), own)| {
                     let shared = || providers.get(&written.provider).cloned();
                     let name = written.upstream_model.as_deref();
-                    Some(Deployment {
+                    Some(Arc::new(Deployment {
                         name: listed.provider.clone(),
                         provider: own.clone().or_else(shared)?,
                         upstream_model: name.unwrap_or(&model.id).into(),
@@ -84,7 +84,7 @@ impl Deployments {
                         priority: written.priority,
                         longest: config.longest_call(written),
                         record: listed.record.clone(),
-                    })
+                    }))
                 });
                 made.collect()
             };
@@ -123,12 +123,16 @@ impl Deployments {
     /// that is soonest over it: being asked too often is better than nobody being asked.
     pub fn pick(&self, model: &str, tried: &[Arc<Record>]) -> Option<Asking> {
         let now = Instant::now();
-        let untried = |deployment: &&Deployment| {
+        let untried = |deployment: &&Arc<Deployment>| {
             let mut tried = tried.iter();
             !tried.any(|record| Arc::ptr_eq(record, &deployment.record))
         };
-        let all = self.by_model.get(model)?.iter().filter(untried);
-        let all: Vec<&Deployment> = all.collect();
+        let all = self.by_model.get(model)?;
+        // Most have one, and there is nothing to choose.
+        if let [only] = all.as_slice() {
+            return untried(&only).then(|| Asking::begin(only.clone(), now));
+        }
+        let all: Vec<&Arc<Deployment>> = all.iter().filter(untried).collect();
         let inviting = all.iter().filter(|one| one.record.is_inviting(now));
         let first = inviting.clone().map(|one| one.priority).min();
         let inviting: Vec<_> = inviting
@@ -142,16 +146,16 @@ impl Deployments {
             (several, Choice::Latency) => {
                 let (one, other) = (drawn(several), drawn(several));
                 // One that was never asked is worth asking.
-                let slow = |one: &Deployment| one.record.first_byte().unwrap_or(0.0);
+                let slow = |one: &Arc<Deployment>| one.record.first_byte().unwrap_or(0.0);
                 if slow(one) <= slow(other) { one } else { other }
             }
         };
-        Some(Asking::begin(picked.clone()))
+        Some(Asking::begin(picked.clone(), now))
     }
 }
 
 /// One of these, each as often as its weight says.
-fn drawn<'a>(deployments: &[&'a Deployment]) -> &'a Deployment {
+fn drawn<'a>(deployments: &[&'a Arc<Deployment>]) -> &'a Arc<Deployment> {
     let total: u32 = deployments.iter().map(|one| one.weight).sum();
     let mut ticket = rand::rng().random_range(0..total.max(1));
     for deployment in deployments {

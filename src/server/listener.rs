@@ -158,16 +158,16 @@ async fn converse(
         http2 = poll_fn(|context| wire.poll_http2(context)) => http2,
         () = shutdown.requested(), if !came_late => return,
     };
-    let answering = move |mut request: Request<Body>| {
+    let located = move |mut request: Request<Body>| {
         // Nobody else asks where a request comes from.
         if request.uri().path().starts_with("/portal") {
             let client = from.proxies.client(from.peer, request.headers());
             request.extensions_mut().insert(Peer(client));
         }
-        let front = front.clone();
-        async move { front.answer(request).await }
+        request
     };
     if !http2 {
+        let answering = |request| front.answer(located(request));
         return http1::serve(wire, answering, &shutdown, came_late).await;
     }
     let socket = TokioIo::new(Begun {
@@ -175,8 +175,8 @@ async fn converse(
         stream: wire.stream,
     });
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answering(request.map(Body::new));
-        async move { Ok::<_, Infallible>(answer.await) }
+        let (front, request) = (front.clone(), located(request.map(Body::new)));
+        async move { Ok::<_, Infallible>(front.answer(request).await) }
     });
     let mut connection = http2::Builder::new(TokioExecutor::new());
     connection

@@ -1,7 +1,6 @@
 //! The connection to a provider: pooled, bounded in time, never redirected.
 
 use std::{
-    io::Write as _,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -11,6 +10,7 @@ use std::{
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::{
     connection::Connection,
@@ -21,6 +21,7 @@ use crate::{
     chat::ChatCall,
     config::{RemoteProvider, Timeouts},
     error::UpstreamError,
+    in_time::{TooLate, in_time},
 };
 
 /// The largest whole answer that is read.
@@ -222,7 +223,9 @@ impl Client {
             head.extend_from_slice(value.as_bytes());
             head.extend_from_slice(b"\r\n");
         }
-        write!(head, "content-length: {}\r\n\r\n", body.len()).expect("a buffer takes all");
+        head.extend_from_slice(b"content-length: ");
+        head.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());
+        head.extend_from_slice(b"\r\n\r\n");
         Ok(head)
     }
 }
@@ -240,8 +243,8 @@ impl Reply {
         let Some(connection) = &mut self.connection else {
             return Ok(None);
         };
-        let next = tokio::time::timeout(patience, connection.next()).await;
-        let next = next.map_err(|_| UpstreamError::Idle(patience))?;
+        let next = in_time(|| Instant::now() + patience, connection.next()).await;
+        let next = next.map_err(|TooLate| UpstreamError::Idle(patience))?;
         if !matches!(next, Ok(Some(_))) {
             self.let_go();
         }

@@ -135,6 +135,23 @@ async fn pipelined_requests_are_charged_each_for_itself() {
     assert_eq!(purse.books().await, expected);
 }
 
+/// Hundreds of requests in one write that are refused one after the other, without anything to wait for in between:
+/// each is told why, however much its connection has done in one go.
+#[tokio::test]
+async fn pipelined_requests_that_are_refused_are_each_told_why() {
+    let gateway = TestGateway::start().await;
+    let purse = gateway.purse().await;
+    let too_much = hello_with(MODEL, json!({ "max_tokens": 66_000, "n": 128 }));
+    let written = chat_request(&purse.key, "", &too_much).repeat(400);
+    let mut connection = RawConnection::open(gateway.public).await;
+    connection.send(written).await;
+    for number in 0..400 {
+        let reply = connection.answer().await;
+        assert_eq!(reply.status, 429, "{number}: {}", reply.body);
+    }
+    assert_eq!(purse.books().await, Books::default());
+}
+
 /// An operator's script that changes one setting after the other makes nobody's request fail: what a gateway
 /// remembers is behind again and again, and looked up again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

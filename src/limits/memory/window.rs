@@ -134,16 +134,22 @@ impl Window {
     }
 
     fn position(&self, number: u64) -> Option<usize> {
-        // Numbers rise, so it is no further back than they are apart; where all are of this window, just there.
-        let apart = number.checked_sub(self.entries.front()?.number)?;
-        let apart = usize::try_from(apart).ok()?;
-        let is_there = |entry: &Entry| entry.number == number;
-        if self.entries.get(apart).is_some_and(is_there) {
-            return Some(apart);
+        // Numbers rise, so it is no further from either end than they are apart. Most are looked for soon after they
+        // came: among the last few, which a processor still has at hand.
+        let last = self.entries.len().checked_sub(1)?;
+        let from_front = number.checked_sub(self.entries[0].number)?;
+        let from_back = self.entries[last].number.checked_sub(number)?;
+        let in_reach = |apart: u64| usize::try_from(apart).unwrap_or(last).min(last);
+        let (mut low, mut high) = (last - in_reach(from_back), in_reach(from_front));
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.entries[middle].number < number {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
         }
-        self.entries
-            .binary_search_by_key(&number, |entry| entry.number)
-            .ok()
+        (self.entries[low].number == number).then_some(low)
     }
 }
 
@@ -187,6 +193,27 @@ mod tests {
         let refusal = window.admit(Request, 3, 3, 1, TWO).unwrap_err();
         assert_eq!((refusal.limit, refusal.tokens_left), (Limit::Tokens, 0));
         assert_eq!(refusal.requests_left, 1);
+    }
+
+    #[test]
+    fn each_is_found_by_its_number_and_no_other() {
+        const MANY: Ceilings = Ceilings {
+            requests: 100,
+            tokens: 10_000,
+        };
+        let mut window = Window::default();
+        let numbers = [3, 4, 9, 10, 11, 50, 51, 1_000, 1_001, 1_003];
+        for number in numbers {
+            window.admit(Request, 0, number, number, MANY).unwrap();
+        }
+        for number in 0..1_010 {
+            let at = numbers.iter().position(|known| *known == number);
+            assert_eq!(window.position(number), at, "{number}");
+        }
+        window.cancel(10);
+        assert_eq!(window.position(10), None);
+        assert_eq!(window.position(11), Some(3));
+        assert_eq!(Window::default().position(0), None);
     }
 
     #[test]

@@ -94,7 +94,9 @@ impl Answer {
             // To a question for the head alone, nothing says that there would be nothing.
             Frame::Length(0) if asked.head_only => {}
             Frame::Length(length) => {
-                put(&mut gathered, format_args!("content-length: {length}\r\n"));
+                gathered.put_slice(b"content-length: ");
+                gathered.put_slice(itoa::Buffer::new().format(length).as_bytes());
+                gathered.put_slice(b"\r\n");
             }
             Frame::Chunks => gathered.put_slice(b"transfer-encoding: chunked\r\n"),
             Frame::UntilClosed | Frame::Over => {}

@@ -12,7 +12,10 @@ use std::{
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures_util::FutureExt as _;
-use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
+use tokio::{
+    io::{AsyncRead as _, AsyncWrite as _, ReadBuf},
+    task::unconstrained,
+};
 
 mod framing;
 mod head;
@@ -56,7 +59,8 @@ impl Connection {
         let mut unasked = [0];
         let mut unasked = ReadBuf::new(&mut unasked);
         let read = poll_fn(|context| Pin::new(&mut self.stream).poll_read(context, &mut unasked));
-        read.now_or_never().is_none()
+        // Whatever this task has done before: to be told to wait for that would look alive.
+        unconstrained(read).now_or_never().is_none()
     }
 
     /// Whether another request may be sent: the last answer was read to its end.

@@ -2,6 +2,7 @@
 
 mod answer;
 mod chunks;
+mod count;
 mod request;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
+use super::count::Count;
 use crate::{
     error::UpstreamError,
     wire::{
@@ -50,27 +51,21 @@ pub fn finish_reason(
 /// Token counts as they are written: whatever stands for each.
 #[derive(Deserialize)]
 struct WrittenUsage<'a> {
-    #[serde(borrow)]
-    prompt_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    completion_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    total_tokens: Option<&'a RawValue>,
+    prompt_tokens: Option<Count>,
+    completion_tokens: Option<Count>,
+    total_tokens: Option<Count>,
     #[serde(borrow)]
     prompt_tokens_details: Option<&'a RawValue>,
     /// Another vendor's word for the tokens that came from a cache.
-    #[serde(borrow)]
-    prompt_cache_hit_tokens: Option<&'a RawValue>,
+    prompt_cache_hit_tokens: Option<Count>,
     #[serde(borrow)]
     completion_tokens_details: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Details<'a> {
-    #[serde(borrow)]
-    cached_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    reasoning_tokens: Option<&'a RawValue>,
+struct Details {
+    cached_tokens: Option<Count>,
+    reasoning_tokens: Option<Count>,
 }
 
 /// The token counts, if they are ones that can be billed: whole, not negative, not absurd. A number in the place of one
@@ -91,30 +86,22 @@ fn read_counts(usage: &RawValue) -> serde_json::Result<Option<Usage>> {
     let Some(usage) = object::<WrittenUsage<'_>>(Some(usage))? else {
         return Ok(None);
     };
-    let of_prompt = object::<Details<'_>>(usage.prompt_tokens_details)?;
-    let of_completion = object::<Details<'_>>(usage.completion_tokens_details)?;
+    let of_prompt = object::<Details>(usage.prompt_tokens_details)?;
+    let of_completion = object::<Details>(usage.completion_tokens_details)?;
     let cached = of_prompt.and_then(|details| details.cached_tokens);
     let cached = cached.or(usage.prompt_cache_hit_tokens);
     let reasoning = of_completion.and_then(|details| details.reasoning_tokens);
-    let total = usage.total_tokens.and_then(whole);
+    let total = usage.total_tokens.and_then(Count::whole);
     let usage = || {
         let usage = Usage {
-            prompt: count(usage.prompt_tokens?)?,
-            completion: count(usage.completion_tokens?)?,
-            cached: cached.map_or(Some(0), count)?,
-            reasoning: reasoning.map_or(Some(0), count)?,
+            prompt: usage.prompt_tokens?.billable()?,
+            completion: usage.completion_tokens?.billable()?,
+            cached: cached.map_or(Some(0), Count::billable)?,
+            reasoning: reasoning.map_or(Some(0), Count::billable)?,
         };
         (usage.cached <= usage.prompt).then_some(usage)
     };
     Ok(usage().map(|usage| with_reasoning_inside(usage, total)))
-}
-
-fn whole(value: &RawValue) -> Option<u64> {
-    value.get().parse().ok()
-}
-
-fn count(value: &RawValue) -> Option<u32> {
-    u32::try_from(whole(value)?).ok().filter(|n| *n < 1 << 31)
 }
 
 /// Anything but an object says nothing.
