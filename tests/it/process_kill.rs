@@ -68,7 +68,7 @@ impl Mortal {
         std::fs::write(folder.path().join("tollgate.toml"), config).unwrap();
         let mut mortal = Self {
             folder,
-            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            client: client(),
             account_id: String::new(),
             key: String::new(),
             answered: Arc::default(),
@@ -219,7 +219,13 @@ impl Mortal {
     }
 }
 
-/// The answer's tokens, if it arrived whole.
+/// One that does not wait for ever: an answer that never comes is a failure.
+fn client() -> reqwest::Client {
+    let builder = reqwest::Client::builder().no_proxy();
+    builder.timeout(Duration::from_mins(1)).build().unwrap()
+}
+
+/// The answer's tokens, if it arrived whole; `None` if the process died before.
 async fn ask(
     client: &reqwest::Client,
     public: SocketAddr,
@@ -237,9 +243,9 @@ async fn ask(
         .bearer_auth(key)
         .header("x-request-id", id)
         .json(&body);
-    let response = request.send().await.ok()?;
+    let response = unless_it_died(request.send().await)?;
     assert_eq!(response.status(), 200);
-    let text = response.text().await.ok()?;
+    let text = unless_it_died(response.text().await)?;
     let last = if stream {
         let whole = text.strip_suffix("data: [DONE]\n\n")?;
         whole.trim_end().rsplit("data: ").next()?
@@ -248,6 +254,11 @@ async fn ask(
     };
     let answer: Value = serde_json::from_str(last).ok()?;
     answer["usage"]["total_tokens"].as_u64()
+}
+
+fn unless_it_died<T>(heard: reqwest::Result<T>) -> Option<T> {
+    let heard = heard.inspect_err(|error| assert!(!error.is_timeout(), "no answer: {error:?}"));
+    heard.ok()
 }
 
 fn nanos(money: &Value) -> i64 {

@@ -26,6 +26,14 @@ class Desk:
         return self.row.kind.asked(self.exchanges()[0])
 
 
+def pytest_collection_modifyitems(items):
+    """Servers are tested beside each other, each by one test at a time: what one is told to do wrong, it does for all."""
+    for item in items:
+        row = item.callspec.params.get("row") if hasattr(item, "callspec") else None
+        group = type(row.server).__name__ if row else "no server"
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def started(tmp_path_factory):
     """Starts a server when the first test needs it; stops all of them after the last test."""
