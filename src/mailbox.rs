@@ -3,6 +3,8 @@
 //! To wake a task of a thread that sleeps takes a system call, for every task. So a thread that serves requests has a
 //! mailbox, and a task that hands out the letters in it: whoever writes many of them wakes that task alone, and it
 //! wakes the others where they are.
+//!
+//! The same task does what is to be done once others had their turn.
 
 use std::{
     cell::RefCell,
@@ -16,6 +18,7 @@ use futures_util::task::AtomicWaker;
 
 thread_local! {
     static HERE: RefCell<Option<Arc<Mailbox>>> = const { RefCell::new(None) };
+    static AFTER_OTHERS: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
 }
 
 type Open = Box<dyn FnOnce() + Send>;
@@ -68,6 +71,7 @@ impl Future for Postman {
         for open in letters {
             open();
         }
+        do_what_waits();
         Poll::Pending
     }
 }
@@ -75,6 +79,23 @@ impl Future for Postman {
 impl Drop for Postman {
     fn drop(&mut self) {
         let _ = HERE.try_with(RefCell::take);
+        do_what_waits();
+    }
+}
+
+/// Does something on this thread when the tasks that can go on now had their turn; at once where there is no mailbox.
+pub fn after_others(what: impl FnOnce() + 'static) {
+    let Ok(Some(here)) = HERE.try_with(|here| here.borrow().clone()) else {
+        return what();
+    };
+    AFTER_OTHERS.with_borrow_mut(|waiting| waiting.push(Box::new(what)));
+    here.postman.wake();
+}
+
+fn do_what_waits() {
+    let waiting = AFTER_OTHERS.try_with(RefCell::take).unwrap_or_default();
+    for what in waiting {
+        what();
     }
 }
 

@@ -21,6 +21,7 @@ mod billing;
 mod directory;
 mod history;
 mod pages;
+mod queue;
 mod sqlite;
 #[cfg(test)]
 mod tests;

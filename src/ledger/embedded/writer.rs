@@ -11,17 +11,18 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{self, Receiver, RecvTimeoutError},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::RecvTimeoutError},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use tokio::sync::oneshot;
 
-use super::{directory::Shared, sqlite::Database};
+use super::{
+    directory::Shared,
+    queue::{self, Queue, Sender},
+    sqlite::Database,
+};
 use crate::{
     config::Durability,
     failpoint,
@@ -54,7 +55,7 @@ struct Taken {
 
 pub struct Writer {
     /// Always there until the writer is dropped.
-    steps: Option<mpsc::Sender<Step>>,
+    steps: Option<Sender<Step>>,
     thread: Option<JoinHandle<()>>,
     health: Arc<Health>,
     /// The thread's, where others may do it.
@@ -63,7 +64,7 @@ pub struct Writer {
 
 impl Writer {
     pub fn start(database: Database, directory: Shared, durability: Durability) -> Self {
-        let (steps, queue) = mpsc::channel::<Step>();
+        let (steps, queue) = queue::new();
         let health = Arc::<Health>::default();
         let is_shared = durability == Durability::Process;
         let work = Arc::new(Mutex::new(Work {
@@ -78,7 +79,7 @@ impl Writer {
         // It ends when the last sender is dropped. The database closes with the last who works on it.
         let thread = std::thread::Builder::new()
             .name("ledger".into())
-            .spawn(move || run(&work, &queue))
+            .spawn(move || run(&work, queue))
             .expect("a process that cannot start a thread cannot start at all");
         Self {
             steps: Some(steps),
@@ -144,7 +145,8 @@ impl Writer {
     fn queue(&self, step: Step) -> Result<(), LedgerError> {
         let steps = self.steps.as_ref().ok_or(LedgerError::Stopped)?;
         self.health.queued();
-        steps.send(step).map_err(|_| LedgerError::Stopped)
+        steps.send(step);
+        Ok(())
     }
 
     /// Takes a step on this thread, or gives it back where others write or wait.
@@ -215,17 +217,14 @@ struct Work {
 }
 
 /// What the thread does.
-fn run(work: &Mutex<Work>, queue: &Receiver<Step>) {
+fn run(work: &Mutex<Work>, mut queue: Queue<Step>) {
     let mut last_trial = Instant::now();
     loop {
         let patience = locked(work).patience();
-        let first = match patience {
-            Some(patience) => queue.recv_timeout(patience),
-            None => queue.recv().map_err(RecvTimeoutError::from),
-        };
+        let first = queue.wait(patience);
         let mut work = locked(work);
         match first {
-            Ok(first) => work.commit_batch(first, queue),
+            Ok(first) => work.commit_batch(first, &mut queue),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return work.enter_news(),
         }
@@ -279,7 +278,7 @@ impl Work {
     }
 
     /// Takes what is waiting, commits it together, and tells everyone.
-    fn commit_batch(&mut self, first: Step, queue: &Receiver<Step>) {
+    fn commit_batch(&mut self, first: Step, queue: &mut Queue<Step>) {
         self.health.begins();
         let started = Instant::now();
         // What is worked out from a copy that is ahead of the database must not be written.
@@ -292,7 +291,7 @@ impl Work {
             self.database.begin()
         };
         failpoint::reached("batch_begun");
-        let waiting = std::iter::once(first).chain(queue.try_iter());
+        let waiting = std::iter::once(first).chain(queue);
         self.commit(begun, waiting, started);
         // Those that could not be entered wait for their time.
         if self.database.news() >= MAX_NEWS && !self.database.is_behind() {
