@@ -8,7 +8,7 @@ use std::{
     mem::take,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{self, Receiver, RecvTimeoutError},
+        mpsc::{self, Receiver, RecvTimeoutError, SendError},
     },
     time::Duration,
     vec,
@@ -49,9 +49,9 @@ pub fn new<Step: Send + 'static>() -> (Sender<Step>, Queue<Step>) {
 }
 
 impl<Step: Send + 'static> Sender<Step> {
+    /// Together with others of this thread, soon.
     pub fn send(&self, step: Step) {
-        let here = outgoing::this_lane() % self.threads.len();
-        let gathered = &self.threads[here];
+        let gathered = self.of_this_thread();
         let is_first = {
             let mut gathered = locked(gathered);
             gathered.steps.push(step);
@@ -62,13 +62,30 @@ impl<Step: Send + 'static> Sender<Step> {
             mailbox::after_others(move || locked(&gathered).hand_over());
         }
     }
+
+    /// At once, after all that any thread has sent before.
+    pub fn send_after_all(&self, step: Step) {
+        for gathered in &self.threads {
+            locked(gathered).hand_over();
+        }
+        let mut gathered = locked(self.of_this_thread());
+        gathered.steps.push(step);
+        gathered.hand_over();
+    }
+
+    fn of_this_thread(&self) -> &Arc<Mutex<Gathered<Step>>> {
+        &self.threads[outgoing::this_lane() % self.threads.len()]
+    }
 }
 
 impl<Step> Gathered<Step> {
     fn hand_over(&mut self) {
         if let Some(to) = self.to.as_ref().filter(|_| !self.steps.is_empty()) {
-            // Where nobody takes them any more, whoever waits for one hears of it when it is dropped.
-            let _ = to.send(take(&mut self.steps));
+            // Whoever waits for one of them hears of it when it is dropped.
+            if let Err(SendError(lost)) = to.send(take(&mut self.steps)) {
+                let steps = lost.len();
+                tracing::error!(steps, "nobody writes to the ledger any more");
+            }
         }
     }
 }
@@ -172,6 +189,23 @@ mod tests {
         assert_eq!(queue.next(), Some(1));
         sender.send(2);
         assert_eq!(queue.next(), Some(2));
+    }
+
+    /// Of another thread too, which has gathered them and not had the time to hand them over.
+    #[tokio::test]
+    async fn what_was_sent_before_is_taken_before() {
+        let _postman = Postman::start();
+        let (sender, mut queue) = new();
+        outgoing::this_thread_is(1);
+        sender.send(1);
+        assert_eq!(queue.next(), None);
+        outgoing::this_thread_is(0);
+        sender.send(2);
+        sender.send_after_all(3);
+        let mut taken: Vec<_> = queue.by_ref().collect();
+        assert_eq!(taken.pop(), Some(3));
+        taken.sort_unstable();
+        assert_eq!(taken, [1, 2]);
     }
 
     /// Whoever waits for the end of the queue may be on the thread that would have handed over later.

@@ -98,7 +98,8 @@ impl Writer {
         &self.health
     }
 
-    /// Runs one whole step; when this returns it is committed, or nothing of it has happened.
+    /// Runs one whole step, after all that were sent before; when this returns it is committed, or nothing of it has
+    /// happened.
     ///
     /// A step changes the database and the copy in memory. If the transaction fails after all, the
     /// copy is made anew from the database. Once queued a step runs to its end, whether or not
@@ -108,7 +109,7 @@ impl Writer {
         step: impl FnOnce(&Database, &Shared) -> Result<T, LedgerError> + Send + 'static,
     ) -> Result<T, LedgerError> {
         let (step, result) = answered(step, |_, _| {});
-        self.queue(step)?;
+        self.steps()?.send_after_all(step);
         result.await.map_err(|_| LedgerError::Stopped)?
     }
 
@@ -121,7 +122,7 @@ impl Writer {
     ) -> Result<T, LedgerError> {
         let (step, result) = answered(step, then);
         if let Err(step) = self.take_at_once(step) {
-            self.queue(step)?;
+            self.steps()?.send(step);
         }
         result.await.map_err(|_| LedgerError::Stopped)?
     }
@@ -137,16 +138,17 @@ impl Writer {
             }
             None
         });
-        if let Err(error) = self.queue(step) {
-            tracing::error!(%error, "a call could not be written down");
+        match self.steps() {
+            Ok(steps) => steps.send(step),
+            Err(error) => tracing::error!(%error, "a call could not be written down"),
         }
     }
 
-    fn queue(&self, step: Step) -> Result<(), LedgerError> {
+    /// For one step more.
+    fn steps(&self) -> Result<&Sender<Step>, LedgerError> {
         let steps = self.steps.as_ref().ok_or(LedgerError::Stopped)?;
         self.health.queued();
-        steps.send(step);
-        Ok(())
+        Ok(steps)
     }
 
     /// Takes a step on this thread, or gives it back where others write or wait.
