@@ -10,7 +10,7 @@ help:
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
 	@echo "make unit       unit and integration tests only, on SQLite and memory"
-	@echo "make shared     the integration tests again, on PostgreSQL and Redis"
+	@echo "make shared     the integration tests that have to do with stores again, on PostgreSQL and Redis"
 	@echo "make fleet      several gateways on one PostgreSQL and one Redis, which are killed, slow and not heard"
 	@echo "make chain      the chain tools against a real node"
 	@echo "make clients    the official and popular client libraries against tollgate dev"
