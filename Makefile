@@ -10,7 +10,7 @@ help:
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
 	@echo "make unit       unit and integration tests only, on SQLite and memory"
-	@echo "make shared     the integration tests that have to do with stores again, on PostgreSQL and Redis"
+	@echo "make shared     the integration tests again, on PostgreSQL and Redis"
 	@echo "make fleet      several gateways on one PostgreSQL and one Redis, which are killed, slow and not heard"
 	@echo "make chain      the chain tools against a real node"
 	@echo "make clients    the official and popular client libraries against tollgate dev"
@@ -66,11 +66,8 @@ servers:
 unit: servers
 	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test
 
-# What no store has a part in is not tested with another one: the form of requests and answers, sockets, the
-# router's training, what tools say.
 shared: servers
-	TOLLGATE_TEST_STORES=shared INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --test it -- \
-		$(addprefix --skip ,c02_ connection_ harness_ router_calibrate tools_chain tools_market)
+	TOLLGATE_TEST_STORES=shared INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --test it
 
 # Two at a time: each has up to ten gateways. What they measured is shown.
 fleet: servers
