@@ -36,7 +36,7 @@ const MAX_BATCH: usize = 512;
 const TRIAL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often, and at how many of them, calls are entered where they are looked for.
 const NEWS_INTERVAL: Duration = Duration::from_secs(1);
-const MAX_NEWS: usize = 1_024;
+const MAX_NEWS: usize = 4_096;
 /// With more of them that cannot be entered, no new call is begun: they are kept in memory.
 const MOST_NEWS: usize = 100_000;
 

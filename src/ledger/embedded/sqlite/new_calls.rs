@@ -1,18 +1,19 @@
 //! Calls that have just ended: written down at once, entered where they are looked for soon after.
 //!
-//! All charges of a transaction become one value at the end of one table, which is all that it writes. In memory they
+//! All charges of a transaction go on the page that the last one began, which is mostly all that it writes. In memory they
 //! are gathered as they will be entered: by account, added up, with what they leave of grants. Once in a while, and
 //! before anybody looks, all that is new is entered together in one transaction. Until then it counts wherever
 //! something is added up: when the file is loaded, and in an audit.
 
 use std::{collections::HashMap, mem::take};
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use super::{
     Database,
     calls::one,
     gathered::Gathered,
+    new_pages::{Pages, set_last_entered},
     record::{self, Lists, Record, number},
 };
 use crate::{
@@ -28,8 +29,7 @@ const REMEMBERED: usize = 32_768;
 /// What is known of calls that are not entered yet.
 #[derive(Default)]
 pub struct News {
-    /// Those of the open transaction, one behind the other.
-    bytes: Vec<u8>,
+    pages: Pages,
     gathered: Gathered,
     /// The last number that a call or a line of the books has.
     last_seq: i64,
@@ -58,7 +58,7 @@ impl News {
 
     /// They were entered, in a transaction that is still open.
     fn clear(&mut self) {
-        self.bytes.clear();
+        self.pages.clear();
         self.entered.extend(take(&mut self.gathered).ids);
     }
 
@@ -120,12 +120,12 @@ impl Database {
         }
         let lists = Lists::of(call);
         let record = Record::of(call, charged, charge, &lists);
-        let (seq, start) = (news.next_seq(), news.bytes.len());
+        let seq = news.next_seq();
         let News {
-            bytes, gathered, ..
+            pages, gathered, ..
         } = &mut *news;
-        record.write(bytes, seq)?;
-        gathered.add(seq, &record, &bytes[start..]);
+        let bytes = pages.add(|bytes| record.write(bytes, seq))?;
+        gathered.add(seq, &record, bytes);
         Ok(())
     }
 
@@ -136,15 +136,7 @@ impl Database {
 
     /// Puts the calls of the open transaction into the table.
     pub(super) fn write_news(&self) -> rusqlite::Result<()> {
-        let mut news = self.news.borrow_mut();
-        if news.bytes.is_empty() {
-            return Ok(());
-        }
-        self.connection
-            .prepare_cached("INSERT INTO new_calls VALUES (?1, ?2)")?
-            .execute(params![news.last_seq, news.bytes])?;
-        news.bytes.clear();
-        Ok(())
+        self.news.borrow_mut().pages.write(&self.connection)
     }
 
     /// Within the open transaction: what was written before it, and in it, is wanted where it is looked for.
@@ -178,7 +170,7 @@ impl Database {
         if news.is_empty() {
             return Ok(());
         }
-        self.enter(&news.gathered)?;
+        self.enter(&news)?;
         news.clear();
         Ok(())
     }
@@ -191,7 +183,7 @@ impl Database {
         } else {
             let transaction = self.connection.unchecked_transaction();
             transaction.and_then(|transaction| {
-                self.enter(&news.gathered)?;
+                self.enter(&news)?;
                 transaction.commit()
             })
         };
@@ -202,7 +194,8 @@ impl Database {
         Ok(())
     }
 
-    fn enter(&self, gathered: &Gathered) -> rusqlite::Result<()> {
+    fn enter(&self, news: &News) -> rusqlite::Result<()> {
+        let gathered = &news.gathered;
         gathered.enter(&self.connection)?;
         for (grant_id, remaining) in &gathered.left {
             self.set_remaining(grant_id, *remaining)?;
@@ -210,23 +203,23 @@ impl Database {
         for (account_id, debt) in &gathered.debts {
             self.set_debt(account_id, *debt)?;
         }
-        let mut forget = self.connection.prepare_cached("DELETE FROM new_calls")?;
-        forget.execute([]).map(|_| ())
+        set_last_entered(&self.connection, news.last_seq)
     }
 
     /// Finds out anew what is not entered, from the file.
     pub(super) fn read_news(&self) -> rusqlite::Result<()> {
         let mut gathered = Gathered::default();
-        let written = not_entered(&self.connection)?;
+        let (written, pages) = Pages::read(&self.connection)?;
+        let mut last_seq: i64 = self.connection.query_row(LAST_SEQ, [], |row| row.get(0))?;
         for framed in record::framed(&written) {
             let framed = framed?;
             gathered.add(framed.seq, &framed.read()?, framed.bytes);
+            last_seq = last_seq.max(framed.seq);
         }
-        let last_seq: i64 = self.connection.query_row(LAST_SEQ, [], |row| row.get(0))?;
         // All of them or none: what is known must be what is entered.
         let mut news = self.news.borrow_mut();
         news.last_seq = last_seq.max(news.last_seq);
-        news.bytes.clear();
+        news.pages = pages;
         news.entered.clear();
         news.gathered = gathered;
         Ok(())
@@ -249,18 +242,13 @@ impl Database {
     }
 }
 
+/// Of those that are entered, and of lines that are no calls.
 const LAST_SEQ: &str = "SELECT max(
     coalesce((SELECT max(seq) FROM ledger_entries), 0),
     coalesce((SELECT max(seq) FROM call_blocks), 0),
-    coalesce((SELECT max(seq) FROM new_calls), 0))";
+    (SELECT last_seq FROM entered))";
 
 /// The records of all calls that are not entered yet, in the order in which they were paid.
 pub fn not_entered(connection: &Connection) -> rusqlite::Result<Vec<u8>> {
-    let mut records = Vec::new();
-    let mut rows = connection.prepare_cached("SELECT records FROM new_calls ORDER BY seq")?;
-    let mut rows = rows.query([])?;
-    while let Some(row) = rows.next()? {
-        records.extend_from_slice(row.get_ref(0)?.as_blob()?);
-    }
-    Ok(records)
+    Ok(Pages::read(connection)?.0)
 }

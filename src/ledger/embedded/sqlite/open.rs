@@ -12,7 +12,7 @@ use super::{lock::is_taken, upgrade::put_rows_into_blocks};
 use crate::{config::Durability, ledger::OpenError, migrations};
 
 /// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 11] = [
+const MIGRATIONS: [&str; 12] = [
     include_str!("../migrations/1_accounts.sql"),
     include_str!("../migrations/2_limits.sql"),
     include_str!("../migrations/3_credit.sql"),
@@ -24,6 +24,7 @@ const MIGRATIONS: [&str; 11] = [
     include_str!("../migrations/9_new_calls.sql"),
     include_str!("../migrations/10_records.sql"),
     include_str!("../migrations/11_blocks.sql"),
+    include_str!("../migrations/12_pages.sql"),
 ];
 /// The version that has calls in rows of many.
 const IN_BLOCKS: i64 = 11;

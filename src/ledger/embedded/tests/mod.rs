@@ -12,7 +12,10 @@ use std::{
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
-use super::{Embedded, audit_file, sqlite::lock::Lock};
+use super::{
+    Embedded, audit_file,
+    sqlite::{lock::Lock, new_calls::not_entered, record::framed},
+};
 use crate::ledger::{
     HoldRefused, Ledger, LedgerError, Outcome,
     tests::{COST, DOLLAR, Paying, Place, tokens},
@@ -22,6 +25,7 @@ mod audit;
 mod blocks;
 mod days;
 mod faults;
+mod new_pages;
 mod pages;
 mod rows;
 
@@ -43,6 +47,13 @@ impl Paying {
             unreachable!("it was opened so")
         };
         ledger
+    }
+
+    /// How many are not entered yet.
+    fn calls_that_wait(&self) -> usize {
+        let file = self.folder().path().join("ledger.db");
+        let file = rusqlite::Connection::open(file).unwrap();
+        framed(&not_entered(&file).unwrap()).count()
     }
 
     /// Makes the disk look full at so many pages, or not any more.

@@ -5,7 +5,10 @@ use rusqlite::{Connection, Row, ToSql, params};
 use super::*;
 use crate::ledger::{
     CallsPage,
-    embedded::sqlite::record::{HEAD, Record, framed},
+    embedded::sqlite::{
+        new_calls::not_entered,
+        record::{Framed, HEAD, Record, framed},
+    },
 };
 
 const TABLES: &str = "
@@ -34,17 +37,20 @@ pub fn as_rows(paying: &Paying) {
             insert(&file, framed.seq, &framed.read().unwrap());
         }
     }
-    // What is not entered had nothing but its length before it.
-    for (seq, records) in values(&file, "SELECT seq, records FROM new_calls") {
-        let mut lengths_only = Vec::new();
-        for framed in framed(&records) {
-            let record = &framed.unwrap().bytes[HEAD..];
-            let length = u32::try_from(record.len()).unwrap();
-            lengths_only.extend(length.to_le_bytes());
-            lengths_only.extend(record);
-        }
-        let change = "UPDATE new_calls SET records = ?2 WHERE seq = ?1";
-        file.execute(change, params![seq, lengths_only]).unwrap();
+    // What is not entered was a row for each transaction, and had nothing but its length before it.
+    let records = not_entered(&file).unwrap();
+    file.execute_batch(
+        "DROP TABLE entered; DROP TABLE new_calls;
+         CREATE TABLE new_calls (seq INTEGER PRIMARY KEY, records BLOB NOT NULL) STRICT",
+    )
+    .unwrap();
+    for framed in framed(&records) {
+        let Framed { seq, bytes, .. } = framed.unwrap();
+        let record = &bytes[HEAD..];
+        let length = u32::try_from(record.len()).unwrap();
+        let lengths_only = [&length.to_le_bytes(), record].concat();
+        let insert = "INSERT INTO new_calls VALUES (?1, ?2)";
+        file.execute(insert, params![seq, lengths_only]).unwrap();
     }
     file.execute_batch("DROP TABLE call_blocks; DROP TABLE call_names; PRAGMA user_version = 10;")
         .unwrap();
@@ -173,7 +179,7 @@ async fn what_an_earlier_version_had_not_entered_is_entered() {
     both.charge(tokens(COST), Outcome::Answered).await.unwrap();
     drop(both);
     let balance = paying.balance().await;
-    assert_eq!(paying.sql("SELECT count(*) FROM new_calls"), "2");
+    assert_eq!(paying.calls_that_wait(), 2);
     as_rows(&paying);
     let paying = paying.restart().await;
     assert_eq!(paying.balance().await, balance);

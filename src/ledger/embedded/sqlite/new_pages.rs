@@ -1,0 +1,189 @@
+//! Where calls lie until they are entered: in rows of a page's size, which are written over.
+//!
+//! A transaction writes the pages that its calls are on, mostly one, and nothing else changes: neither which pages
+//! belong to a table nor which are free. Once all calls are entered, pages are filled from the first on again.
+
+use rusqlite::{Connection, Statement, params};
+
+use super::record::framed;
+
+/// As much as a page of the database holds in one row, with some room to spare.
+const PAGE_BYTES: usize = 4_032;
+
+/// The page that is being filled, and those that the open transaction filled before it.
+#[derive(Default)]
+pub struct Pages {
+    /// The row of the first of them.
+    place: i64,
+    filled: Vec<Vec<u8>>,
+    bytes: Vec<u8>,
+    /// Something was added since they were written.
+    is_changed: bool,
+}
+
+impl Pages {
+    /// Takes one record, which `write` adds to the end of the bytes. Says what it added.
+    pub fn add(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<&[u8]> {
+        let mut start = self.bytes.len();
+        write(&mut self.bytes)?;
+        self.is_changed = true;
+        if start > 0 && self.bytes.len() > PAGE_BYTES {
+            let next = self.bytes.split_off(start);
+            self.filled.push(std::mem::replace(&mut self.bytes, next));
+            start = 0;
+        }
+        Ok(&self.bytes[start..])
+    }
+
+    /// Puts what the open transaction added into the table.
+    pub fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        if !self.is_changed {
+            return Ok(());
+        }
+        let mut put = connection.prepare_cached("REPLACE INTO new_calls VALUES (?1, ?2, ?3)")?;
+        for mut page in self.filled.drain(..) {
+            put_page(&mut put, self.place, &mut page)?;
+            self.place += 1;
+        }
+        put_page(&mut put, self.place, &mut self.bytes)?;
+        self.is_changed = false;
+        Ok(())
+    }
+
+    /// All that is on them was entered.
+    pub fn clear(&mut self) {
+        self.place = 0;
+        self.filled.clear();
+        self.bytes.clear();
+        self.is_changed = false;
+    }
+
+    /// The records of all calls that are not entered, in the order in which they were paid; and the pages that come
+    /// after those that they are on.
+    pub fn read(connection: &Connection) -> rusqlite::Result<(Vec<u8>, Self)> {
+        let mut pages = Self::default();
+        let mut records = Vec::new();
+        let entered = last_entered(connection)?;
+        let mut rows = connection
+            .prepare_cached("SELECT substr(records, 1, used) FROM new_calls ORDER BY place")?;
+        let mut rows = rows.query([])?;
+        while let Some(row) = rows.next()? {
+            let before = records.len();
+            for framed in framed(row.get_ref(0)?.as_blob()?) {
+                let framed = framed?;
+                if framed.seq > entered {
+                    records.extend_from_slice(framed.bytes);
+                }
+            }
+            // They are filled one after the other: what comes now is of earlier times.
+            if records.len() == before {
+                break;
+            }
+            pages.place += 1;
+        }
+        Ok((records, pages))
+    }
+}
+
+/// All of one size, so that a page is written over as it stands; unless one record takes more.
+fn put_page(put: &mut Statement<'_>, place: i64, page: &mut Vec<u8>) -> rusqlite::Result<()> {
+    let used = page.len();
+    page.resize(used.max(PAGE_BYTES), 0);
+    let stored = i64::try_from(used).unwrap_or(i64::MAX);
+    let written = put.execute(params![place, stored, page.as_slice()]);
+    page.truncate(used);
+    written.map(|_| ())
+}
+
+pub fn last_entered(connection: &Connection) -> rusqlite::Result<i64> {
+    let mut last = connection.prepare_cached("SELECT last_seq FROM entered")?;
+    last.query_row([], |row| row.get(0))
+}
+
+pub fn set_last_entered(connection: &Connection, seq: i64) -> rusqlite::Result<()> {
+    let mut set = connection.prepare_cached("UPDATE entered SET last_seq = ?1")?;
+    set.execute([seq]).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+    use crate::ledger::embedded::sqlite::record::HEAD;
+
+    const TABLES: &str = "
+        CREATE TABLE new_calls (place INTEGER PRIMARY KEY, used INTEGER, records BLOB) STRICT;
+        CREATE TABLE entered (last_seq INTEGER NOT NULL) STRICT;
+        INSERT INTO entered VALUES (0);";
+
+    /// With nothing but zeros in it, which is also what is behind the last of a page.
+    fn record(seq: i64, length: usize) -> Vec<u8> {
+        let mut record = u32::try_from(length).unwrap().to_le_bytes().to_vec();
+        record.extend(seq.to_le_bytes());
+        record.resize(HEAD + length, 0);
+        record
+    }
+
+    #[derive(Clone, Debug)]
+    enum End {
+        Committed,
+        GivenUp,
+        /// Committed with all that was before it entered.
+        Entered,
+    }
+
+    fn end() -> impl Strategy<Value = End> {
+        prop_oneof![8 => Just(End::Committed), 1 => Just(End::GivenUp), 1 => Just(End::Entered)]
+    }
+
+    fn lengths() -> impl Strategy<Value = Vec<usize>> {
+        vec(
+            prop_oneof![20 => 1..1_000_usize, 1 => 1..20_000_usize],
+            0..12,
+        )
+    }
+
+    proptest! {
+        /// Whatever their lengths, however many a transaction has, and wherever one is given up, what can be read is what
+        /// was committed and is not entered.
+        #[test]
+        fn what_is_read_is_what_was_written_and_is_not_entered(
+            transactions in vec((lengths(), end()), 0..60),
+        ) {
+            let file = Connection::open_in_memory().unwrap();
+            file.execute_batch(TABLES).unwrap();
+            let (mut pages, mut committed, mut seq) = (Pages::default(), Vec::<u8>::new(), 0);
+            for (lengths, end) in transactions {
+                file.execute_batch("BEGIN").unwrap();
+                let before = committed.len();
+                for length in lengths {
+                    seq += 1;
+                    let record = record(seq, length);
+                    let write = |bytes: &mut Vec<u8>| { bytes.extend(&record); Ok(()) };
+                    prop_assert_eq!(pages.add(write).unwrap(), &record);
+                    committed.extend(&record);
+                }
+                if let End::Entered = end {
+                    set_last_entered(&file, seq).unwrap();
+                    pages.clear();
+                    committed.clear();
+                }
+                pages.write(&file).unwrap();
+                if let End::GivenUp = end {
+                    file.execute_batch("ROLLBACK").unwrap();
+                    pages = Pages::read(&file).unwrap().1;
+                    committed.truncate(before);
+                } else {
+                    file.execute_batch("COMMIT").unwrap();
+                }
+                let (read, after) = Pages::read(&file).unwrap();
+                prop_assert!(read == committed, "after call {}", seq);
+                prop_assert!(after.place <= pages.place + 1);
+            }
+        }
+    }
+}

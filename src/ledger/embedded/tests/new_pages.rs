@@ -1,0 +1,60 @@
+//! Calls that wait to be entered, and the pages that they wait on.
+
+use super::*;
+
+/// Nothing is entered any more.
+const REFUSE: &str = "CREATE TRIGGER refuse BEFORE INSERT ON usage_days
+    BEGIN SELECT RAISE(ABORT, 'refused'); END";
+const ROWS: &str = "SELECT count(*) FROM new_calls";
+/// A page in the file beside the database, with what stands before it.
+const FRAME: u64 = 4_096 + 24;
+
+impl Paying {
+    fn frames_written(&self) -> u64 {
+        let beside = self.folder().path().join("ledger.db-wal");
+        beside.metadata().unwrap().len() / FRAME
+    }
+
+    async fn pay_times(&self, times: usize) {
+        for _ in 0..times {
+            self.pay().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_charge_writes_one_page() {
+    let paying = with(DOLLAR).await;
+    paying.sql(REFUSE);
+    paying.pay_times(2).await;
+    let before = paying.frames_written();
+    paying.pay_times(5).await;
+    assert_eq!(paying.frames_written() - before, 5);
+    paying.assert_sound().await;
+}
+
+#[tokio::test]
+async fn pages_are_filled_anew_once_their_calls_are_entered() {
+    let mut paying = with(DOLLAR).await;
+    let mut rows = String::new();
+    for round in 1..=3 {
+        paying.sql(REFUSE);
+        paying.pay_times(70).await;
+        paying = paying.restart().await; // on to the next page
+        paying.pay_times(2).await;
+        assert_eq!(paying.calls_that_wait(), 72);
+        paying.assert_sound().await;
+        if round == 1 {
+            rows = paying.sql(ROWS);
+            assert!(rows.parse::<u32>().unwrap() > 3, "{rows} pages");
+        }
+        assert_eq!(paying.sql(ROWS), rows, "round {round}");
+        paying.sql("DROP TRIGGER refuse");
+        paying.assert_added_up().await;
+        assert_eq!(paying.calls_that_wait(), 0);
+        assert_eq!(paying.balance().await, DOLLAR - round * 72 * COST);
+        paying = paying.restart().await;
+        assert_eq!(paying.balance().await, DOLLAR - round * 72 * COST);
+    }
+    paying.assert_sound().await;
+}
