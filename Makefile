@@ -1,7 +1,7 @@
 # `make` lists the commands.
 
 .PHONY: help run run-local test lint fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
-	router-eval bench bench-peers counts
+	router-eval release bench bench-peers counts
 
 help:
 	@echo "make run        build it quickly and start tollgate dev, with a simulated model"
@@ -18,6 +18,7 @@ help:
 	@echo "make screenshots  the same, and the pictures in the documentation anew"
 	@echo "make counts     the instructions that a request takes, against their budget"
 	@echo "make upstreams  tollgate in front of model servers that others wrote"
+	@echo "make release    build the program for production, target/release/tollgate, which takes its time"
 	@echo "make bench      tollgate beside nginx: CPU, latency, memory; QUICK=1 for a short run"
 	@echo "make bench-peers  the same with LiteLLM and Portkey's gateway, which it installs"
 	@echo "make router-eval DATA=file  what the router is worth on prompts with known outcomes"
@@ -99,10 +100,14 @@ router-eval:
 	@test -n "$(DATA)" || { echo "say which prompts: make router-eval DATA=prompts.jsonl (or .jsonl.xz)"; exit 1; }
 	cargo run --release --quiet --manifest-path training/Cargo.toml -- eval --data "$(DATA)"
 
+# PostgreSQL and Redis, because the program that is built first has to do its work with them too.
+release: servers
+	@scripts/build-release
+
 # A short run says whether it works, not how fast: its report stays out of the repository.
 bench: servers
 	@scripts/install-nginx
-	cargo build --release
+	$(if $(QUICK),cargo build --release,@scripts/build-release)
 	cargo test --quiet --manifest-path bench/Cargo.toml
 	cargo run --release --quiet --manifest-path bench/Cargo.toml -- run \
 		$(if $(QUICK),--quick --out bench/target/results) $(if $(PEERS),--peers $(PEERS))

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tokio::runtime::Builder;
 
 use crate::{
@@ -25,6 +25,17 @@ pub struct Options {
     work: Work,
     #[arg(long, default_value_t = 20)]
     seconds: u64,
+    /// Where it keeps accounts and counts requests
+    #[arg(long, value_enum, default_value_t = Stores::Files)]
+    stores: Stores,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Stores {
+    /// `SQLite` and memory
+    Files,
+    /// `PostgreSQL` and Redis
+    Servers,
 }
 
 /// Says the gateway's process, and keeps it busy.
@@ -36,7 +47,10 @@ pub fn run(options: &Options) -> Done {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let upstream = Upstream::start(folder.path())?;
     let program = &options.tollgate;
-    let tollgate = Tollgate::on_files(program, &upstream, folder.path(), Durability::Power)?;
+    let tollgate = match options.stores {
+        Stores::Files => Tollgate::on_files(program, &upstream, folder.path(), Durability::Power),
+        Stores::Servers => Tollgate::on_servers(program, &upstream, folder.path()),
+    }?;
     println!("{}", tollgate.pid().unwrap_or_default());
     let mut entry = Entry {
         contestant: Box::new(tollgate),
