@@ -69,12 +69,12 @@ pub struct Ours<'a> {
 /// calls and their answers belong together ([`check_order`]) was asked before, in the words of its
 /// endpoint.
 pub fn prepare(
-    request: ChatRequest,
+    request: Box<ChatRequest>,
     settings: Settings,
     route: Route,
     ours: Ours<'_>,
     user: &str,
-) -> Result<ChatCall, GatewayError> {
+) -> Result<Box<ChatCall>, GatewayError> {
     if let Some(field) = request.refused.first() {
         return Err(refusal(field));
     }
@@ -92,7 +92,7 @@ pub fn prepare(
         }
         _ => Offered::Callers(tools),
     };
-    Ok(ChatCall {
+    Ok(Box::new(ChatCall {
         messages: conversation::with_one_system_prompt(request.messages, ours.identity_prompt),
         asked_settings: route.requested.is_hybrid().then(|| settings.clone()),
         settings,
@@ -112,7 +112,7 @@ pub fn prepare(
         prompt_cache_key: request.prompt_cache_key,
         stream: request.stream,
         include_usage: request.stream_options.include_usage(),
-    })
+    }))
 }
 
 impl ChatCall {

@@ -94,7 +94,7 @@ impl Permitted {
         self,
         gateway: &Gateway,
         (account_id, plan): (&str, Plan),
-        request: ChatRequest,
+        request: Box<ChatRequest>,
     ) -> Result<Box<ChatCall>, GatewayError> {
         let model = &self.route.requested;
         let (identity, is_hybrid) = (
@@ -106,7 +106,7 @@ impl Permitted {
             toolbox: self.routes.toolbox.as_ref(),
         };
         let (settings, route) = (self.settings, self.route);
-        let mut call = Box::new(chat::prepare(request, settings, route, ours, account_id)?);
+        let mut call = chat::prepare(request, settings, route, ours, account_id)?;
         if is_hybrid {
             call.choose(gateway.choose(&self.routes, &call, plan)?);
         }

@@ -55,7 +55,7 @@ pub fn call(body: &[u8]) -> ChatCall {
     let route = Route::to(model);
     let settings = std::mem::take(&mut request.sampling);
     let settings = settings.checked(|parameter| route.drops(parameter));
-    chat::prepare(request, settings.unwrap(), route, Ours::default(), "acct_1").unwrap()
+    *chat::prepare(request, settings.unwrap(), route, Ours::default(), "acct_1").unwrap()
 }
 
 /// The parts of a stream that arrives in these pieces, and how it failed if it did.

@@ -64,8 +64,8 @@ pub enum ToolExecution {
 
 impl ChatRequest {
     /// Reads a body, or says which field is wrong and why.
-    pub fn parse(body: &[u8]) -> Result<Self, GatewayError> {
-        let request: Self = body::parse(body)?;
+    pub fn parse(body: &[u8]) -> Result<Box<Self>, GatewayError> {
+        let Read(request) = body::parse(body)?;
         if request.model.is_empty() {
             return Err(GatewayError::invalid(
                 "model",
@@ -87,7 +87,10 @@ impl ChatRequest {
     }
 }
 
-impl<'de> Deserialize<'de> for ChatRequest {
+/// Filled where it stays: it is large, and would be copied from hand to hand on its way out of the reader.
+struct Read(Box<ChatRequest>);
+
+impl<'de> Deserialize<'de> for Read {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Fields)
     }
@@ -98,14 +101,14 @@ impl<'de> Deserialize<'de> for ChatRequest {
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
-    type Value = ChatRequest;
+    type Value = Read;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object with `model` and `messages`")
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ChatRequest, M::Error> {
-        let mut request = ChatRequest::default();
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Read, M::Error> {
+        let mut request = Box::<ChatRequest>::default();
         while let Some(Name(name)) = map.next_key()? {
             let sampling = &mut request.sampling;
             match name.as_ref() {
@@ -147,7 +150,7 @@ impl<'de> Visitor<'de> for Fields {
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(request)
+        Ok(Read(request))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub struct ResponsesRequest {
     /// All of it but the conversation.
-    pub chat: ChatRequest,
+    pub chat: Box<ChatRequest>,
     /// Said before anything else, and not inherited by the responses that follow.
     pub instructions: Option<JsonText>,
     pub items: Vec<Item>,
@@ -122,7 +122,7 @@ impl ResponsesRequest {
                 None => default.metadata,
             },
         };
-        let chat = ChatRequest {
+        let chat = Box::new(ChatRequest {
             model,
             stream: written.stream.unwrap_or(false),
             max_output_tokens: written.max_output_tokens,
@@ -143,7 +143,7 @@ impl ResponsesRequest {
             tool_execution: written.tool_execution.unwrap_or_default(),
             prompt_cache_key: written.prompt_cache_key,
             ..ChatRequest::default()
-        };
+        });
         Ok(Self {
             chat,
             instructions: written.instructions,
@@ -154,13 +154,12 @@ impl ResponsesRequest {
     }
 
     /// The chat request, with this conversation behind the instructions.
-    pub fn into_chat(self, conversation: Vec<Message>) -> ChatRequest {
+    pub fn into_chat(self, conversation: Vec<Message>) -> Box<ChatRequest> {
         let instructions = self.instructions.into_iter();
         let instructions = instructions.map(|text| Message::saying(Role::System, text));
-        ChatRequest {
-            messages: instructions.chain(conversation).collect(),
-            ..self.chat
-        }
+        let mut chat = self.chat;
+        chat.messages = instructions.chain(conversation).collect();
+        chat
     }
 }
 
