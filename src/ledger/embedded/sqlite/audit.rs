@@ -11,6 +11,7 @@ use rusqlite::{Connection, MappedRows, OptionalExtension as _, Row, params};
 use super::{
     calls::one,
     new_calls::not_entered,
+    new_pages::Pages,
     record::{Framed, Record, framed},
 };
 use crate::ledger::{Audit, CallId, Violation};
@@ -161,7 +162,8 @@ impl Look<'_> {
     /// Charges that are yet to be entered. Says what they come to, by account.
     fn at_new_charges(&mut self) -> rusqlite::Result<HashMap<String, i64>> {
         let mut new = HashMap::new();
-        for framed in framed(&not_entered(self.moment)?) {
+        let (records, _) = Pages::read_closely(self.moment)?;
+        for framed in framed(&records) {
             let framed = framed?;
             let record = framed.read()?;
             self.at_call(framed, &record)?;

@@ -209,7 +209,7 @@ impl Database {
     /// Finds out anew what is not entered, from the file.
     pub(super) fn read_news(&self) -> rusqlite::Result<()> {
         let mut gathered = Gathered::default();
-        let (written, pages) = Pages::read(&self.connection)?;
+        let (written, pages) = Pages::read_closely(&self.connection)?;
         let mut last_seq: i64 = self.connection.query_row(LAST_SEQ, [], |row| row.get(0))?;
         for framed in record::framed(&written) {
             let framed = framed?;

@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, Statement, params};
 
-use super::record::framed;
+use super::{record::framed, unreadable};
 
 /// As much as a page of the database holds in one row, with some room to spare.
 const PAGE_BYTES: usize = 4_032;
@@ -64,25 +64,40 @@ impl Pages {
     /// The records of all calls that are not entered, in the order in which they were paid; and the pages that come
     /// after those that they are on.
     pub fn read(connection: &Connection) -> rusqlite::Result<(Vec<u8>, Self)> {
+        Self::read_rows(connection, false)
+    }
+
+    /// The same from a file that may be damaged: a page that has fallen back to what it was before would hide those
+    /// behind it.
+    pub fn read_closely(connection: &Connection) -> rusqlite::Result<(Vec<u8>, Self)> {
+        Self::read_rows(connection, true)
+    }
+
+    fn read_rows(connection: &Connection, closely: bool) -> rusqlite::Result<(Vec<u8>, Self)> {
         let mut pages = Self::default();
         let mut records = Vec::new();
         let entered = last_entered(connection)?;
-        let mut rows = connection
-            .prepare_cached("SELECT substr(records, 1, used) FROM new_calls ORDER BY place")?;
+        let mut rows = connection.prepare_cached(
+            "SELECT place, substr(records, 1, used) FROM new_calls ORDER BY place",
+        )?;
         let mut rows = rows.query([])?;
         while let Some(row) = rows.next()? {
             let before = records.len();
-            for framed in framed(row.get_ref(0)?.as_blob()?) {
+            for framed in framed(row.get_ref(1)?.as_blob()?) {
                 let framed = framed?;
                 if framed.seq > entered {
                     records.extend_from_slice(framed.bytes);
                 }
             }
-            // They are filled one after the other: what comes now is of earlier times.
-            if records.len() == before {
-                break;
+            let is_used = records.len() > before;
+            if is_used && row.get::<_, i64>(0)? != pages.place {
+                return Err(unreadable(0, "a page of calls behind one that has none"));
             }
-            pages.place += 1;
+            if is_used {
+                pages.place += 1;
+            } else if !closely {
+                break; // they are filled one after the other: what comes now is of earlier times
+            }
         }
         Ok((records, pages))
     }
@@ -105,7 +120,10 @@ pub fn last_entered(connection: &Connection) -> rusqlite::Result<i64> {
 
 pub fn set_last_entered(connection: &Connection, seq: i64) -> rusqlite::Result<()> {
     let mut set = connection.prepare_cached("UPDATE entered SET last_seq = ?1")?;
-    set.execute([seq]).map(|_| ())
+    match set.execute([seq])? {
+        1 => Ok(()),
+        rows => Err(rusqlite::Error::StatementChangedRows(rows)),
+    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,6 @@
 
 use super::*;
 
-fn spent(times: i64) -> i64 {
-    DOLLAR - times * COST
-}
-
 /// A disk that is full refuses charges, loses none that it took, and takes them again. While it is
 /// full, nothing new is begun.
 #[tokio::test]

@@ -33,6 +33,11 @@ async fn with(nanos: i64) -> Paying {
     Paying::on_with(Place::folder(), nanos).await
 }
 
+/// What is left of a dollar.
+fn spent(times: i64) -> i64 {
+    DOLLAR - times * COST
+}
+
 impl Paying {
     fn folder(&self) -> &TempDir {
         let Place::Folder(folder) = &*self.place else {

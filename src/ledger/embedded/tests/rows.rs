@@ -25,7 +25,7 @@ const TABLES: &str = "
     CREATE INDEX calls_by_account ON calls (account_id, ended_ms);
     CREATE INDEX calls_by_time ON calls (ended_ms);";
 
-/// Makes the file what the last version before this one would have left.
+/// Makes the file what a version would have left that had a row for each call.
 pub fn as_rows(paying: &Paying) {
     let file = paying.folder().path().join("ledger.db");
     let mut file = Connection::open(file).unwrap();
