@@ -100,8 +100,7 @@ router-eval:
 	@test -n "$(DATA)" || { echo "say which prompts: make router-eval DATA=prompts.jsonl (or .jsonl.xz)"; exit 1; }
 	cargo run --release --quiet --manifest-path training/Cargo.toml -- eval --data "$(DATA)"
 
-# PostgreSQL and Redis, because the program that is built first has to do its work with them too.
-release: servers
+release:
 	@scripts/build-release
 
 # A short run says whether it works, not how fast: its report stays out of the repository.
