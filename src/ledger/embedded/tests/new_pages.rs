@@ -35,7 +35,7 @@ async fn a_page_that_is_missing_among_others_is_damage() {
         "DELETE FROM new_calls WHERE place = 1",
     ] {
         paying.sql(lost);
-        let damage = audit_file(&file).unwrap_err().to_string();
+        let damage = audit_file(&file).unwrap_err();
         assert!(damage.contains("a page of calls"), "{damage}");
     }
 }
