@@ -22,7 +22,10 @@ impl Bar {
     }
 }
 
-pub fn all(entries: &[Entry], plan: &Plan) -> Vec<Bar> {
+/// What the gateway may add to nginx's latency, in milliseconds.
+const ADDED: f64 = 0.3;
+
+pub fn all(entries: &[Entry], plan: &Plan, flush_ms: Option<f64>) -> Vec<Bar> {
     let (power, process) = (Durability::Power.name(), Durability::Process.name());
     let nginx = figures(entries, "nginx");
     let ratio = |metric| {
@@ -55,10 +58,19 @@ pub fn all(entries: &[Entry], plan: &Plan) -> Vec<Bar> {
         ),
         bar(
             "latency at a low rate over nginx's, p50, `durability = \"process\"`",
-            0.3,
+            ADDED,
             over(process, Metric::SteadyMiddle),
             " ms",
         ),
+        Bar {
+            promise: format!(
+                "the same by default: that and one flush of the disk, which takes {:.3} ms",
+                flush_ms.unwrap_or_default()
+            ),
+            limit: ADDED + flush_ms.unwrap_or_default(),
+            measured: over(power, Metric::SteadyMiddle),
+            unit: " ms",
+        },
         Bar {
             promise: streams_promise(plan),
             limit: 250.0,

@@ -21,6 +21,7 @@ mod clock;
 mod contestants;
 mod cpu;
 mod figures;
+mod flush;
 mod http1;
 mod load;
 mod machine;

@@ -7,6 +7,7 @@ use tokio::runtime::Builder;
 use crate::{
     Done, Options, bars, contestants,
     figures::Figures,
+    flush::Disk,
     machine::Machine,
     memory, process,
     report::{self, Report},
@@ -91,8 +92,10 @@ pub fn run(options: &Options) -> Done {
         }
         check(entry)?;
     }
+    let mut disk = Disk::of(folder.path())?;
     for round in 0..plan.rounds {
         eprintln!("bench: round {} of {}", round + 1, plan.rounds);
+        disk.measure(plan.steady_rate)?;
         for work in Work::ALL {
             rounds.once(work, &mut entries, round)?;
         }
@@ -111,7 +114,7 @@ pub fn run(options: &Options) -> Done {
         check(entry)?;
     }
 
-    let bars = bars::all(&entries, &plan);
+    let bars = bars::all(&entries, &plan, disk.middle_ms());
     let report = Report {
         plan: &plan,
         machine: &machine,

@@ -32,7 +32,10 @@ const IN_BLOCKS: i64 = 11;
 /// How many pages are written beside the database before they are taken over into it: most are written again
 /// and again until then.
 pub const CHECKPOINT_PAGES: u32 = 4_000;
-/// For a connection that is there for one look, in KiB, which SQLite wants as a negative number.
+/// For the connection that writes, in KiB, which SQLite wants as a negative number: what waits to be entered and what that
+/// touches, so that neither is read again. It is taken as it is needed.
+const WRITER_CACHE: i32 = -6_144;
+/// For a connection that is there for one look.
 const READER_CACHE: i32 = -512;
 pub const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
@@ -122,6 +125,7 @@ fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
     set_checkpoint(connection, CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "cache_size", WRITER_CACHE)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     // Only a stranger can hold the lock that we wait for: whoever wants to charge tries again.
     connection.busy_timeout(LOCK_PATIENCE)
