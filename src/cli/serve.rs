@@ -53,6 +53,8 @@ impl StopSignals {
 /// Serves until the process is asked to stop, then stops in good order.
 pub async fn until_stopped(running: Running, mut signals: StopSignals) -> Result<(), String> {
     signals.next().await;
+    // Said once it is so: who reads it may ask at once, and is to be told that there is none.
+    running.begin_to_stop();
     tracing::info!("stopping: no new work; running answers may finish (a second signal cuts them)");
     tokio::select! {
         () = running.stop() => {}

@@ -123,10 +123,15 @@ impl Running {
         self.gateway.background.spawn(watching);
     }
 
+    /// Takes no new work from now on.
+    pub fn begin_to_stop(&self) {
+        self.gateway.shutdown.request();
+    }
+
     /// Stops: not ready at once, no new work, running answers finish within the grace period.
     pub async fn stop(self) {
+        self.begin_to_stop();
         let shutdown = self.gateway.shutdown.clone();
-        shutdown.request();
         self.gateway.tasks.close();
         self.gateway.background.close();
         let finished = async {
