@@ -9,6 +9,8 @@ use super::{record::framed, unreadable};
 
 /// As much as a page of the database holds in one row, with some room to spare.
 const PAGE_BYTES: usize = 4_032;
+/// What fills a page up.
+static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
 /// The page that is being filled, and those that the open transaction filled before it.
 #[derive(Default)]
@@ -106,7 +108,7 @@ impl Pages {
 /// All of one size, so that a page is written over as it stands; unless one record takes more.
 fn put_page(put: &mut Statement<'_>, place: i64, page: &mut Vec<u8>) -> rusqlite::Result<()> {
     let used = page.len();
-    page.resize(used.max(PAGE_BYTES), 0);
+    page.extend_from_slice(ZEROS.get(used..).unwrap_or_default());
     let stored = i64::try_from(used).unwrap_or(i64::MAX);
     let written = put.execute(params![place, stored, page.as_slice()]);
     page.truncate(used);
