@@ -68,6 +68,11 @@ struct Attempted {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Upstream {
+    upstream: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RanTool {
     tool: String,
     outcome: &'static str,
@@ -121,6 +126,7 @@ pub struct Metrics {
     tokens: Family<Tokens, Counter>,
     charged: Family<Model, Counter>,
     unbilled: Family<Model, Counter>,
+    over_bound: Family<Upstream, Counter>,
     holds: Gauge,
     held: Gauge,
     waiting: Gauge,
@@ -170,6 +176,7 @@ impl Metrics {
             tokens: Family::default(),
             charged: Family::default(),
             unbilled: Family::default(),
+            over_bound: Family::default(),
             holds: Gauge::default(),
             held: Gauge::default(),
             waiting: Gauge::default(),
@@ -233,6 +240,11 @@ impl Metrics {
             "unbilled_streams",
             "Streams that were delivered and not charged, for want of usage",
             self.unbilled.clone(),
+        );
+        registry.register(
+            "usage_over_bound",
+            "Answers whose provider reported more tokens than the request could use; charged up to that",
+            self.over_bound.clone(),
         );
         registry.register("holds", "Calls with credit set aside", self.holds.clone());
         registry.register_with_unit("held", "Credit set aside", nanos(), self.held.clone());
@@ -327,6 +339,12 @@ impl Metrics {
                 attempts.inc();
             },
         );
+    }
+
+    /// A provider reported more tokens than the request could use.
+    pub fn reported_too_much(&self, upstream: &str) {
+        let upstream = upstream.to_owned();
+        self.over_bound.get_or_create(&Upstream { upstream }).inc();
     }
 
     /// A tool was run.

@@ -1,7 +1,8 @@
 //! One look at everything, and what is written down of it.
 
 use super::{
-    Found, Sighting, Trouble, View, balances, books, expiries, unbilled, upstreams, words,
+    Found, Sighting, Trouble, View, balances, books, expiries, over_bound, unbilled, upstreams,
+    words,
 };
 use crate::{
     auth::random_id,
@@ -31,6 +32,7 @@ pub async fn look(gateway: &Gateway, now: i64) -> Result<(), Trouble> {
         (AlertKind::BalanceLow, balances::look(&view, &noted).await),
         (AlertKind::CreditExpiring, expiries::look(&view).await),
         (AlertKind::StreamUnbilled, unbilled::look(&view).await),
+        (AlertKind::UsageOverBound, Ok(over_bound::look(&view))),
         (AlertKind::AuditMismatch, books::look(&view).await),
     ];
     let mut trouble = None;

@@ -9,6 +9,7 @@ mod books;
 mod deliver;
 mod expiries;
 mod look;
+mod over_bound;
 mod unbilled;
 mod upstreams;
 pub mod words;
@@ -20,7 +21,7 @@ use serde_json::Value;
 
 use crate::{
     gateway::Gateway,
-    ledger::LedgerError,
+    ledger::{Ledger, LedgerError},
     office::{Alert, AlertKind, OfficeError},
 };
 
@@ -78,5 +79,26 @@ impl<'a> View<'a> {
         let is_seen = |alert: &&Alert| seen.iter().any(|one| one.subject == alert.subject);
         let over = self.open_of(kind).filter(|alert| !is_seen(alert)).collect();
         Found { seen, over }
+    }
+
+    /// The same where this gateway does not see what another does: it is over once nobody has seen it for a while.
+    fn over_unless_others_see(&self, kind: AlertKind, seen: Vec<Sighting>) -> Found<'a> {
+        let mut found = self.over_but(kind, seen);
+        let timeout = self.others_look_within();
+        found
+            .over
+            .retain(|alert| alert.seen_at.saturating_add(timeout) <= self.now);
+        found
+    }
+
+    /// Seconds in which every other gateway has looked twice.
+    fn others_look_within(&self) -> i64 {
+        match *self.gateway.ledger {
+            Ledger::Embedded(_) => 0,
+            Ledger::Shared(_) => {
+                let every = self.gateway.alerts.settings.every.as_secs();
+                i64::try_from(every).unwrap_or(0).saturating_mul(2) + 5
+            }
+        }
     }
 }

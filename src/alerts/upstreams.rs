@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::{Found, Sighting, View};
 use crate::{
-    ledger::Ledger,
     office::AlertKind,
     routing::{Listed, State},
 };
@@ -35,13 +34,7 @@ pub fn look<'a>(view: &View<'a>) -> Found<'a> {
             detail,
         });
     }
-    let mut found = view.over_but(KIND, seen);
-    // What this gateway does not see another may: it is over once nobody has seen it for a while.
-    let patience = patience(view);
-    found
-        .over
-        .retain(|alert| alert.seen_at.saturating_add(patience) <= view.now);
-    found
+    view.over_unless_others_see(KIND, seen)
 }
 
 /// As it stands in the configuration.
@@ -50,16 +43,5 @@ fn name(listed: &Listed) -> String {
     match &listed.upstream_model {
         Some(name) => format!("{provider}/{model}/{name}"),
         None => format!("{provider}/{model}"),
-    }
-}
-
-/// Long enough for every other gateway to have looked twice.
-fn patience(view: &View<'_>) -> i64 {
-    match *view.gateway.ledger {
-        Ledger::Embedded(_) => 0,
-        Ledger::Shared(_) => {
-            let every = view.gateway.alerts.settings.every.as_secs();
-            i64::try_from(every).unwrap_or(0).saturating_mul(2) + 5
-        }
     }
 }

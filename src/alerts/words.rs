@@ -23,6 +23,7 @@ pub fn title(kind: AlertKind) -> &'static str {
         AlertKind::CreditExpiring => "Credit expires soon",
         AlertKind::UpstreamFailing => "Upstream fails",
         AlertKind::StreamUnbilled => "Calls not charged",
+        AlertKind::UsageOverBound => "Provider reports too many tokens",
         AlertKind::AuditMismatch => "Books do not add up",
         AlertKind::Test => "Test",
     }
@@ -42,6 +43,9 @@ pub fn advice(kind: AlertKind) -> &'static str {
         }
         AlertKind::StreamUnbilled => {
             "Look at the requests: a provider that streams without usage is set right in its configuration; charges that cannot be written are a store in trouble."
+        }
+        AlertKind::UsageOverBound => {
+            "Compare the provider's bill with its answers in the log: calls were charged up to what their requests could use, and the rest is your loss."
         }
         AlertKind::AuditMismatch => {
             "Run the audit to see what differs. These accounts are frozen until an audit finds nothing."
@@ -84,6 +88,11 @@ pub fn summary(kind: AlertKind, subject: &str, detail: &str) -> String {
                 counted(number("calls_in_an_hour"), "call")
             )
         }
+        AlertKind::UsageOverBound => format!(
+            "{subject} reported more tokens than {} could use; {} was not charged",
+            counted(number("calls"), "request"),
+            dollars(text("not_charged"))
+        ),
         AlertKind::AuditMismatch => format!(
             "the books of {} do not add up",
             counted(number("accounts"), "account")
@@ -193,6 +202,12 @@ mod tests {
                 "local",
                 r#"{"calls_in_an_hour":100,"at_least":true}"#,
                 "at least 100 calls of local could not be charged within an hour",
+            ),
+            (
+                AlertKind::UsageOverBound,
+                "local",
+                r#"{"calls":2,"not_charged":"0.620000"}"#,
+                "local reported more tokens than 2 requests could use; $0.62 was not charged",
             ),
             (
                 AlertKind::AuditMismatch,

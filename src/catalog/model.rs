@@ -81,4 +81,10 @@ impl Prices {
             (output, self.output),
         ])
     }
+
+    /// The most that so many tokens can cost, however much of the input comes from a cache.
+    pub fn most(&self, input: u64, output: u64) -> NanoUsd {
+        let dearest = self.input.max(self.cached_input);
+        money::cost(&[(input, dearest), (output, self.output)])
+    }
 }

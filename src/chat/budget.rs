@@ -2,7 +2,7 @@
 
 use crate::{catalog::Model, error::GatewayError, wire::chat::ChatRequest};
 
-/// What is set aside for the answer where the caller named no budget (SPEC §8.2).
+/// What is reserved for the answer where the caller named no budget (SPEC §8.2).
 const DEFAULT_RESERVATION: u32 = 4_096;
 
 /// How many tokens an answer may have.
@@ -10,42 +10,53 @@ const DEFAULT_RESERVATION: u32 = 4_096;
 pub struct Budget {
     /// What goes upstream as `max_tokens`: the caller's, else the model's minimum, else nothing.
     pub max_tokens: Option<u32>,
-    /// What is reserved for one completion.
+    /// What one completion reserves of the tokens a minute.
     pub reserved: u32,
-    /// The most that one completion can come to.
+    /// What one completion holds credit for: its cap, or what is reserved where it has none.
+    pub held: u32,
+    /// The most that one completion is charged for: its cap, or all that the model can say.
     pub most: u32,
 }
 
 /// The budget that was asked for, whoever answers.
 #[derive(Clone, Copy, Debug)]
 pub struct AskedBudget {
-    newest: Option<u32>,
-    largest: Option<u32>,
+    /// By the caller.
+    named: Option<u32>,
+    /// The requested model's own minimum, which is applied where none was named.
+    applied: Option<u32>,
 }
 
 impl AskedBudget {
     /// Clients have three names for it. Each that is sent must be allowed by the model that was asked
-    /// for; the newest one counts, and the largest is reserved.
+    /// for; the largest counts (SPEC §8.2).
     pub fn read(request: &ChatRequest, requested: &Model) -> Result<Self, GatewayError> {
         let sent = [
             ("max_completion_tokens", request.max_completion_tokens),
             ("max_tokens", request.max_tokens),
             ("max_output_tokens", request.max_output_tokens),
         ];
-        let (mut newest, mut largest) = (None, None);
+        let mut named = None;
         for (name, tokens) in sent {
             let Some(tokens) = tokens else { continue };
-            let allowed = within_model(name, tokens, requested)?;
-            newest = newest.or(Some(allowed));
-            largest = largest.max(Some(allowed));
+            named = named.max(Some(within_model(name, tokens, requested)?));
         }
-        let newest = newest.or(requested.min_output);
-        Ok(Self { newest, largest })
+        Ok(Self {
+            named,
+            applied: requested.min_output,
+        })
+    }
+
+    /// The same request with this budget named.
+    #[must_use]
+    pub fn naming(self, tokens: u32) -> Self {
+        let named = Some(tokens);
+        Self { named, ..self }
     }
 
     /// Whether it is less than a model takes.
     pub fn is_too_small_for(self, target: &Model) -> bool {
-        let asked = self.newest.zip(target.min_output);
+        let asked = self.named.or(self.applied).zip(target.min_output);
         asked.is_some_and(|(asked, least)| asked < least)
     }
 
@@ -53,14 +64,14 @@ impl AskedBudget {
     /// they are applied and not complained of.
     pub fn of(self, target: &Model) -> Budget {
         let least = target.min_output.unwrap_or(1);
-        let budget = self.newest.or(target.min_output);
+        let budget = self.named.or(self.applied).or(target.min_output);
         let max_tokens = budget.map(|budget| budget.max(least).min(target.max_output));
-        let reserved = self.largest.unwrap_or(DEFAULT_RESERVATION);
-        let reserved = reserved.max(max_tokens.unwrap_or(0));
+        let reserved = self.named.unwrap_or(DEFAULT_RESERVATION);
         Budget {
             max_tokens,
-            reserved,
-            most: max_tokens.map_or(target.max_output.max(reserved), |_| reserved),
+            reserved: reserved.max(max_tokens.unwrap_or(0)),
+            held: max_tokens.unwrap_or(DEFAULT_RESERVATION.min(target.max_output)),
+            most: max_tokens.unwrap_or(target.max_output),
         }
     }
 }

@@ -18,7 +18,7 @@ pub use tools::Offered;
 use crate::{
     catalog::Model,
     error::GatewayError,
-    limits::{TOKENS_PER_MESSAGE, estimate_tokens},
+    limits::TokenCount,
     routing::hybrid::{Cap, Chosen, Reason},
     tools::Toolbox,
     wire::{
@@ -164,7 +164,12 @@ impl ChatCall {
         self.asked_budget.of(target)
     }
 
-    /// The same, as hybrids want to know it.
+    /// The budget it would have with another model, had the caller named so many tokens.
+    pub fn budget_naming(&self, tokens: u32, target: &Model) -> Budget {
+        self.asked_budget.naming(tokens).of(target)
+    }
+
+    /// The cap it would have with another model, as hybrids weigh it.
     pub fn cap_with(&self, target: &Model) -> Cap {
         Cap {
             max_tokens: self.budget_with(target).max_tokens,
@@ -172,25 +177,49 @@ impl ChatCall {
         }
     }
 
-    /// About how many tokens there are in all that the caller sent: messages, tools and schemas.
-    pub fn input_tokens(&self) -> u64 {
-        let messages = self.messages.iter().map(|message| {
-            let content = message.content.as_ref().map_or("", |text| text.as_json());
-            let calls = message.tool_calls.iter().map(|call| &call.function);
-            let calls = calls.map(|function| {
-                estimate_tokens(&function.name) + estimate_tokens(function.arguments.as_json())
-            });
-            TOKENS_PER_MESSAGE + estimate_tokens(content) + calls.sum::<u64>()
-        });
-        let tools = self.tools.sent_tokens();
-        let format = match &self.response_format {
-            Some(ResponseFormat::JsonSchema { json_schema }) => {
-                let schema = json_schema.schema.as_ref();
-                schema.map_or(0, |schema| estimate_tokens(schema.as_json()))
-            }
-            _ => 0,
-        };
-        messages.sum::<u64>() + tools + format
+    /// Counts everything that a provider is sent for this call, whatever its format.
+    ///
+    /// All structs on the way are taken apart without `..`: a field that is added does not compile until it is said
+    /// here whether it counts.
+    pub fn count(&self) -> TokenCount {
+        let Self {
+            route: _,
+            messages,
+            settings,
+            asked_settings: _, // `settings` are those that are sent
+            budget: _,
+            asked_budget: _,
+            n: _,
+            tools,
+            tool_choice,
+            parallel_tool_calls: _,
+            response_format,
+            reasoning_effort,
+            thinking,
+            user,
+            prompt_cache_key: _, // no provider sees it
+            stream: _,
+            include_usage: _,
+        } = self;
+        let mut count = TokenCount::request();
+        for message in messages {
+            message.count(&mut count);
+        }
+        settings.count(&mut count);
+        tools.count(&mut count);
+        if let Some(choice) = tool_choice {
+            choice.count(&mut count);
+        }
+        if let Some(format) = response_format {
+            format.count(&mut count);
+        }
+        if let Some(thinking) = thinking {
+            thinking.count(&mut count);
+        }
+        // Words of ours, which providers do not bill.
+        count.sent(reasoning_effort.unwrap_or_default());
+        count.sent(user);
+        count
     }
 
     /// The first message of a role.

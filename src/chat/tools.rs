@@ -4,6 +4,7 @@ use std::{ops::Deref, sync::Arc};
 
 use crate::{
     error::GatewayError,
+    limits::TokenCount,
     tools::Toolbox,
     wire::chat::{Tool, ToolChoice},
 };
@@ -21,19 +22,11 @@ impl Offered {
         matches!(self, Self::BuiltIn(_))
     }
 
-    /// About how many tokens a model reads of those that the caller sent.
-    pub fn sent_tokens(&self) -> u64 {
+    /// What their definitions add to a prompt, whoever defined them.
+    pub fn count(&self, count: &mut TokenCount) {
         match self {
-            Self::Callers(tools) => tools.iter().map(Tool::tokens).sum(),
-            Self::BuiltIn(_) => 0,
-        }
-    }
-
-    /// About how many it reads of those that the caller did not.
-    pub fn added_tokens(&self) -> u64 {
-        match self {
-            Self::Callers(_) => 0,
-            Self::BuiltIn(toolbox) => toolbox.tokens(),
+            Self::Callers(tools) => Tool::count_all(tools, count),
+            Self::BuiltIn(toolbox) => *count += toolbox.count(),
         }
     }
 }

@@ -83,7 +83,7 @@ impl Known {
             None => (Catalog::built_in(), None, Tools::default()),
         };
         let tool_tokens = if tools.enabled {
-            Toolbox::new(&tools)?.tokens()
+            Toolbox::new(&tools)?.count().estimate
         } else {
             0
         };

@@ -82,13 +82,18 @@ impl IntoResponse for GatewayError {
         if let Self::RateLimited(refusal) = &self {
             rate_limit_headers(response.headers_mut(), refusal);
         }
-        let passes = matches!(
-            self,
-            Self::RateLimitUnavailable
-                | Self::CreditUnavailable
-                | Self::AdmissionLost
-                | Self::StorageUnavailable
-        );
+        let passes = match &self {
+            Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
+                unpaid.passes
+            }
+            other => matches!(
+                other,
+                Self::RateLimitUnavailable
+                    | Self::CreditUnavailable
+                    | Self::AdmissionLost
+                    | Self::StorageUnavailable
+            ),
+        };
         if passes {
             let soon = HeaderValue::from_static("1");
             response.headers_mut().insert(header::RETRY_AFTER, soon);

@@ -10,9 +10,11 @@ use crate::{
 };
 
 mod envelope;
+mod unpaid;
 mod upstream;
 
 pub use envelope::{Cause, Envelope, Refused};
+pub use unpaid::Unpaid;
 pub use upstream::UpstreamError;
 
 /// A failure, in the words the caller reads.
@@ -46,18 +48,12 @@ pub enum GatewayError {
         balance: NanoUsd,
         billing_url: String,
     },
-    #[error(
-        "This request may cost more than the account has left ({balance} USD). Top up, or lower max_tokens."
-    )]
-    InsufficientCredits {
-        balance: NanoUsd,
-        billing_url: String,
-    },
+    #[error("{}", .0.message())]
+    InsufficientCredits(Box<Unpaid>),
     #[error("The account's credit has expired. Top up to go on.")]
     CreditsExpired {
-        balance: NanoUsd,
+        unpaid: Box<Unpaid>,
         expired_at: String,
-        billing_url: String,
     },
     #[error("The account's credit cannot be reached just now. Retry in a moment.")]
     CreditUnavailable,
@@ -135,7 +131,7 @@ impl GatewayError {
                 "no_account",
                 code("payment_required"),
             ),
-            Self::InsufficientCredits { .. } => (
+            Self::InsufficientCredits(_) => (
                 Status::PAYMENT_REQUIRED,
                 "insufficient_credits",
                 code("payment_required"),
@@ -224,18 +220,13 @@ impl GatewayError {
             Self::NoAccount {
                 balance,
                 billing_url,
-            }
-            | Self::InsufficientCredits {
-                balance,
-                billing_url,
             } => json!({ "balance": balance, "billing_url": billing_url }),
-            Self::CreditsExpired {
-                balance,
-                expired_at,
-                billing_url,
-            } => json!({
-                "balance": balance, "expired_at": expired_at, "billing_url": billing_url,
-            }),
+            Self::InsufficientCredits(unpaid) => return unpaid.fields(),
+            Self::CreditsExpired { unpaid, expired_at } => {
+                let mut fields = unpaid.fields();
+                fields.insert("expired_at".into(), json!(expired_at));
+                return fields;
+            }
             Self::TierUpgradeRequired {
                 model,
                 current,
@@ -253,10 +244,15 @@ impl GatewayError {
     /// Whether official clients should send the same request again; `None` leaves it to the status.
     ///
     /// They repeat every 5xx by themselves. A request the provider found wrong stays wrong, so
-    /// repeating it would only cost three calls instead of one.
+    /// repeating it would only cost three calls instead of one. A 402 they never repeat, unless they are told that it
+    /// will pass.
     pub fn should_retry(&self) -> Option<bool> {
         match self {
             Self::Upstream(error) if error.is_callers_fault() => Some(false),
+            Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
+                Some(unpaid.passes)
+            }
+            Self::NoAccount { .. } => Some(false),
             _ => None,
         }
     }

@@ -6,6 +6,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, Ordering::Relaxed},
     },
+    time::{Duration, Instant},
 };
 
 use tokio::sync::Notify;
@@ -14,12 +15,16 @@ use crate::{config, money::NanoUsd, office::AlertKind, webhook::Webhook};
 
 /// How many accounts are remembered between two looks; the others are noticed with their next call.
 const MAX_NOTED: usize = 1_000;
+/// How long an upstream that reported too much is remembered.
+const REPORTED_FOR: Duration = Duration::from_hours(1);
 
 pub struct Alerts {
     pub settings: config::Alerts,
     pub webhook: Option<Webhook>,
     /// Accounts that a call has just left with little.
     noted: Mutex<HashSet<String>>,
+    /// Upstreams that reported more tokens than requests could use.
+    reported: Mutex<BTreeMap<String, Reported>>,
     /// How many are open, as it was last seen.
     open: Mutex<BTreeMap<AlertKind, i64>>,
     /// When it was last looked through what expires, and the grants that did soon.
@@ -29,6 +34,15 @@ pub struct Alerts {
     wanted: Notify,
 }
 
+/// What an upstream reported beyond what requests could use.
+#[derive(Clone, Copy, Debug)]
+pub struct Reported {
+    pub calls: u64,
+    /// What it would have cost.
+    pub lost: NanoUsd,
+    last: Instant,
+}
+
 impl Alerts {
     pub fn new(settings: config::Alerts) -> Result<Self, String> {
         let webhook = settings.webhook.as_ref().map(Webhook::new).transpose()?;
@@ -36,6 +50,7 @@ impl Alerts {
             settings,
             webhook,
             noted: Mutex::default(),
+            reported: Mutex::default(),
             open: Mutex::default(),
             expiries_at: AtomicI64::new(i64::MIN),
             expiring: Mutex::default(),
@@ -48,6 +63,30 @@ impl Alerts {
         if self.settings.low_balance.is_some_and(|low| left < low) {
             self.note(account_id);
         }
+    }
+
+    /// An upstream reported more tokens than a request could use; what is beyond that was not charged.
+    pub fn reported_too_much(&self, upstream: &str, lost: NanoUsd) {
+        let now = Instant::now();
+        let mut reported = locked(&self.reported);
+        let reported = reported.entry(upstream.to_owned()).or_insert(Reported {
+            calls: 0,
+            lost: NanoUsd::default(),
+            last: now,
+        });
+        reported.calls += 1;
+        reported.lost = reported.lost.checked_add(lost).unwrap_or(reported.lost);
+        reported.last = now;
+    }
+
+    /// Those that did so within the last hour.
+    pub fn reported(&self) -> Vec<(String, Reported)> {
+        let mut reported = locked(&self.reported);
+        reported.retain(|_, it| it.last.elapsed() < REPORTED_FOR);
+        let copied = reported
+            .iter()
+            .map(|(upstream, it)| (upstream.clone(), *it));
+        copied.collect()
     }
 
     fn note(&self, account_id: &str) {

@@ -171,7 +171,7 @@ fn without_reminders(text: String) -> String {
 fn need(call: &ChatCall) -> Need {
     let format = call.response_format.as_ref();
     Need {
-        prompt_tokens: call.input_tokens() + call.tools.added_tokens(),
+        prompt_tokens: call.count().estimate,
         tools: if call.tools.are_built_in() {
             0
         } else {

@@ -44,18 +44,58 @@ struct Hold {
     amount: i64,
     /// How much of which grant.
     parts: Vec<(Arc<str>, i64)>,
+    /// What the call may cost beyond that.
     risk: i64,
+    /// Grants that had not expired by then pay for all of the call.
+    admitted_at: i64,
     /// Its charge is being written down; until that is done it can still be undone.
     charged: bool,
 }
 
-/// Why a call cannot be paid for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shortage {
-    /// The balance is too low.
-    Insufficient { balance: NanoUsd },
-    /// There was credit, and it has expired.
-    Expired { balance: NanoUsd, at: i64 },
+/// Why a call cannot be paid for: the account's credit when it was refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shortage {
+    pub balance: NanoUsd,
+    /// What a new call could hold.
+    pub available: NanoUsd,
+    pub held: NanoUsd,
+    /// What running calls may cost beyond what they hold.
+    pub exposure: NanoUsd,
+    /// What would be available if no call were running.
+    pub usable: NanoUsd,
+    /// Set where nothing is left because it expired, and not because it was spent.
+    pub expired_at: Option<i64>,
+}
+
+impl Shortage {
+    /// Whether another call would have been covered.
+    pub fn covers(&self, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> bool {
+        is_covered(self.available, self.exposure, amount, worst, overdraft)
+    }
+
+    /// Whether a call would be covered if no other were running.
+    pub fn covers_alone(&self, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> bool {
+        is_covered(self.usable, NanoUsd::default(), amount, worst, overdraft)
+    }
+}
+
+/// Whether a call may hold `amount` and cost up to `worst`.
+///
+/// What all running calls may cost beyond their holds stays within what is available after this hold and `overdraft`,
+/// so the balance never falls further than `overdraft` below zero.
+fn is_covered(
+    available: NanoUsd,
+    exposure: NanoUsd,
+    amount: NanoUsd,
+    worst: NanoUsd,
+    overdraft: NanoUsd,
+) -> bool {
+    let (available, amount) = (available.nanos(), amount.nanos());
+    let risk = worst.nanos().saturating_sub(amount).max(0);
+    let bearable = available
+        .saturating_sub(amount)
+        .saturating_add(overdraft.nanos());
+    available > 0 && available >= amount && exposure.nanos().saturating_add(risk) <= bearable
 }
 
 /// What a change left of a grant.
@@ -228,14 +268,12 @@ impl Credit {
         now: i64,
     ) -> Result<(), Shortage> {
         let now = self.tick(now);
-        let (amount, available) = (amount.nanos(), self.available(now).nanos());
-        let risk = worst.nanos().saturating_sub(amount).max(0);
-        let bearable = available
-            .saturating_sub(amount)
-            .saturating_add(overdraft.nanos());
-        if available <= 0 || available < amount || self.exposure.saturating_add(risk) > bearable {
+        let exposure = NanoUsd::new(self.exposure);
+        if !is_covered(self.available(now), exposure, amount, worst, overdraft) {
             return Err(self.shortage(now));
         }
+        let amount = amount.nanos();
+        let risk = worst.nanos().saturating_sub(amount).max(0);
         let mut missing = amount;
         let mut parts = Vec::with_capacity(1);
         for funds in self.funds.iter_mut().filter(|funds| funds.is_live(now)) {
@@ -250,6 +288,7 @@ impl Credit {
             amount,
             parts,
             risk,
+            admitted_at: now,
             charged: false,
         };
         self.holds.insert(id, hold);
@@ -357,7 +396,7 @@ impl Credit {
     }
 
     /// Pays what is owed from what is free, the earliest expiry first, and then takes what is free of
-    /// grants that have expired.
+    /// grants that have expired and not promised to running calls.
     pub fn bring_up_to_date(&mut self, now: i64) -> Update {
         let now = self.tick(now);
         let (mut owed, mut left) = (self.debt, Vec::new());
@@ -375,7 +414,32 @@ impl Credit {
         }
     }
 
+    /// Has grants that have expired hold what running calls may cost beyond their holds, as far as they reach, so that
+    /// they pay for all of the calls that were admitted before.
+    fn promise_expired(&mut self, now: i64) {
+        let lapsed = |funds: &Funds| !funds.is_live(now) && funds.free() > 0;
+        if self.exposure == 0 || !self.funds.iter().any(lapsed) {
+            return;
+        }
+        let running = self.holds.iter_mut().filter(|(_, hold)| !hold.charged);
+        let mut running: Vec<_> = running.collect();
+        running.sort_unstable_by_key(|(id, _)| **id);
+        for funds in self.funds.iter_mut().filter(|funds| lapsed(funds)) {
+            let until = funds.expires_at.unwrap_or(i64::MAX);
+            for (_, hold) in running.iter_mut().filter(|it| it.1.admitted_at < until) {
+                let mut missing = hold.risk;
+                set_aside(funds, &mut missing, &mut hold.parts);
+                let promised = hold.risk - missing;
+                hold.amount += promised;
+                hold.risk = missing;
+                self.held += promised;
+                self.exposure -= promised;
+            }
+        }
+    }
+
     fn forfeit(&mut self, now: i64) -> Vec<Forfeit> {
+        self.promise_expired(now);
         let mut forfeits = Vec::new();
         let mut total = self.total().nanos();
         let lapsed = |funds: &&mut Funds| !funds.is_live(now) && funds.free() > 0;
@@ -417,13 +481,14 @@ impl Credit {
             let amount = hold.amount - missing;
             self.exposure += hold.risk;
             self.held += amount;
-            let (risk, charged) = (hold.risk, false);
+            let (risk, admitted_at, charged) = (hold.risk, hold.admitted_at, false);
             self.holds.insert(
                 *id,
                 Hold {
                     amount,
                     parts,
                     risk,
+                    admitted_at,
                     charged,
                 },
             );
@@ -514,14 +579,21 @@ impl Credit {
 
     /// Credit that is gone because it expired is another thing than credit that was spent.
     fn shortage(&self, now: i64) -> Shortage {
-        let balance = self.balance(now);
         let lapsed = || self.funds.iter().filter(|funds| !funds.is_live(now));
         // What goes to pay a debt was spent, and has not expired.
         let lost = lapsed().map(Funds::free).sum::<i64>() > self.debt;
         let at = lapsed().filter_map(|funds| funds.expires_at).max();
-        match at.filter(|_| lost).or(self.lapsed_at) {
-            Some(at) if self.live_total(now) <= 0 => Shortage::Expired { balance, at },
-            _ => Shortage::Insufficient { balance },
+        let usable = self.live_total(now);
+        Shortage {
+            balance: self.balance(now),
+            available: self.available(now),
+            held: self.held(),
+            exposure: NanoUsd::new(self.exposure),
+            usable: NanoUsd::new(usable),
+            expired_at: at
+                .filter(|_| lost)
+                .or(self.lapsed_at)
+                .filter(|_| usable <= 0),
         }
     }
 }

@@ -7,10 +7,12 @@
 use std::{collections::HashMap, io, path::Path, sync::Arc, time::Duration};
 
 mod byte_bits;
+mod count;
 mod estimate;
 mod memory;
 mod redis;
 
+pub use count::TokenCount;
 pub use estimate::{TOKENS_PER_MESSAGE, estimate_tokens};
 pub use redis::Address;
 

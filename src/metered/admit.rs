@@ -5,15 +5,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{CHARGE_PATIENCE, NotStarted, tool_loop::milliseconds};
+use super::{
+    CHARGE_PATIENCE, NotStarted,
+    need::{self, Need},
+    tool_loop::milliseconds,
+};
 use crate::{
-    catalog::{Model, Prices},
+    catalog::Prices,
     chat::{ChatCall, Route},
-    error::GatewayError,
+    error::{GatewayError, Unpaid},
     failpoint,
     gateway::Gateway,
     ledger::{Attempt, Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage, Step},
-    limits::{Admission, NotAdmitted, NotRenewed},
+    limits::{Admission, NotAdmitted, NotRenewed, TokenCount},
     money::NanoUsd,
     time_text,
     wire::chat::{Answer, Usage},
@@ -31,48 +35,10 @@ pub struct Admitted<'a> {
     place: Admission,
     credit: Held,
     prices: Prices,
+    /// What the present question sends.
+    input: TokenCount,
     /// What steps before the present one used, which has been counted.
     counted: u64,
-}
-
-/// What a question to a provider may come to.
-#[derive(Default)]
-struct Need {
-    tokens: u64,
-    amount: NanoUsd,
-    worst: NanoUsd,
-}
-
-impl Need {
-    /// With the dearest model that may yet answer.
-    fn of(call: &ChatCall) -> Self {
-        let input = call.input_tokens();
-        let each = call
-            .route
-            .possible()
-            .map(|model| Self::with(call, model, input));
-        each.fold(Self::default(), |one, other| Self {
-            tokens: one.tokens.max(other.tokens),
-            amount: one.amount.max(other.amount),
-            worst: one.worst.max(other.worst),
-        })
-    }
-
-    fn with(call: &ChatCall, model: &Model, input: u64) -> Self {
-        let (prices, budget) = (model.prices, call.budget_with(model));
-        let times = u64::from(call.choices());
-        let output = times * u64::from(budget.reserved);
-        let most = times * u64::from(budget.most);
-        // Messages, schemas and the budget are reserved (SPEC §8.2). Tools that the gateway adds are not,
-        // since no caller sends them; they are paid for like all that the model reads, and so they
-        // count for what it may come to.
-        let read = input + call.tools.added_tokens();
-        Self {
-            tokens: input + output,
-            amount: prices.cost(input, 0, output),
-            worst: prices.cost(read, 0, most),
-        }
-    }
 }
 
 /// Limits first, credit second: both or neither.
@@ -87,7 +53,8 @@ pub async fn admit<'a>(
     } = &call.route;
     let (account_id, model) = (caller.account_id.as_str(), requested.id.as_str());
     let ceilings = gateway.ledger.ceilings(account_id, model, gateway.ceilings);
-    let need = Need::of(call);
+    let input = call.count();
+    let need = Need::of(call, input);
     let id = gateway.ledger.next_call();
     let place = gateway
         .limiter
@@ -121,7 +88,12 @@ pub async fn admit<'a>(
             place.cancel();
             return Err(match refused {
                 HoldRefused::Stale => NotStarted::Stale,
-                refused => unpaid(refused, gateway.links.billing.clone()).into(),
+                refused => {
+                    let fits = |shortage: &_| {
+                        need::max_tokens_that_fit(call, input, shortage, gateway.max_overdraft)
+                    };
+                    unpaid(gateway, refused, need, fits).into()
+                }
             });
         }
     };
@@ -138,6 +110,7 @@ pub async fn admit<'a>(
         place,
         credit,
         prices: target.prices,
+        input,
         counted: 0,
     })
 }
@@ -172,7 +145,8 @@ impl Admitted<'_> {
         let (account_id, model) = (call.user.as_str(), call.route.requested.id.as_str());
         let gateway = self.gateway;
         let ceilings = gateway.ledger.ceilings(account_id, model, gateway.ceilings);
-        let need = Need::of(call);
+        self.input = call.count();
+        let need = Need::of(call, self.input);
         self.place
             .renew(latest.total(), need.tokens, ceilings)
             .await
@@ -182,19 +156,14 @@ impl Admitted<'_> {
             })?;
         self.counted += latest.total();
         self.credit.is_placed(self.place.places());
-        let so_far = used.cost(&self.prices);
-        let total = |next| so_far.checked_add(next).unwrap_or(NanoUsd::new(i64::MAX));
+        let need = need.after(used.cost(&self.prices));
         self.credit
-            .extend(
-                need.tokens,
-                total(need.amount),
-                total(need.worst),
-                gateway.max_overdraft,
-            )
+            .extend(need.tokens, need.amount, need.worst, gateway.max_overdraft)
             .await
             .map_err(|refused| match refused {
                 HoldRefused::Unavailable | HoldRefused::Stale => GatewayError::AdmissionLost,
-                refused => unpaid(refused, gateway.links.billing.clone()),
+                // It would have to be asked anew, from its first step.
+                refused => unpaid(gateway, refused, need, |_| None),
             })?;
         if let Err(error) = self.place.keep() {
             tracing::error!(%error, "a further step could not be kept: it is not taken");
@@ -202,6 +171,30 @@ impl Admitted<'_> {
         }
         failpoint::reached("renewed");
         Ok(())
+    }
+
+    /// What is charged of a provider's count for the present question. What it reports beyond the bounds is the
+    /// operator's loss, who is told of it.
+    pub fn charged(&self, call: &ChatCall, reported: Usage) -> Usage {
+        let charged = need::charged(call, self.input, reported);
+        if charged != reported {
+            let lost = reported.cost(&self.prices).nanos() - charged.cost(&self.prices).nanos();
+            let (upstream, lost) = (self.credit.upstream(), NanoUsd::new(lost));
+            tracing::warn!(
+                account.id = call.user,
+                model = call.route.requested.id,
+                upstream,
+                tokens.r#in = reported.prompt,
+                tokens.out = reported.completion,
+                charged.r#in = charged.prompt,
+                charged.out = charged.completion,
+                %lost,
+                "a provider reported more tokens than the request could use; what is beyond its bound is not charged",
+            );
+            self.gateway.metrics.reported_too_much(upstream);
+            self.gateway.alerts.reported_too_much(upstream, lost);
+        }
+        charged
     }
 
     /// A provider has answered, and that was not all.
@@ -291,7 +284,14 @@ impl Admitted<'_> {
     }
 }
 
-fn unpaid(refused: HoldRefused, billing_url: String) -> GatewayError {
+/// The refusal that a caller reads. `fits` says with which `max_tokens` the request would have started.
+fn unpaid(
+    gateway: &Gateway,
+    refused: HoldRefused,
+    need: Need,
+    fits: impl FnOnce(&Shortage) -> Option<u32>,
+) -> GatewayError {
+    let billing_url = gateway.links.billing.clone();
     match refused {
         HoldRefused::KeyInactive => GatewayError::InvalidKey,
         HoldRefused::Unavailable | HoldRefused::Stale => GatewayError::CreditUnavailable,
@@ -299,16 +299,24 @@ fn unpaid(refused: HoldRefused, billing_url: String) -> GatewayError {
             balance,
             billing_url,
         },
-        HoldRefused::Short(Shortage::Insufficient { balance }) => {
-            GatewayError::InsufficientCredits {
-                balance,
+        HoldRefused::Short(shortage) => {
+            let overdraft = gateway.max_overdraft;
+            let unpaid = Box::new(Unpaid {
+                balance: shortage.balance,
+                available: shortage.available,
+                held: shortage.held,
+                needed: need.least_available(overdraft),
+                max_tokens_that_fit: fits(&shortage),
+                passes: shortage.covers_alone(need.amount, need.worst, overdraft),
                 billing_url,
+            });
+            match shortage.expired_at {
+                Some(at) => GatewayError::CreditsExpired {
+                    unpaid,
+                    expired_at: time_text::shown(at),
+                },
+                None => GatewayError::InsufficientCredits(unpaid),
             }
         }
-        HoldRefused::Short(Shortage::Expired { balance, at }) => GatewayError::CreditsExpired {
-            balance,
-            expired_at: time_text::shown(at),
-            billing_url,
-        },
     }
 }

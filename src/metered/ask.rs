@@ -19,13 +19,16 @@ use crate::{
     },
 };
 
-/// A whole answer, and what it used.
+/// A whole answer, and what is charged for it.
 pub async fn for_answer(
     attempts: Attempts<'_>,
     call: &mut ChatCall,
     admitted: &mut Admitted<'_>,
 ) -> Result<(Answer, Usage), UpstreamError> {
-    best_of(Whole, attempts, call, admitted).await
+    let (mut answer, reported) = best_of(Whole, attempts, call, admitted).await?;
+    let usage = admitted.charged(call, reported);
+    answer.usage = Some(usage);
+    Ok((answer, usage))
 }
 
 /// A streamed answer, read up to where `reader` has enough to begin with: nothing of it has left

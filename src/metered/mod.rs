@@ -16,6 +16,7 @@ mod attempts;
 mod calls;
 mod failure;
 mod form;
+mod need;
 mod running;
 mod shape;
 mod source;

@@ -115,9 +115,9 @@ impl<S: Script> Shape<S> {
         Ok(())
     }
 
-    /// Forgets a count that cannot be true: it is neither shown nor billed.
-    pub fn drop_usage_unless(&mut self, plausible: impl FnOnce(Usage) -> bool) {
-        self.usage = self.usage.filter(|usage| plausible(*usage));
+    /// What is shown and billed in the place of what the provider counted.
+    pub fn bill(&mut self, usage: Option<Usage>) {
+        self.usage = usage;
     }
 
     /// The end of the provider's answer: the choices are closed, or it is said what is missing.

@@ -57,6 +57,14 @@ pub struct Means<'a, 'b> {
     pub admitted: &'b mut Admitted<'a>,
 }
 
+impl Means<'_, '_> {
+    /// What is charged for the present question by a provider's count; nothing where that cannot be true.
+    fn charged(&self, reported: Option<Usage>) -> Option<Usage> {
+        let plausible = reported.filter(|usage| is_plausible(self.call, *usage));
+        plausible.map(|usage| self.admitted.charged(self.call, usage))
+    }
+}
+
 impl Source {
     /// Returns when there is something to hand on: until then a failure can have a status of its
     /// own, and another upstream can be asked.
@@ -114,7 +122,7 @@ impl Source {
             heard.close()?;
             let heard = self.live.take().and_then(|live| live.heard);
             if let Some(heard) = heard {
-                let answer = assembled(heard, means.call);
+                let answer = assembled(heard, means);
                 // Boxed, here and below: most answers call no tool, and need no room for it.
                 match Box::pin(self.closing(answer, None, means)).await? {
                     Some(closing) => self.ready.extend(closing),
@@ -124,9 +132,13 @@ impl Source {
         }
     }
 
-    /// Whether a count that came out of here can be true. The sum of several was judged one by one.
-    pub fn has_plausible(&self, call: &ChatCall, usage: Usage) -> bool {
-        self.steps.is_some() || is_plausible(call, usage)
+    /// What is charged by a count that came out of here; nothing where it cannot be true. The sum of several steps
+    /// was judged one by one.
+    pub fn charged(&self, means: &Means<'_, '_>, reported: Option<Usage>) -> Option<Usage> {
+        match &self.steps {
+            Some(_) => reported,
+            None => means.charged(reported),
+        }
     }
 
     /// Asks until there is something of the answer, running the tools that are called on the way.
@@ -160,7 +172,7 @@ impl Source {
                 });
                 return Ok(());
             }
-            let answer = assembled(reader.heard, means.call);
+            let answer = assembled(reader.heard, means);
             if let Some(closing) = self.closing(answer, begun, means).await? {
                 self.ready.extend(reader.spoken);
                 self.ready.extend(closing);
@@ -216,8 +228,9 @@ fn enough(call: &ChatCall) -> usize {
     }
 }
 
-fn assembled(heard: Shape<Assembled>, call: &ChatCall) -> Answer {
-    let usage = heard.usage().filter(|usage| is_plausible(call, *usage));
+/// One step's answer, with what is charged for it.
+fn assembled(heard: Shape<Assembled>, means: &Means<'_, '_>) -> Answer {
+    let usage = means.charged(heard.usage());
     heard.into_script().into_answer(usage)
 }
 

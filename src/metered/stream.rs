@@ -79,7 +79,7 @@ pub async fn stream(
         }
         Err(failure) => Err(failure),
     };
-    shape.drop_usage_unless(|usage| source.has_plausible(&call, usage));
+    shape.bill(source.charged(&means, shape.usage()));
     let finished = relayed.and_then(|outcome| {
         shape.close()?;
         Ok(outcome)

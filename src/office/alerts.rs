@@ -22,6 +22,8 @@ pub enum AlertKind {
     UpstreamFailing,
     /// Calls were served and not charged.
     StreamUnbilled,
+    /// A provider reported more tokens than requests could use.
+    UsageOverBound,
     /// The books do not add up.
     AuditMismatch,
     /// Somebody wanted to know whether alerts arrive.
@@ -29,11 +31,12 @@ pub enum AlertKind {
 }
 
 impl AlertKind {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::BalanceLow,
         Self::CreditExpiring,
         Self::UpstreamFailing,
         Self::StreamUnbilled,
+        Self::UsageOverBound,
         Self::AuditMismatch,
         Self::Test,
     ];
@@ -44,6 +47,7 @@ impl AlertKind {
             Self::CreditExpiring => "credit.expiring",
             Self::UpstreamFailing => "upstream.failing",
             Self::StreamUnbilled => "stream.unbilled",
+            Self::UsageOverBound => "usage.over_bound",
             Self::AuditMismatch => "audit.mismatch",
             Self::Test => "alert.test",
         }

@@ -31,6 +31,7 @@ use self::{
 };
 use crate::{
     config,
+    limits::TokenCount,
     wire::chat::{self, Schema},
 };
 
@@ -40,7 +41,7 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 pub struct Toolbox {
     sources: Sources,
     definitions: Vec<chat::Tool>,
-    tokens: u64,
+    count: TokenCount,
     timeout: Duration,
     /// How often a provider is asked for one request.
     pub max_steps: u32,
@@ -84,9 +85,11 @@ impl Toolbox {
         } else {
             Vec::new()
         };
+        let mut count = TokenCount::default();
+        chat::Tool::count_all(&definitions, &mut count);
         Ok(Self {
             sources,
-            tokens: definitions.iter().map(chat::Tool::tokens).sum(),
+            count,
             definitions,
             timeout: config.timeout,
             max_steps: config.max_steps,
@@ -98,9 +101,9 @@ impl Toolbox {
         &self.definitions
     }
 
-    /// About how many tokens a model reads of that.
-    pub fn tokens(&self) -> u64 {
-        self.tokens
+    /// What the definitions add to a prompt; counted once.
+    pub fn count(&self) -> TokenCount {
+        self.count
     }
 
     /// Runs one call. `arguments` is the JSON that the model wrote.

@@ -9,6 +9,8 @@ use futures_util::stream::BoxStream;
 mod anthropic;
 mod client;
 mod connection;
+#[cfg(test)]
+mod counted;
 mod gemini;
 mod openai;
 mod part;

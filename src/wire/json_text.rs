@@ -1,5 +1,7 @@
 //! A JSON string as it stood on the wire.
 
+use std::borrow::Cow;
+
 use memchr::memchr;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::value::RawValue;
@@ -61,6 +63,15 @@ impl JsonText {
 
     pub fn decode(&self) -> String {
         serde_json::from_str(self.0.get()).expect("checked when it was made")
+    }
+
+    /// The text, copied only where something in it is escaped.
+    pub fn text(&self) -> Cow<'_, str> {
+        let inner = self.inner();
+        match memchr(b'\\', inner.as_bytes()) {
+            None => Cow::Borrowed(inner),
+            Some(_) => Cow::Owned(self.decode()),
+        }
     }
 
     /// The JSON literal, quotes included.

@@ -22,7 +22,8 @@ async fn of_a_thousand_at_two_gateways_exactly_seven_start_that_can_be_paid() {
         .converse([Turn::says("Hi").after(&refusals_seen)]);
     let connection = || Client::builder().no_proxy().http2_prior_knowledge().build();
     let connections: Vec<_> = (0..10).map(|_| connection().unwrap()).collect();
-    let body = hello_with(MODEL, json!({ "max_tokens": 1_000 }));
+    let own = json!({ "max_tokens": 1_000, "tool_execution": "passthrough" });
+    let body = hello_with(MODEL, own);
     let mut asked: FuturesUnordered<_> = (0..1_000)
         .map(|number| {
             let client = connections[number % 10].clone();

@@ -22,6 +22,7 @@ mod load;
 mod agreement;
 mod crowds;
 mod gateway_deaths;
+mod hostile;
 mod lost_replies;
 mod pauses;
 mod rolling;

@@ -1,12 +1,13 @@
 //! What operators hear of: each kind opens once, and is over by itself.
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate::time_text;
 
 use crate::support::{
     Step,
     alerts::Watched,
+    bodies::{hello_with, long},
     gateway::hello,
     stores,
     upstream::{chunk, events},
@@ -15,6 +16,11 @@ use crate::support::{
 const MODEL: &str = "svc-standard";
 /// A million tokens of it are two dollars.
 const MILLION: u32 = 1_000_000;
+
+/// A request in which a provider can count all the tokens that the model reads.
+fn all_it_reads() -> Value {
+    long(MODEL, 1_050_000)
+}
 
 fn message(what: &str, kind: &str, subject: &str) -> (String, String, String) {
     (format!("alert.{what}"), kind.into(), subject.into())
@@ -27,7 +33,7 @@ async fn a_balance_that_dances_around_the_threshold_is_told_once_an_hour() {
     let upstream = &watched.gateway.upstream;
     upstream.answer_using(MILLION, 0, 0, 0);
     let spend = async || {
-        let answer = watched.gateway.chat_as(&key, &hello(MODEL)).await;
+        let answer = watched.gateway.chat_as(&key, &all_it_reads()).await;
         answer.assert_ok();
         watched.gateway.idle().await;
     };
@@ -106,7 +112,7 @@ async fn what_opens_again_and_stays_is_told_once_the_hour_is_over() {
     let (id, key) = watched.account_with("6").await;
     watched.gateway.upstream.answer_using(MILLION, 0, 0, 0);
     let spend = async || {
-        let answer = watched.gateway.chat_as(&key, &hello(MODEL)).await;
+        let answer = watched.gateway.chat_as(&key, &all_it_reads()).await;
         answer.assert_ok();
         watched.gateway.idle().await;
     };
@@ -158,12 +164,34 @@ async fn credit_that_expires_soon_is_told_until_it_is_gone() {
         .answer_using(MILLION + MILLION / 100, 0, 0, 0);
     watched
         .gateway
-        .chat_as(&key, &hello(MODEL))
+        .chat_as(&key, &all_it_reads())
         .await
         .assert_ok();
     watched.gateway.idle().await;
     watched.look(3 * 86_400 + 30).await;
     assert_eq!(watched.heard()[3..], [closed(&later)]);
+    watched.gateway.stop().await;
+}
+
+/// It was charged up to what the request could use, and the rest is the operator's loss.
+#[tokio::test]
+async fn a_provider_that_reports_too_much_is_told() {
+    let watched = Watched::start().await;
+    watched.gateway.upstream.answer_using(5, 0, 100, 0);
+    let body = hello_with(MODEL, json!({ "max_tokens": 128 }));
+    watched.gateway.chat(&body).await.assert_ok();
+    watched.look(0).await;
+    assert_eq!(watched.heard(), [], "what fits is nobody's business");
+    watched.gateway.upstream.answer_using(5, 0, 228, 0);
+    watched.gateway.chat(&body).await.assert_ok();
+    watched.look(30).await;
+    assert_eq!(
+        watched.heard(),
+        [message("opened", "usage.over_bound", "fake")]
+    );
+    let detail = &watched.hook.received()[0].body["data"]["detail"];
+    let expected = json!({ "provider": "fake", "calls": 1, "not_charged": "0.000900" });
+    assert_eq!(*detail, expected, "100 tokens at 9.00 a million");
     watched.gateway.stop().await;
 }
 

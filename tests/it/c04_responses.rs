@@ -223,7 +223,6 @@ async fn what_is_only_repeated_goes_nowhere() {
         // Chat's names are nobody's here.
         ("messages", json!([{ "role": "nobody" }]), json!(null)),
         ("response_format", json!("x"), json!(null)),
-        ("max_tokens", json!(7), json!(null)),
         ("n", json!(7), json!(null)),
         (
             "text",

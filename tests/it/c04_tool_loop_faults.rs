@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::support::{
     Answer, Books, FakeUpstream, Gate, Purse, Step, TestGateway,
-    bodies::hello_with,
+    bodies::{hello_with, long},
     books::MODEL,
     gateway::{hello, until},
     stores::files_only,
@@ -148,11 +148,11 @@ async fn credit_that_runs_out_between_steps_ends_the_request() {
     for stream in [false, true] {
         let gateway = TestGateway::start_with("[credit]\nmax_overdraft = \"0\"").await;
         let purse = gateway.purse_with("0.01", 1_000).await;
-        // 1,000 tokens out are 0.009; the next step may cost as much again.
+        // A step may cost 0.0092: 200 tokens out, and all that can be counted in the definitions of the tools.
         let body = hello_with(MODEL, json!({ "max_tokens": 200 }));
         gateway
             .upstream
-            .converse(two_steps(calls().using(100, 1_000)));
+            .converse(two_steps(calls().using(100, 200)));
         let refused = purse.hear("poor", &body, stream).await.unwrap_err();
         let code = Some("payment_required");
         refused.assert_error(402, "insufficient_credits", code, None);
@@ -164,7 +164,7 @@ async fn credit_that_runs_out_between_steps_ends_the_request() {
         );
         let expected = Books {
             requests: 1,
-            tokens: 1_100,
+            tokens: 300,
             ..Books::default()
         };
         assert_eq!(purse.books().await, expected);
@@ -198,7 +198,8 @@ async fn tokens_that_run_out_between_steps_end_the_request() {
             .operate(Method::PUT, "/operator/limits", Some(limit))
             .await;
         limit.assert_ok();
-        let body = hello_with(MODEL, json!({ "stream": stream }));
+        let mut body = long(MODEL, 3_000);
+        body["stream"] = stream.into();
         gateway
             .upstream
             .converse(two_steps(calls().using(5_900, 100)));

@@ -138,7 +138,7 @@ async fn the_minute_of_a_request_with_steps_goes_on_after_a_restart() {
     gateway.upstream.converse([
         calls().using(1_000, 100),
         calls().using(1_000, 200),
-        Turn::says("Done.").using(1_000, 300),
+        Turn::says("Done.").using(1_100, 200),
     ]);
     let small = hello_with(MODEL, json!({ "max_tokens": 200 }));
     gateway.chat(&small).await.assert_ok();

@@ -266,7 +266,7 @@ async fn after_a_short_text_and_a_silence_a_call_is_run_and_the_stream_goes_on()
 async fn a_step_that_is_refused_after_a_long_text_is_an_error_event_and_free() {
     let gateway = TestGateway::start_with("[credit]\nmax_overdraft = \"0\"").await;
     let purse = gateway.purse_with("0.01", 1_000).await;
-    let long = Turn::says_and_calls(&"x".repeat(LONG), &[CONVERT]).using(100, 1_000);
+    let long = Turn::says_and_calls(&"x".repeat(LONG), &[CONVERT]).using(100, 200);
     gateway.upstream.converse([long, Turn::says("Done.")]);
     let body = hello_with(MODEL, json!({ "stream": true, "max_tokens": 200 }));
     let response = purse.request(&body).send().await.unwrap();
@@ -281,7 +281,7 @@ async fn a_step_that_is_refused_after_a_long_text_is_an_error_event_and_free() {
     assert_eq!(gateway.upstream.calls(), 1);
     let expected = Books {
         requests: 1,
-        tokens: 1_100,
+        tokens: 300,
         ..Books::default()
     };
     assert_eq!(purse.books().await, expected);

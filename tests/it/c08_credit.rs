@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Answer, Step, TestGateway,
-    bodies::hello_with,
+    bodies::{hello_with, long},
     gateway::hello,
     upstream::{chunk, completion, events, stream_head, usage_chunk},
 };
@@ -139,7 +139,8 @@ async fn what_cannot_be_paid_for_does_not_start() {
         "0.000000",
     );
     let (poor_id, poor) = account_with(&gateway, &[json!({ "amount": "0.01" })]).await;
-    let refused = gateway.chat_as(&poor, &hello(MODEL)).await;
+    let large = hello_with(MODEL, json!({ "max_tokens": 4_096 }));
+    let refused = gateway.chat_as(&poor, &large).await;
     assert_short(&refused, "insufficient_credits", "0.010000");
     assert_eq!(gateway.upstream.calls(), 0);
     // A smaller budget fits into it.
@@ -251,8 +252,7 @@ async fn leaving_early_is_not_a_discount() {
     gateway.upstream.play(steps);
     for read in 0..6 {
         let (id, key) = account_with(&gateway, &[json!({ "amount": "1" })]).await;
-        let mut body = hello(MODEL);
-        body["stream"] = true.into();
+        let body = hello_with(MODEL, json!({ "stream": true, "max_tokens": 1_000 }));
         let url = gateway.url("/v1/chat/completions");
         let asked = gateway.client.post(url).bearer_auth(&key).json(&body);
         let mut response = asked.send().await.unwrap();
@@ -277,7 +277,9 @@ async fn a_balance_below_zero_is_paid_by_the_next_grant() {
     gateway
         .upstream
         .answer_json(200, &counted(100_000, 0, 10, 0));
-    gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+    // It holds some 0.04 by its estimate, and a token a letter can be counted in it.
+    let long = long(MODEL, 100_000);
+    gateway.chat_as(&key, &long).await.assert_ok();
     assert_eq!(settled_balance(&gateway, &id).await, "-0.150090");
     let refused = gateway.chat_as(&key, &hello(MODEL)).await;
     assert_short(&refused, "insufficient_credits", "-0.150090");
@@ -300,13 +302,14 @@ async fn a_balance_below_zero_is_paid_by_the_next_grant() {
 /// held. How much of that an account may end up owing is the operator's to say.
 #[tokio::test]
 async fn how_far_a_balance_may_go_below_zero_is_a_setting() {
-    // At 30.00 a million, 4,096 tokens of output are 0.12288 USD, 66,000 are 1.98.
+    // At 30.00 a million, 4,096 tokens of output are 0.12288 USD, 66,000 are 1.98; what can be counted of the input is
+    // less than 0.02.
     let model = "svc-basic";
     for (max_overdraft, credit, starts) in [
         ("0", "0.20", false),
         ("0", "2.00", true),
-        ("1.79", "0.20", true),
-        ("1.77", "0.20", false),
+        ("1.80", "0.20", true),
+        ("1.78", "0.20", false),
     ] {
         let setting = [("CREDIT__MAX_OVERDRAFT", max_overdraft)];
         let gateway = TestGateway::start_set(&setting).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Answer, Plan, Step, TestGateway,
-    bodies::hello_with,
+    bodies::{hello_with, long},
     gateway::hello,
     upstream::{chunk, events, stream_head, usage_chunk},
 };
@@ -180,7 +180,7 @@ async fn a_client_that_leaves_is_counted_in_full() {
     }
     steps.extend([Step::Send(rest.into_bytes()), Step::Close]);
     gateway.upstream.play(steps);
-    let mut response = gateway.open_stream(&hello(MODEL)).await;
+    let mut response = gateway.open_stream(&long(MODEL, 1_000)).await;
     response.chunk().await.unwrap().expect("it has begun");
     drop(response);
     for _ in 0..100 {

@@ -132,7 +132,8 @@ async fn the_minute_goes_on_after_a_restart() {
     let mut answer = completion("Hi");
     answer["usage"] = json!({ "prompt_tokens": 90, "completion_tokens": 10, "total_tokens": 100 });
     gateway.upstream.answer_json(200, &answer);
-    let body = hello_with(MODEL, json!({ "max_tokens": 200 }));
+    let small = json!({ "max_tokens": 200, "tool_execution": "passthrough" });
+    let body = hello_with(MODEL, small);
     gateway.chat(&body).await.assert_ok();
     gateway.chat(&body).await.assert_ok();
     gateway.upstream.answer(500, "text/plain", "no");

@@ -53,7 +53,7 @@ async fn a_failure_before_the_first_byte_goes_up_a_tier() {
         assert_eq!(hybrids.asked(), ["small", "middle"]);
         let story = hybrids.story("up").await;
         assert_eq!(story["routed_model"], "middle");
-        assert_eq!(story["settlement"]["charge"], "0.005000");
+        assert_eq!(story["settlement"]["charge"], "0.004100");
         assert_eq!(story["failed_attempts"].as_array().unwrap().len(), 1);
         let decision = &story["decision"];
         assert_eq!(decision["chosen"], "middle");
@@ -119,12 +119,12 @@ async fn what_is_no_json_goes_up_a_tier() {
 #[tokio::test]
 async fn a_poor_answer_is_kept_while_somebody_better_is_asked() {
     let end = chunk(json!({}), Some("stop"));
-    let silent = events(&[end, usage_chunk(1_000, 1)]);
+    let silent = events(&[end, usage_chunk(100, 1)]);
     let silent = [stream_head(), silent.into_bytes()].concat();
     let empty = {
         let mut answer = completion("");
         answer["usage"] =
-            json!({ "prompt_tokens": 1_000, "completion_tokens": 1, "total_tokens": 1_001 });
+            json!({ "prompt_tokens": 100, "completion_tokens": 1, "total_tokens": 101 });
         response(200, "application/json", &answer.to_string())
     };
     for (stream, execution) in [
@@ -164,7 +164,7 @@ async fn a_poor_answer_is_kept_while_somebody_better_is_asked() {
         let story = hybrids.story("poor").await;
         assert_eq!(story["routed_model"], "middle");
         assert_eq!(story["decision"]["chosen"], "middle");
-        assert_eq!(story["settlement"]["charge"], "0.001004");
+        assert_eq!(story["settlement"]["charge"], "0.000104");
     }
 }
 

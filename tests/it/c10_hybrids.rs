@@ -16,10 +16,10 @@ async fn who_answers_is_told_charged_and_kept() {
     let hybrids = Hybrids::start().await;
     hybrids.answering();
     for (hybrid, target, reason, cost) in [
-        ("low", "small", "TIER_SCORE", "0.000500"),
-        ("high", "large", "TIER_SCORE", "0.050000"),
-        ("cheap", "thrifty", "COST_OK", "0.000050"),
-        ("plain", "thrifty", "COST_ONLY_FIT", "0.000050"),
+        ("low", "small", "TIER_SCORE", "0.000410"),
+        ("high", "large", "TIER_SCORE", "0.041000"),
+        ("cheap", "thrifty", "COST_OK", "0.000041"),
+        ("plain", "thrifty", "COST_ONLY_FIT", "0.000041"),
     ] {
         let answer = hybrids.gateway.chat(&question(hybrid)).await;
         assert_eq!(routed(&answer), target);

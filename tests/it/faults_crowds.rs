@@ -36,7 +36,8 @@ async fn of_a_thousand_at_once_exactly_as_many_start_as_can_be_paid() {
         .play(vec![Step::Until(refusals_seen.clone()), Step::Send(hi)]);
     let connection = || Client::builder().no_proxy().http2_prior_knowledge().build();
     let connections: Vec<_> = (0..10).map(|_| connection().unwrap()).collect();
-    let body = hello_with(MODEL, json!({ "max_tokens": 1_000 }));
+    let own = json!({ "max_tokens": 1_000, "tool_execution": "passthrough" });
+    let body = hello_with(MODEL, own);
     let mut asked: FuturesUnordered<_> = (0..1_000)
         .map(|number| {
             let url = gateway.url("/v1/chat/completions");

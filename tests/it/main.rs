@@ -41,6 +41,7 @@ mod c06_awkward_streams;
 mod c06_backpressure;
 mod c06_events;
 mod c07_errors;
+mod c08_bounds;
 mod c08_budgets;
 mod c08_credit;
 mod c08_limits;

@@ -19,10 +19,35 @@ fn credit(grants: &[(i64, Option<i64>)]) -> Credit {
     Credit::restored(funds.collect(), usd(0), None)
 }
 
+/// The balance of a refusal, and when it expired, if that was it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refused {
+    balance: i64,
+    expired_at: Option<i64>,
+}
+
+impl Refused {
+    fn by(shortage: &Shortage) -> Self {
+        Self {
+            balance: shortage.balance.nanos(),
+            expired_at: shortage.expired_at,
+        }
+    }
+
+    fn spent(balance: i64) -> Self {
+        let expired_at = None;
+        Self {
+            balance,
+            expired_at,
+        }
+    }
+}
+
 impl Credit {
     /// Holds exactly what the call may cost, at a time.
-    fn hold_at(&mut self, now: i64, id: u64, amount: i64) -> Result<(), Shortage> {
-        self.hold(CallId(id), usd(amount), usd(amount), usd(0), now)
+    fn hold_at(&mut self, now: i64, id: u64, amount: i64) -> Result<(), Refused> {
+        let held = self.hold(CallId(id), usd(amount), usd(amount), usd(0), now);
+        held.map_err(|shortage| Refused::by(&shortage))
     }
 
     fn charge_at(&mut self, now: i64, id: u64, cost: i64) -> Charge {
@@ -59,20 +84,40 @@ fn of_two_that_expire_together_the_older_is_used_first() {
 }
 
 #[test]
-fn what_costs_more_than_it_held_is_not_paid_from_what_has_expired() {
+fn a_grant_that_expires_while_a_call_runs_pays_for_all_of_it() {
     let mut credit = credit(&[(100, Some(10)), (20, None)]);
-    credit.hold_at(0, 1, 30).unwrap();
-    let charge = credit.charge_at(10, 1, 60);
-    assert_eq!(charge.debt, Some(usd(10)), "30 held, 20 free, 10 owed");
+    credit.hold(CallId(1), usd(30), usd(60), usd(0), 9).unwrap();
+    let update = credit.bring_up_to_date(10);
+    assert_eq!(
+        update.forfeits[0].amount,
+        usd(40),
+        "what nobody was promised"
+    );
+    assert_eq!((credit.held(), credit.available(10)), (usd(60), usd(20)));
+    let charge = credit.charge_at(10, 1, 55);
+    assert_eq!((charge.debt, &*charge.left[0].grant_id), (None, "g0"));
+    assert_eq!(credit.bring_up_to_date(10).forfeits[0].amount, usd(5));
+    assert_eq!(credit.balance(10), usd(20), "the other grant is untouched");
+}
+
+#[test]
+fn a_grant_pays_for_no_call_that_was_admitted_after_its_end() {
+    let mut credit = credit(&[(100, Some(10)), (20, None)]);
+    credit
+        .hold(CallId(1), usd(10), usd(40), usd(20), 10)
+        .unwrap();
+    assert_eq!(credit.bring_up_to_date(10).forfeits[0].amount, usd(100));
+    let charge = credit.charge_at(10, 1, 40);
+    assert_eq!((charge.debt, charge.after), (Some(usd(20)), usd(-20)));
 }
 
 #[test]
 fn expiry_takes_what_is_free_and_never_what_is_held() {
     let mut credit = credit(&[(100, Some(10))]);
     credit.hold_at(9, 1, 60).unwrap();
-    let refused = Shortage::Expired {
-        balance: usd(60),
-        at: 10,
+    let refused = Refused {
+        balance: 60,
+        expired_at: Some(10),
     };
     assert_eq!(
         credit.hold_at(10, 2, 1),
@@ -102,10 +147,8 @@ fn expiry_takes_what_is_free_and_never_what_is_held() {
 fn a_clock_that_is_set_back_revives_nothing() {
     let mut credit = credit(&[(100, Some(10))]);
     assert!(credit.hold_at(10, 1, 1).is_err());
-    assert!(matches!(
-        credit.hold_at(9, 1, 1),
-        Err(Shortage::Expired { .. })
-    ));
+    let refused = credit.hold_at(9, 1, 1).unwrap_err();
+    assert_eq!(refused.expired_at, Some(10));
     assert_eq!(credit.balance(9), usd(0));
 }
 
@@ -115,7 +158,7 @@ fn what_emptied_an_account_is_remembered_until_it_is_given_more() {
     credit.bring_up_to_date(10);
     credit.hold_at(10, 1, 50).unwrap();
     credit.charge_at(10, 1, 50);
-    let spent = Err(Shortage::Insufficient { balance: usd(0) });
+    let spent = Err(Refused::spent(0));
     assert_eq!(
         credit.hold_at(11, 2, 1),
         spent,
@@ -123,9 +166,9 @@ fn what_emptied_an_account_is_remembered_until_it_is_given_more() {
     );
     credit.grant(&funds("new", 5, Some(20)));
     credit.bring_up_to_date(20);
-    let expired = Err(Shortage::Expired {
-        balance: usd(0),
-        at: 20,
+    let expired = Err(Refused {
+        balance: 0,
+        expired_at: Some(20),
     });
     assert_eq!(credit.hold_at(21, 2, 1), expired);
     let mut restored = Credit::restored(Vec::new(), usd(0), credit.lapsed_at);
@@ -144,8 +187,8 @@ fn what_costs_more_than_it_held_is_owed_and_the_next_grant_pays_it() {
         .unwrap();
     credit.charge_at(0, 1, 130);
     assert_eq!(credit.balance(0), usd(-30));
-    let owing = Err(Shortage::Insufficient { balance: usd(-30) });
-    assert_eq!(credit.hold(CallId(2), usd(0), usd(0), usd(80), 0), owing);
+    let refused = credit.hold(CallId(2), usd(0), usd(0), usd(80), 0);
+    assert_eq!(Refused::by(&refused.unwrap_err()), Refused::spent(-30));
     let granted = credit.grant(&funds("new", 50, None));
     assert_eq!(
         (granted.remaining, granted.debt, granted.after),
@@ -184,7 +227,7 @@ fn expired_credit_that_pays_a_debt_was_spent() {
         .unwrap();
     credit.charge_at(0, 2, 110);
     credit.release(CallId(1));
-    let spent = Err(Shortage::Insufficient { balance: usd(-10) });
+    let spent = Err(Refused::spent(-10));
     assert_eq!(
         credit.hold_at(10, 3, 1),
         spent,
@@ -199,8 +242,12 @@ fn what_may_be_owed_is_bounded() {
     let mut credit = credit(&[(100, None)]);
     let hold = |credit: &mut Credit, id| credit.hold(CallId(id), usd(10), usd(100), usd(50), 0);
     hold(&mut credit, 1).unwrap();
-    let refused = Err(Shortage::Insufficient { balance: usd(100) });
-    assert_eq!(hold(&mut credit, 2), refused);
+    let refused = hold(&mut credit, 2).unwrap_err();
+    assert_eq!(Refused::by(&refused), Refused::spent(100));
+    assert!(refused.covers_alone(usd(10), usd(100), usd(50)));
+    assert!(refused.covers(usd(10), usd(50), usd(50)));
+    assert!(!refused.covers(usd(10), usd(61), usd(50)));
+    assert!(!refused.covers_alone(usd(10), usd(151), usd(50)));
     credit.release(CallId(1));
     credit.release(CallId(1));
     assert_eq!(credit.available(0), usd(100));

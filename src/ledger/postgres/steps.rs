@@ -45,6 +45,14 @@ pub struct Answer {
     pub expires: Option<i64>,
     #[serde(default)]
     balance: i64,
+    #[serde(default)]
+    available: i64,
+    #[serde(default)]
+    held: i64,
+    #[serde(default)]
+    exposure: i64,
+    #[serde(default)]
+    usable: i64,
     expired: Option<i64>,
     #[serde(default)]
     pub before: i64,
@@ -252,9 +260,13 @@ impl Answer {
             No::Account => HoldRefused::NoAccount { balance },
             No::Hold | No::Lease | No::Frozen => HoldRefused::Unavailable,
             No::Stale => HoldRefused::Stale,
-            No::Short => HoldRefused::Short(match self.expired {
-                Some(at) => Shortage::Expired { balance, at },
-                None => Shortage::Insufficient { balance },
+            No::Short => HoldRefused::Short(Shortage {
+                balance,
+                available: NanoUsd::new(self.available),
+                held: NanoUsd::new(self.held),
+                exposure: NanoUsd::new(self.exposure),
+                usable: NanoUsd::new(self.usable),
+                expired_at: self.expired,
             }),
         })
     }

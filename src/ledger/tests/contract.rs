@@ -5,7 +5,7 @@ use crate::{
     ledger::{
         AccountChange, AnalyticsFilter,
         CeilingChange::{Clear, Keep, Set},
-        KeyState, Shortage,
+        KeyState,
     },
     limits::Ceilings,
 };
@@ -20,6 +20,7 @@ contract!(
     no_more_credit_than_can_be_counted,
     limits_and_models_outlive_a_restart,
     expired_credit_is_entered_in_the_books,
+    a_grant_that_expires_pays_for_all_of_a_running_call,
     a_call_that_came_to_nothing_is_remembered,
     only_the_account_that_is_wrong_is_frozen,
     what_was_made_can_be_looked_up,
@@ -37,9 +38,11 @@ async fn racing_holds_never_overdraw(place: Place) {
         match call.await.unwrap() {
             Ok(one) => held.push(one),
             Err(refused) => {
-                let balance = NanoUsd::new(60 * COST);
-                let shortage = Shortage::Insufficient { balance };
-                assert_eq!(refused, HoldRefused::Short(shortage));
+                let HoldRefused::Short(shortage) = refused else {
+                    panic!("{refused:?}");
+                };
+                assert_eq!(shortage.balance, NanoUsd::new(60 * COST));
+                assert_eq!(shortage.expired_at, None);
             }
         }
     }
@@ -225,6 +228,24 @@ async fn expired_credit_is_entered_in_the_books(place: Place) {
     let expiries = "SELECT count(*) || ' ' || sum(delta) FROM ledger_entries WHERE kind = 'expiry'";
     assert_eq!(paying.sql(expiries), "2 -15");
     assert_eq!(paying.restart().await.balance().await, 100);
+}
+
+/// Beyond what the call held, and for no call that began later.
+async fn a_grant_that_expires_pays_for_all_of_a_running_call(place: Place) {
+    let paying = Paying::on_with(place, 20).await;
+    paying.give(100, Some(paying.now() + 10)).await;
+    let mut running = paying.hold(30, 80, 0).await.unwrap();
+    paying.advance(10);
+    let mut later = paying.hold(5, 20, 80).await.unwrap();
+    charge(&mut later, 20).await.unwrap();
+    assert_eq!(paying.held().await, 80, "all that the call may cost");
+    charge(&mut running, 75).await.unwrap();
+    drop((running, later));
+    assert_eq!((paying.balance().await, paying.held().await), (0, 0));
+    paying.assert_sound().await;
+    let expiries = "SELECT sum(delta) FROM ledger_entries WHERE kind = 'expiry'";
+    assert_eq!(paying.sql(expiries), "-25");
+    assert_eq!(paying.restart().await.balance().await, 0);
 }
 
 /// A call that came to nothing leaves its story, and no charge.

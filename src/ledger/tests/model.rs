@@ -11,6 +11,8 @@ pub struct Model {
     pub holds: BTreeMap<usize, Hold>,
     pub granted: i64,
     pub spent: i64,
+    /// What the latest charge came to.
+    pub last_charge: i64,
     pub forfeited: i64,
     /// Whether it was an expiry that took the last of it; a grant ends that.
     pub lapsed: bool,
@@ -28,6 +30,20 @@ pub struct Grant {
 pub struct Hold {
     pub parts: Vec<(usize, i64)>,
     pub risk: i64,
+    /// What was asked for; an expired grant may have promised more.
+    pub asked: i64,
+    pub admitted_at: i64,
+}
+
+impl Hold {
+    fn amount(&self) -> i64 {
+        self.parts.iter().map(|(_, part)| part).sum()
+    }
+
+    /// The most that the call may cost.
+    pub fn worst(&self) -> i64 {
+        self.amount() + self.risk
+    }
 }
 
 /// What a hold comes to.
@@ -69,7 +85,8 @@ impl Model {
 
     pub fn balance(&self) -> i64 {
         let mut settled = self.clone();
-        settled.forfeit();
+        settled.pay_debt();
+        settled.expire();
         settled.grants.iter().map(|grant| grant.left).sum::<i64>() - settled.debt
     }
 
@@ -95,8 +112,7 @@ impl Model {
 
     pub fn verdict(&self, amount: i64, worst: i64, overdraft: i64) -> Verdict {
         let available = self.available();
-        let exposed: i64 = self.holds.values().map(|hold| hold.risk).sum();
-        let risk = exposed + (worst - amount).max(0);
+        let risk = self.exposure() + (worst - amount).max(0);
         if !self.key_active {
             Verdict::KeyInactive
         } else if available > 0 && available >= amount && risk <= available - amount + overdraft {
@@ -108,7 +124,20 @@ impl Model {
         }
     }
 
-    fn usable(&self) -> i64 {
+    pub fn exposure(&self) -> i64 {
+        self.holds.values().map(|hold| hold.risk).sum()
+    }
+
+    /// What has not expired, less what is owed once expired credit has paid its part.
+    pub fn usable(&self) -> i64 {
+        let mut settled = self.clone();
+        settled.pay_debt();
+        let order = settled.in_order_of_use();
+        let left = order.iter().map(|at| settled.grants[*at].left);
+        left.sum::<i64>() - settled.debt
+    }
+
+    fn live_left(&self) -> i64 {
         let order = self.in_order_of_use();
         order.iter().map(|at| self.grants[*at].left).sum::<i64>() - self.debt
     }
@@ -116,8 +145,9 @@ impl Model {
     /// Nothing usable is left, and it was an expiry that took the last of it.
     fn emptied_by_expiry(&self) -> bool {
         let mut settled = self.clone();
-        settled.forfeit();
-        settled.usable() <= 0 && settled.lapsed
+        settled.pay_debt();
+        settled.expire();
+        settled.live_left() <= 0 && settled.lapsed
     }
 
     pub fn hold(&mut self, amount: i64, worst: i64) {
@@ -131,27 +161,46 @@ impl Model {
             }
         }
         let risk = (worst - amount).max(0);
-        self.holds.insert(self.calls, Hold { parts, risk });
+        let hold = Hold {
+            parts,
+            risk,
+            asked: amount,
+            admitted_at: self.now,
+        };
+        self.holds.insert(self.calls, hold);
         self.calls += 1;
     }
 
-    /// Whether a running call may hold `more`, and cost up to `risk` beyond what it holds then.
+    /// How much a running call would hold anew, and what it would risk, if it asked for `more` and might cost up to
+    /// `risk` beyond that.
+    fn extended(&self, call: usize, more: i64, risk: i64) -> (i64, i64) {
+        let hold = &self.holds[&call];
+        let (held, asked) = (hold.amount(), hold.asked + more);
+        (
+            (asked - held).max(0),
+            (asked + risk - held.max(asked)).max(0),
+        )
+    }
+
     pub fn may_extend(&self, call: usize, more: i64, risk: i64, overdraft: i64) -> bool {
         let available = self.available();
+        let (missing, risk) = self.extended(call, more, risk);
         let others = self.holds.iter().filter(|(id, _)| **id != call);
         let exposed: i64 = others.map(|(_, hold)| hold.risk).sum();
-        let covered = more == 0 || available >= more;
-        self.key_active && covered && exposed + risk <= available - more + overdraft
+        let covered = missing == 0 || available >= missing;
+        self.key_active && covered && exposed + risk <= available - missing + overdraft
     }
 
     pub fn extend(&mut self, call: usize, more: i64, risk: i64) {
-        let mut missing = more;
+        let (mut missing, risk) = self.extended(call, more, risk);
         for at in self.in_order_of_use() {
             let part = (self.grants[at].left - self.held_of(at)).clamp(0, missing);
             missing -= part;
             self.holds.get_mut(&call).unwrap().parts.push((at, part));
         }
-        self.holds.get_mut(&call).unwrap().risk = risk;
+        let hold = self.holds.get_mut(&call).unwrap();
+        hold.risk = risk;
+        hold.asked += more;
     }
 
     pub fn release(&mut self, call: usize) {
@@ -174,19 +223,56 @@ impl Model {
         }
         self.debt += owed;
         self.spent += cost;
+        self.last_charge = cost;
     }
 
-    /// What is owed is paid from whatever is free, the earliest expiry first; then what is free of
-    /// expired grants goes.
+    /// What is owed is paid, expired grants promise what they have to calls that were admitted before, and the rest
+    /// of them goes.
     pub fn forfeit(&mut self) {
+        self.pay_debt();
+        self.promise();
+        self.expire();
+    }
+
+    fn by_expiry(&self) -> Vec<usize> {
         let mut all: Vec<_> = (0..self.grants.len()).collect();
         all.sort_by_key(|at| (self.grants[*at].expires_at.unwrap_or(i64::MAX), *at));
-        for at in all {
+        all
+    }
+
+    /// From whatever is free, the earliest expiry first.
+    fn pay_debt(&mut self) {
+        for at in self.by_expiry() {
             let free = self.grants[at].left - self.held_of(at);
             let paid = free.min(self.debt);
             self.grants[at].left -= paid;
             self.debt -= paid;
         }
+    }
+
+    /// What calls may cost beyond their holds is held from grants that were good when they were admitted.
+    fn promise(&mut self) {
+        for at in self
+            .by_expiry()
+            .into_iter()
+            .filter(|at| !self.live(*at))
+            .collect::<Vec<_>>()
+        {
+            let until = self.grants[at].expires_at.unwrap();
+            let calls: Vec<usize> = self.holds.keys().copied().collect();
+            for call in calls {
+                let free = self.grants[at].left - self.held_of(at);
+                let hold = self.holds.get_mut(&call).unwrap();
+                if hold.admitted_at < until {
+                    let part = free.min(hold.risk);
+                    hold.parts.push((at, part));
+                    hold.risk -= part;
+                }
+            }
+        }
+    }
+
+    fn expire(&mut self) {
         for at in 0..self.grants.len() {
             if !self.live(at) {
                 let free = self.grants[at].left - self.held_of(at);
@@ -195,7 +281,7 @@ impl Model {
                 self.lapsed |= free > 0;
             }
         }
-        self.lapsed &= self.usable() <= 0;
+        self.lapsed &= self.live_left() <= 0;
     }
 
     /// What was given is what was spent, what expired and what is left, less what is owed.

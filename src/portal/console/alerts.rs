@@ -188,6 +188,7 @@ fn how(alert: &Alert) -> Markup {
             let to = format!("/portal/console/requests?outcome={outcome}");
             (to, "The requests")
         }
+        AlertKind::UsageOverBound => ("/portal/console/requests".into(), "The requests"),
         AlertKind::AuditMismatch => ("/portal/console/audit".into(), "The audit"),
         AlertKind::Test => (HERE.into(), "Alerts"),
     };

@@ -66,3 +66,9 @@ impl Anthropic {
         self.client.probe("/models").await
     }
 }
+
+/// The body that goes upstream for a call.
+#[cfg(test)]
+pub fn body_of(call: &crate::chat::ChatCall) -> Vec<u8> {
+    request::write(call, "vendor-model-9", true)
+}

@@ -76,3 +76,9 @@ fn path(model: &str, method: &str) -> String {
     let collection = if model.contains('/') { "" } else { "models/" };
     format!("/{collection}{model}:{method}")
 }
+
+/// The body that goes upstream for a call.
+#[cfg(test)]
+pub fn body_of(call: &crate::chat::ChatCall) -> Vec<u8> {
+    request::write(call, "vendor-model-9", &calls::Calls::default())
+}

@@ -60,3 +60,14 @@ impl OpenAi {
         self.client.probe("/models").await
     }
 }
+
+/// The body that goes upstream for a call.
+#[cfg(test)]
+pub fn body_of(call: &crate::chat::ChatCall) -> Vec<u8> {
+    request::write(
+        call,
+        "vendor-model-9",
+        true,
+        &crate::config::Quirks::default(),
+    )
+}

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     catalog::Prices,
+    limits::TokenCount,
     money::NanoUsd,
     wire::{json_text::JsonText, json_writer::JsonWriter},
 };
@@ -58,6 +59,17 @@ impl ToolCall {
             kind: "function",
             function: CalledFunction { name, arguments },
         }
+    }
+
+    pub fn count(&self, count: &mut TokenCount) {
+        let Self {
+            id,
+            kind: _,
+            function: CalledFunction { name, arguments },
+        } = self;
+        count.text(id);
+        count.text(name);
+        count.text(&arguments.text());
     }
 }
 

@@ -4,7 +4,10 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 
 use super::ToolCall;
-use crate::wire::{json_text::JsonText, json_writer::JsonWriter};
+use crate::{
+    limits::TokenCount,
+    wire::{json_text::JsonText, json_writer::JsonWriter},
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -100,6 +103,30 @@ impl<'de> Deserialize<'de> for Message {
 }
 
 impl Message {
+    /// Every text of it that a provider is sent.
+    pub fn count(&self, count: &mut TokenCount) {
+        let Self {
+            role: _,
+            content,
+            tool_calls,
+            tool_call_id,
+            name,
+        } = self;
+        count.message();
+        if let Some(content) = content {
+            count.text(&content.text());
+        }
+        for call in tool_calls {
+            call.count(count);
+        }
+        if let Some(id) = tool_call_id {
+            count.text(id);
+        }
+        if let Some(name) = name {
+            count.text(&name.text());
+        }
+    }
+
     /// About how long it is when it is written.
     pub fn about_bytes(&self) -> usize {
         let content = self.content.as_ref().map_or(0, |text| text.as_json().len());

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{catalog::Parameter, error::GatewayError};
+use crate::{catalog::Parameter, error::GatewayError, limits::TokenCount};
 
 /// The sampling fields as they were sent.
 ///
@@ -127,6 +127,29 @@ impl Settings {
             } else {
                 Vec::new()
             },
+        }
+    }
+
+    /// The texts among them. Numbers are no part of a prompt.
+    pub fn count(&self, count: &mut TokenCount) {
+        let Self {
+            temperature: _,
+            top_p: _,
+            top_k: _,
+            seed: _,
+            frequency_penalty: _,
+            presence_penalty: _,
+            logit_bias,
+            logprobs: _,
+            top_logprobs: _,
+            stop,
+        } = self;
+        for (token, bias) in logit_bias.iter().flatten() {
+            count.text(token);
+            count.sent(&bias.to_string());
+        }
+        for text in stop {
+            count.text(text);
         }
     }
 

@@ -5,7 +5,9 @@
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value, value::RawValue};
 
-use crate::limits::estimate_tokens;
+use std::borrow::Cow;
+
+use crate::limits::TokenCount;
 
 /// A JSON object that is passed on unread.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +21,21 @@ impl Schema {
 
     pub fn as_json(&self) -> &str {
         self.0.get()
+    }
+
+    pub fn count(&self, count: &mut TokenCount) {
+        count.text(&self.text());
+    }
+
+    /// The JSON with characters in the place of their numbers: nobody is charged for how it was escaped.
+    fn text(&self) -> Cow<'_, str> {
+        let json = self.as_json();
+        if !json.contains("\\u") {
+            return Cow::Borrowed(json);
+        }
+        // What has no meaning, such as half a surrogate pair, stays as it stood.
+        let written = serde_json::from_str::<Value>(json).map(|value| value.to_string());
+        written.map_or(Cow::Borrowed(json), Cow::Owned)
     }
 }
 
@@ -46,9 +63,6 @@ pub struct Tool {
     pub function: ToolFunction,
 }
 
-/// Type, separators and the like.
-const TOKENS_PER_TOOL: u64 = 4;
-
 impl Tool {
     pub fn function(
         name: String,
@@ -67,15 +81,30 @@ impl Tool {
         }
     }
 
-    /// About how many tokens a model reads of it.
-    pub fn tokens(&self) -> u64 {
-        let parameters = self.function.parameters.as_ref();
-        let texts = [
-            self.function.name.as_str(),
-            self.function.description.as_deref().unwrap_or_default(),
-            parameters.map_or("", |schema| schema.as_json()),
-        ];
-        TOKENS_PER_TOOL + texts.into_iter().map(estimate_tokens).sum::<u64>()
+    /// What all of them add to a prompt.
+    pub fn count_all(tools: &[Self], count: &mut TokenCount) {
+        if !tools.is_empty() {
+            count.instructions();
+        }
+        for tool in tools {
+            tool.count(count);
+        }
+    }
+
+    fn count(&self, count: &mut TokenCount) {
+        let Self { kind: _, function } = self;
+        let ToolFunction {
+            name,
+            description,
+            parameters,
+            strict: _,
+        } = function;
+        count.tool();
+        count.text(name);
+        count.text(description.as_deref().unwrap_or_default());
+        if let Some(parameters) = parameters {
+            parameters.count(count);
+        }
     }
 }
 
@@ -98,6 +127,18 @@ pub enum ToolChoice {
     Named(String),
     /// Only some of the tools; resolved before anything goes upstream.
     Allowed(AllowedTools),
+}
+
+impl ToolChoice {
+    pub fn count(&self, count: &mut TokenCount) {
+        match self {
+            Self::None | Self::Auto | Self::Required => {}
+            Self::Named(name) => count.text(name),
+            Self::Allowed(AllowedTools { required: _, names }) => {
+                names.iter().for_each(|name| count.text(name));
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +218,29 @@ pub enum ResponseFormat {
     Text,
     JsonObject,
     JsonSchema { json_schema: NamedSchema },
+}
+
+impl ResponseFormat {
+    pub fn count(&self, count: &mut TokenCount) {
+        match self {
+            Self::Text => {}
+            Self::JsonObject => count.instructions(),
+            Self::JsonSchema { json_schema } => {
+                let NamedSchema {
+                    name,
+                    description,
+                    strict: _,
+                    schema,
+                } = json_schema;
+                count.instructions();
+                count.text(name);
+                count.text(description.as_deref().unwrap_or_default());
+                if let Some(schema) = schema {
+                    schema.count(count);
+                }
+            }
+        }
+    }
 }
 
 /// By hand, because serde reads tagged enums through a buffer in which JSON that is passed on

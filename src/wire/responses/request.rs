@@ -36,6 +36,8 @@ struct Written {
     input: Option<Input>,
     instructions: Option<JsonText>,
     max_output_tokens: Option<u64>,
+    max_completion_tokens: Option<u64>,
+    max_tokens: Option<u64>,
     max_tool_calls: Option<u64>,
     temperature: Option<Value>,
     top_p: Option<Value>,
@@ -126,6 +128,8 @@ impl ResponsesRequest {
             model,
             stream: written.stream.unwrap_or(false),
             max_output_tokens: written.max_output_tokens,
+            max_completion_tokens: written.max_completion_tokens,
+            max_tokens: written.max_tokens,
             sampling: Sampling {
                 temperature: written.temperature,
                 top_p: written.top_p,

@@ -14,6 +14,12 @@ pub fn hello_with(model: &str, more: Value) -> Value {
     body
 }
 
+/// A request of at least so many bytes: providers can count as many tokens in it, though it has far fewer.
+pub fn long(model: &str, bytes: usize) -> Value {
+    let content = "word ".repeat(bytes.div_ceil(5));
+    json!({ "model": model, "messages": [{ "role": "user", "content": content }] })
+}
+
 /// A function tool that takes anything.
 pub fn tool(name: &str) -> Value {
     json!({ "type": "function", "function": { "name": name, "parameters": { "type": "object" } } })

@@ -135,12 +135,12 @@ impl Hybrids {
             vec![Step::Send(if received.body["stream"] == true {
                 let said = chunk(json!({ "role": "assistant", "content": model }), None);
                 let end = chunk(json!({}), Some("stop"));
-                let events = events(&[said, end, usage_chunk(1_000, 1_000)]);
+                let events = events(&[said, end, usage_chunk(100, 1_000)]);
                 [stream_head(), events.into_bytes()].concat()
             } else {
                 let mut answer = completion(&json!(model).to_string());
                 answer["usage"] = json!({
-                    "prompt_tokens": 1_000, "completion_tokens": 1_000, "total_tokens": 2_000,
+                    "prompt_tokens": 100, "completion_tokens": 1_000, "total_tokens": 1_100,
                 });
                 response(200, "application/json", &answer.to_string())
             })]

@@ -84,7 +84,10 @@ CREATE TABLE holds (
     slot       integer NOT NULL,
     epoch      bigint NOT NULL,
     amount     bigint NOT NULL,
+    -- What the call may cost beyond that.
     risk       bigint NOT NULL,
+    -- When it was admitted, in seconds: grants that had not expired by then pay for all of the call.
+    admitted_at bigint NOT NULL,
     -- How much of which grant.
     parts_of   text[] NOT NULL,
     parts      bigint[] NOT NULL,

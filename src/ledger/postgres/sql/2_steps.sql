@@ -21,14 +21,17 @@ BEGIN
 END $$;
 
 -- An account after time has done its work: what was owed is paid from what is free, the earliest expiry
--- first, and what is free of expired grants is gone. Expiries are entered in the books; the row is the
--- caller's to write.
+-- first. Of a grant that has expired, running calls that were admitted before hold what they may cost beyond
+-- their holds; what is still free of it is gone. Expiries are entered in the books; the row is the caller's to
+-- write.
 CREATE FUNCTION brought_up_to_date(acc accounts, now_s bigint) RETURNS accounts LANGUAGE plpgsql AS $$
 DECLARE
     i integer;
     taken bigint;
     total bigint := -acc.debt;
     live bigint := 0;
+    running holds%ROWTYPE;
+    promised bigint;
 BEGIN
     FOR i IN 1..cardinality(acc.fund_ids) LOOP
         total := total + acc.fund_left[i];
@@ -42,6 +45,21 @@ BEGIN
             CONTINUE;
         END IF;
         taken := acc.fund_left[i] - acc.fund_held[i];
+        IF taken > 0 AND acc.exposure > 0 THEN
+            FOR running IN SELECT * FROM holds WHERE account_id = acc.id AND risk > 0
+                AND admitted_at < acc.fund_expires[i] ORDER BY id
+            LOOP
+                promised := least(running.risk, taken);
+                EXIT WHEN promised = 0;
+                UPDATE holds SET amount = amount + promised, risk = risk - promised,
+                    parts_of = parts_of || acc.fund_ids[i], parts = parts || promised
+                WHERE id = running.id;
+                acc.held := acc.held + promised;
+                acc.exposure := acc.exposure - promised;
+                acc.fund_held[i] := acc.fund_held[i] + promised;
+                taken := taken - promised;
+            END LOOP;
+        END IF;
         IF taken > 0 THEN
             total := total - taken;
             acc.fund_left[i] := acc.fund_left[i] - taken;
@@ -290,7 +308,9 @@ BEGIN
                     IF gone_free <= acc.debt THEN
                         last_gone := NULL;
                     END IF;
-                    answers := array_append(answers, jsonb_build_object('no', 'short', 'balance', balance, 'expired',
+                    answers := array_append(answers, jsonb_build_object('no', 'short', 'balance', balance,
+                        'available', available, 'held', acc.held, 'exposure', acc.exposure,
+                        'usable', live_left - owed, 'expired',
                         CASE WHEN live_left - owed <= 0 THEN coalesce(last_gone, acc.lapsed_at) END));
                     CONTINUE;
                 END IF;
@@ -310,7 +330,7 @@ BEGIN
                     acc.exposure := acc.exposure + exposed;
                     new_holds := array_append(new_holds, jsonb_build_object('id', call_id,
                         'account_id', acc.id, 'slot', p_slot, 'epoch', p_epoch, 'amount', wanted,
-                        'risk', exposed, 'parts_of', taken_of, 'parts', taken_each,
+                        'risk', exposed, 'admitted_at', now_s, 'parts_of', taken_of, 'parts', taken_each,
                         'model', step -> 'm', 'places', step -> 'p'));
                     answers := array_append(answers, jsonb_build_object('expires', next_end));
                 ELSE

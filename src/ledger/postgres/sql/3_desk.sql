@@ -42,7 +42,8 @@ BEGIN
         acc.fund_expires := acc.fund_expires[:at - 1] || ends || acc.fund_expires[at:];
     END IF;
     UPDATE accounts SET fund_ids = acc.fund_ids, fund_left = acc.fund_left, fund_held = acc.fund_held,
-        fund_expires = acc.fund_expires, debt = acc.debt, lapsed_at = NULL, latest = acc.latest
+        fund_expires = acc.fund_expires, debt = acc.debt, held = acc.held, exposure = acc.exposure,
+        lapsed_at = NULL, latest = acc.latest
     WHERE id = p_account;
     INSERT INTO credit_grants (id, account_id, amount, expires_at, reason, created_at, reference)
     VALUES (p_id, p_account, p_amount, p_expires, p_reason, p_created, p_reference);
@@ -68,7 +69,7 @@ BEGIN
         acc := brought_up_to_date(acc, greatest(p_now, acc.latest));
         UPDATE accounts SET fund_ids = acc.fund_ids, fund_left = acc.fund_left,
             fund_held = acc.fund_held, fund_expires = acc.fund_expires, debt = acc.debt,
-            lapsed_at = acc.lapsed_at, latest = acc.latest
+            held = acc.held, exposure = acc.exposure, lapsed_at = acc.lapsed_at, latest = acc.latest
         WHERE id = acc.id;
         swept := swept + 1;
     END LOOP;

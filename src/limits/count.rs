@@ -1,0 +1,69 @@
+//! How many tokens a prompt has: an estimate to reserve by, and a bound that no tokenizer exceeds.
+
+use super::{TOKENS_PER_MESSAGE, estimate_tokens};
+
+/// What providers write around a conversation of their own: chat templates have system prompts, dates and marks.
+const REQUEST_ALLOWANCE: u64 = 96;
+/// What the words around a message take at most: role, separators, end marks.
+const MESSAGE_ALLOWANCE: u64 = 16;
+/// The same for the definition of a tool.
+const TOOL_ALLOWANCE: u64 = 16;
+/// What providers write of their own around tools and schemas: instructions on how to call them.
+const INSTRUCTIONS_ALLOWANCE: u64 = 512;
+
+/// What an estimate has for the definition of a tool, beside its texts.
+const TOOL_TOKENS: u64 = 4;
+
+/// The tokens of a prompt, before a provider has counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenCount {
+    /// What tokenizers count, or a little more: it is what calls reserve and hold.
+    pub estimate: u64,
+    /// What a provider can count at most: a byte-level tokenizer makes no more tokens than there are bytes. What a call
+    /// can cost at most goes by this and never by the estimate.
+    pub bound: u64,
+}
+
+impl TokenCount {
+    pub fn text(&mut self, text: &str) {
+        self.estimate += estimate_tokens(text);
+        self.sent(text);
+    }
+
+    /// What is sent but is no part of the prompt.
+    pub fn sent(&mut self, text: &str) {
+        self.bound += text.len() as u64;
+    }
+
+    /// A request begins.
+    pub fn request() -> Self {
+        Self {
+            estimate: 0,
+            bound: REQUEST_ALLOWANCE,
+        }
+    }
+
+    /// A message begins.
+    pub fn message(&mut self) {
+        self.estimate += TOKENS_PER_MESSAGE;
+        self.bound += MESSAGE_ALLOWANCE;
+    }
+
+    /// The definition of a tool begins.
+    pub fn tool(&mut self) {
+        self.estimate += TOOL_TOKENS;
+        self.bound += TOOL_ALLOWANCE;
+    }
+
+    /// The provider adds instructions, for tools or a format.
+    pub fn instructions(&mut self) {
+        self.bound += INSTRUCTIONS_ALLOWANCE;
+    }
+}
+
+impl std::ops::AddAssign for TokenCount {
+    fn add_assign(&mut self, other: Self) {
+        self.estimate += other.estimate;
+        self.bound += other.bound;
+    }
+}

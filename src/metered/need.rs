@@ -1,0 +1,116 @@
+//! What a question to a provider may come to: the tokens it reserves, the credit it holds, the most it is charged.
+
+use crate::{
+    catalog::Model,
+    chat::{Budget, ChatCall},
+    ledger::Shortage,
+    limits::TokenCount,
+    money::NanoUsd,
+    wire::chat::Usage,
+};
+
+/// With the dearest model that may yet answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Need {
+    /// What is reserved of the tokens a minute (SPEC §8.2).
+    pub tokens: u64,
+    /// What is held. It goes by the estimate.
+    pub amount: NanoUsd,
+    /// The most that is charged, whatever a provider reports. It goes by bytes and caps, never by the estimate.
+    pub worst: NanoUsd,
+}
+
+impl Need {
+    pub fn of(call: &ChatCall, input: TokenCount) -> Self {
+        Self::dearest(call, input, |model| call.budget_with(model))
+    }
+
+    fn dearest(call: &ChatCall, input: TokenCount, budget: impl Fn(&Model) -> Budget) -> Self {
+        let possible = call.route.possible();
+        let each = possible.map(|model| Self::with(call, model, input, budget(model)));
+        each.fold(Self::default(), |one, other| Self {
+            tokens: one.tokens.max(other.tokens),
+            amount: one.amount.max(other.amount),
+            worst: one.worst.max(other.worst),
+        })
+    }
+
+    fn with(call: &ChatCall, model: &Model, input: TokenCount, budget: Budget) -> Self {
+        let output = |each: u32| u64::from(call.choices()) * u64::from(each);
+        let bound = most_input(model, input);
+        Self {
+            tokens: input.estimate + output(budget.reserved),
+            amount: model.prices.most(input.estimate, output(budget.held)),
+            worst: model.prices.most(bound, output(budget.most)),
+        }
+    }
+
+    /// The same for a request of which earlier steps have used something.
+    #[must_use]
+    pub fn after(self, used: NanoUsd) -> Self {
+        let total = |next| used.checked_add(next).unwrap_or(NanoUsd::new(i64::MAX));
+        Self {
+            tokens: self.tokens,
+            amount: total(self.amount),
+            worst: total(self.worst),
+        }
+    }
+
+    /// What must be available for the call to start.
+    pub fn least_available(&self, overdraft: NanoUsd) -> NanoUsd {
+        let uncovered = self.worst.nanos().saturating_sub(overdraft.nanos());
+        self.amount.max(NanoUsd::new(uncovered))
+    }
+}
+
+/// The largest `max_tokens` with which a call that was refused would have started.
+pub fn max_tokens_that_fit(
+    call: &ChatCall,
+    input: TokenCount,
+    shortage: &Shortage,
+    overdraft: NanoUsd,
+) -> Option<u32> {
+    let fits = |tokens: u32| {
+        let need = Need::dearest(call, input, |model| call.budget_naming(tokens, model));
+        shortage.covers(need.amount, need.worst, overdraft)
+    };
+    let requested = &call.route.requested;
+    let (mut fitting, mut above) = (
+        requested.min_output.unwrap_or(1),
+        requested.max_output.saturating_add(1),
+    );
+    if !fits(fitting) {
+        return None;
+    }
+    // More tokens never cost less.
+    while above - fitting > 1 {
+        let between = fitting + (above - fitting) / 2;
+        if fits(between) {
+            fitting = between;
+        } else {
+            above = between;
+        }
+    }
+    Some(fitting)
+}
+
+/// How much of a provider's count is charged: no more than the bounds that the call was admitted with.
+///
+/// A provider that writes more than the caller's cap, or counts more input than was sent, has made a mistake that is
+/// not the customer's to pay.
+pub fn charged(call: &ChatCall, input: TokenCount, reported: Usage) -> Usage {
+    let at_most = |tokens: u32, most: u64| tokens.min(u32::try_from(most).unwrap_or(u32::MAX));
+    let prompt = at_most(reported.prompt, most_input(&call.route.target, input));
+    let output = u64::from(call.choices()) * u64::from(call.budget.most);
+    let completion = at_most(reported.completion, output);
+    Usage {
+        prompt,
+        cached: reported.cached.min(prompt),
+        completion,
+        reasoning: reported.reasoning.min(completion),
+    }
+}
+
+fn most_input(model: &Model, input: TokenCount) -> u64 {
+    input.bound.min(u64::from(model.context_length))
+}
