@@ -129,6 +129,12 @@ impl Database {
         tried
     }
 
+    /// Runs statements on the writer's connection, within its transaction.
+    #[cfg(test)]
+    pub fn execute(&self, statements: &str) -> rusqlite::Result<()> {
+        self.connection.execute_batch(statements)
+    }
+
     #[cfg(test)]
     pub fn limit_pages(&self, pages: Option<u32>) -> rusqlite::Result<()> {
         let most = pages.unwrap_or(u32::MAX >> 1);

@@ -28,6 +28,7 @@ mod faults;
 mod new_pages;
 mod pages;
 mod rows;
+mod spill;
 
 async fn with(nanos: i64) -> Paying {
     Paying::on_with(Place::folder(), nanos).await
