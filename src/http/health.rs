@@ -23,7 +23,11 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
         return (StatusCode::SERVICE_UNAVAILABLE, body("stopping")).into_response();
     }
     if !gateway.ledger.health().takes_charges() {
-        return (StatusCode::SERVICE_UNAVAILABLE, body("store unavailable")).into_response();
+        let status = match gateway.ledger.health().misplaced() {
+            Some(misplaced) => &format!("store unavailable: {misplaced}"),
+            None => "store unavailable",
+        };
+        return (StatusCode::SERVICE_UNAVAILABLE, body(status)).into_response();
     }
     if !gateway.limiter.is_ready() {
         return (StatusCode::SERVICE_UNAVAILABLE, body("limits unavailable")).into_response();

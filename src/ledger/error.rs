@@ -46,6 +46,11 @@ impl From<postgres::Error> for LedgerError {
 pub enum OpenError {
     #[error("{path} is in use by another tollgate process; stop that one or use another path")]
     InUse { path: String },
+    #[error(
+        "{path} has a second name (a hard link): a database that is opened by two names is damaged; remove the other name \
+         (`find -samefile {path}` finds it), or use a copy"
+    )]
+    Linked { path: String },
     #[error("{path} cannot be used: {source}")]
     Files {
         path: String,

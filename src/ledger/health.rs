@@ -1,7 +1,11 @@
 //! How the writer's thread is doing, as others see it without asking it.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    fmt,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -14,10 +18,46 @@ const QUIET: Duration = Duration::from_millis(1);
 /// A transaction that takes longer hangs.
 const MAX_BUSY: Duration = Duration::from_secs(2);
 
+/// Why what is written to a database file would not be found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misplaced {
+    Moved,
+    Replaced,
+    /// It has a second name.
+    Linked,
+    /// The write-ahead log or the lock file is another, or none.
+    Companion,
+}
+
+impl fmt::Display for Misplaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Moved => "the database file was moved or deleted",
+            Self::Replaced => "the database file was replaced by another",
+            Self::Linked => "the database file has a second name (hard link)",
+            Self::Companion => "the database's -wal or .lock file was deleted or replaced",
+        })
+    }
+}
+
+impl Misplaced {
+    /// What the operator has to do.
+    pub(super) fn advice(self) -> &'static str {
+        match self {
+            Self::Moved | Self::Replaced => {
+                "put the file back, or stop the gateway and restore the database"
+            }
+            Self::Linked => "remove the other name; `find -samefile` finds it",
+            Self::Companion => "restart the gateway; nothing that was committed is lost",
+        }
+    }
+}
+
 pub struct Health {
     unwell: AtomicBool,
     /// For good.
     damaged: AtomicBool,
+    misplaced: Mutex<Option<Misplaced>>,
     waiting: AtomicUsize,
     started: Instant,
     /// Milliseconds from `started`, plus one; zero while nothing is being committed.
@@ -35,6 +75,7 @@ impl Default for Health {
         Self {
             unwell: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
+            misplaced: Mutex::new(None),
             waiting: AtomicUsize::new(0),
             started: Instant::now(),
             busy_since: AtomicU64::new(0),
@@ -72,6 +113,21 @@ impl Health {
     /// What is stored cannot be trusted any more.
     pub(super) fn set_damaged(&self) {
         self.damaged.store(true, Relaxed);
+    }
+
+    /// Where the database's files are not where they were; no charges are taken then.
+    pub fn misplaced(&self) -> Option<Misplaced> {
+        *self
+            .misplaced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_misplaced(&self, misplaced: Option<Misplaced>) {
+        *self
+            .misplaced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = misplaced;
     }
 
     pub(super) fn queued(&self) {

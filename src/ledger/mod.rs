@@ -32,7 +32,7 @@ pub use credit::Shortage;
 pub(crate) use embedded::probe_folder;
 pub use embedded::{audit_file, probe};
 pub use error::{LedgerError, OpenError};
-pub use health::Health;
+pub use health::{Health, Misplaced};
 pub use held::{Held, HoldRefused, HoldRequest};
 pub use limits::{CeilingChange, LimitRule};
 pub use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};

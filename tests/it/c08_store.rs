@@ -39,6 +39,16 @@ async fn until_ready(gateway: &TestGateway) {
     panic!("it did not recover");
 }
 
+async fn until_unavailable(gateway: &TestGateway) {
+    for _ in 0..500 {
+        if gateway.get("/health").await.status == 503 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("nobody noticed");
+}
+
 fn assert_no_credit_store(answer: &crate::support::Answer) {
     let code = Some("credit_reservation_unavailable");
     answer.assert_error(503, "server_error", code, None);
@@ -70,6 +80,41 @@ async fn an_answer_that_cannot_be_charged_is_withheld_and_no_other_call_is_begun
     until_ready(&gateway).await;
     gateway.chat(&hello(MODEL)).await.assert_ok();
     assert_eq!(balance(&gateway).await, "999.999951", "11 in, 3 out, once");
+}
+
+/// Charges would go to a file that nobody finds.
+#[tokio::test]
+async fn a_database_file_that_is_gone_is_told_and_no_call_is_begun_until_it_is_back() {
+    if files_only("it moves the database's file") {
+        return;
+    }
+    let gateway = TestGateway::start().await;
+    let path = gateway.data.path().join("tollgate.db");
+    let away = gateway.data.path().join("away.db");
+    let gone = "store unavailable: the database file was moved or deleted";
+    let linked = "store unavailable: the database file has a second name (hard link)";
+    let version = env!("CARGO_PKG_VERSION");
+    for (status, there) in [(gone, false), (linked, true)] {
+        if there {
+            std::fs::hard_link(&path, &away).unwrap();
+        } else {
+            std::fs::rename(&path, &away).unwrap();
+        }
+        until_unavailable(&gateway).await;
+        let health = gateway.get("/health").await.body;
+        let expected = json!({ "status": status, "service": "tollgate", "version": version });
+        assert_eq!(health, expected);
+        assert_no_credit_store(&gateway.chat(&hello(MODEL)).await);
+        if there {
+            std::fs::remove_file(&away).unwrap();
+        } else {
+            std::fs::rename(&away, &path).unwrap();
+        }
+        until_ready(&gateway).await;
+        gateway.chat(&hello(MODEL)).await.assert_ok();
+    }
+    assert_eq!(gateway.upstream.calls(), 2);
+    assert_eq!(balance(&gateway).await, "999.999902");
 }
 
 /// The lock is let go while the charge is tried again: nobody notices anything.

@@ -74,7 +74,7 @@ impl Embedded {
             tracing::warn!(%error, "calls could not be entered yet");
         }
         let ids = CallIds::after(database.last_call().map_err(failed)?);
-        let reader = Reader::new(path);
+        let reader = Reader::new(path, &database);
         let sound = database.sound().clone();
         let writer = Writer::start(database, directory.clone(), durability);
         Ok(Self {

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     config::Durability,
     failpoint,
-    ledger::{Health, LedgerError},
+    ledger::{Health, LedgerError, Misplaced},
     mailbox::{self, Letter, Mailbox},
 };
 
@@ -37,6 +37,8 @@ const TRIAL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often, and at how many of them, calls are entered where they are looked for.
 const NEWS_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_NEWS: usize = 4_096;
+/// How often it is checked that the database's files are where they were.
+const FILES_INTERVAL: Duration = Duration::from_secs(1);
 /// With more of them that cannot be entered, no new call is begun: they are kept in memory.
 const MOST_NEWS: usize = 100_000;
 
@@ -73,6 +75,8 @@ impl Writer {
             health: health.clone(),
             is_shared,
             stale: false,
+            misplaced: None,
+            checked: Instant::now(),
             entered: Instant::now(),
         }));
         let shared = is_shared.then(|| work.clone());
@@ -214,6 +218,9 @@ struct Work {
     is_shared: bool,
     /// The copy in memory is ahead of the database and could not be made anew yet.
     stale: bool,
+    /// What is wrong with the database's files, and when they were last checked.
+    misplaced: Option<Misplaced>,
+    checked: Instant,
     /// When calls were last entered.
     entered: Instant,
 }
@@ -223,12 +230,15 @@ fn run(work: &Mutex<Work>, mut queue: Queue<Step>) {
     let mut last_trial = Instant::now();
     loop {
         let patience = locked(work).patience();
-        let first = queue.wait(patience);
+        let first = queue.wait(Some(patience));
         let mut work = locked(work);
         match first {
             Ok(first) => work.commit_batch(first, &mut queue),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return work.enter_news(),
+        }
+        if work.checked.elapsed() >= FILES_INTERVAL {
+            work.check_files();
         }
         if !work.health.is_well() && last_trial.elapsed() >= TRIAL_INTERVAL {
             last_trial = Instant::now();
@@ -246,13 +256,34 @@ fn locked(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
 
 impl Work {
     /// How long to wait for a step while there is something else to do.
-    fn patience(&self) -> Option<Duration> {
+    fn patience(&self) -> Duration {
         if !self.health.is_well() {
-            return Some(TRIAL_INTERVAL);
+            return TRIAL_INTERVAL;
         }
-        let due = NEWS_INTERVAL.saturating_sub(self.entered.elapsed());
+        let check = FILES_INTERVAL.saturating_sub(self.checked.elapsed());
         // Whoever works beside this thread does not wake it.
-        (self.is_shared || self.database.news() > 0).then_some(due)
+        if self.is_shared || self.database.news() > 0 {
+            return NEWS_INTERVAL
+                .saturating_sub(self.entered.elapsed())
+                .min(check);
+        }
+        check
+    }
+
+    /// Stops writing to files that nobody will find, until they are back.
+    fn check_files(&mut self) {
+        self.checked = Instant::now();
+        let misplaced = self.database.misplaced();
+        if misplaced == self.misplaced {
+            return;
+        }
+        self.misplaced = misplaced;
+        self.health.set_misplaced(misplaced);
+        if let Some(misplaced) = misplaced {
+            let advice = misplaced.advice();
+            tracing::error!("{misplaced}: nothing is written and no new call is begun; {advice}");
+            self.health.set_well(false);
+        }
     }
 
     /// While somebody looks at how long it takes.
@@ -287,7 +318,7 @@ impl Work {
         if self.stale {
             self.start_over();
         }
-        let begun = if self.stale {
+        let begun = if self.stale || self.misplaced.is_some() {
             Err(rusqlite::Error::InvalidQuery)
         } else {
             self.database.begin()
@@ -408,6 +439,10 @@ impl Work {
     }
 
     fn try_again(&mut self) {
+        self.check_files();
+        if self.misplaced.is_some() {
+            return;
+        }
         if self.stale {
             self.start_over();
         }

@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::files::{id, is_linked};
 use crate::ledger::OpenError;
 
 /// How long a start waits for a file that is in use.
@@ -26,6 +27,8 @@ const IN_USE_INTERVAL: Duration = Duration::from_millis(10);
 pub struct Lock {
     file: File,
     database: PathBuf,
+    /// Device and inode of the database.
+    id: (u64, u64),
     /// Somebody has looked through the database since it was opened, and found nothing.
     pub sound: Arc<AtomicBool>,
 }
@@ -45,7 +48,13 @@ impl Lock {
         // Made for this user alone; the files that SQLite puts beside it take over its mode.
         let mut create = OpenOptions::new();
         let create = create.read(true).write(true).create(true).mode(0o600);
-        create.open(database).map_err(failed)?;
+        let opened = create.open(database).map_err(failed)?;
+        let metadata = opened.metadata().map_err(failed)?;
+        drop(opened);
+        if is_linked(&metadata) {
+            let path = database.display().to_string();
+            return Err(OpenError::Linked { path });
+        }
         // Where SQLite has its own files, whatever leads there.
         let database = database.canonicalize().map_err(failed)?;
         let file = create.open(beside(&database, ".lock")).map_err(failed)?;
@@ -68,8 +77,14 @@ impl Lock {
         Ok(Self {
             file,
             database,
+            id: id(&metadata),
             sound: Arc::default(),
         })
+    }
+
+    /// Where it is, whatever leads there.
+    pub fn database(&self) -> &Path {
+        &self.database
     }
 
     /// Whether nobody has touched the database since it was closed. The note is good for one time.
@@ -80,13 +95,16 @@ impl Lock {
         is_erased && read.is_ok() && self.state().is_some_and(|state| state == noted)
     }
 
-    /// What changes with the database; none where not all that was written is in it.
+    /// What changes with the database; none where not all that was written is in it, or where another file is in its place.
     fn state(&self) -> Option<String> {
         let log = std::fs::metadata(beside(&self.database, "-wal"));
         if log.is_ok_and(|log| log.len() > 0) {
             return None;
         }
         let file = std::fs::metadata(&self.database).ok()?;
+        if id(&file) != self.id {
+            return None;
+        }
         let (size, inode) = (file.len(), file.ino());
         let (seconds, nanos) = (file.ctime(), file.ctime_nsec());
         Some(format!("closed {inode} {size} {seconds}.{nanos:09}\n"))
@@ -115,7 +133,7 @@ pub fn is_taken(database: &Path) -> bool {
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
-fn beside(database: &Path, ending: &str) -> PathBuf {
+pub fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut beside = database.as_os_str().to_owned();
     beside.push(ending);
     beside.into()

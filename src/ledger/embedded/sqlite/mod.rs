@@ -18,6 +18,7 @@ mod blocks;
 mod books;
 pub mod calls;
 pub mod days;
+mod files;
 mod gathered;
 mod load;
 pub mod lock;
@@ -32,8 +33,15 @@ mod upgrade;
 
 pub use open::{check_soundness, is_damage, look_at, probe, probe_folder};
 
-use self::{lock::Lock, new_calls::News};
-use crate::{config::Durability, ledger::OpenError};
+use self::{
+    files::Files,
+    lock::{Lock, beside},
+    new_calls::News,
+};
+use crate::{
+    config::Durability,
+    ledger::{Misplaced, OpenError},
+};
 
 /// How much a trial writes: more than what a batch of charges takes.
 const TRIAL_BYTES: u32 = 256 << 10;
@@ -42,6 +50,7 @@ const TRIAL_BYTES: u32 = 256 << 10;
 pub struct Database {
     connection: Connection,
     news: RefCell<News>,
+    files: Arc<Files>,
     /// The last to be dropped.
     lock: Lock,
 }
@@ -52,11 +61,25 @@ impl Database {
         let lock = Lock::take(path)?;
         let (connection, checked) = open::connect(path, durability, lock.finds_it_as_left())?;
         lock.sound.store(checked, Relaxed);
+        let files = [
+            beside(lock.database(), "-wal"),
+            beside(lock.database(), ".lock"),
+        ];
+        let files = Files::opened(path, files).map_err(|source| OpenError::Files {
+            path: path.display().to_string(),
+            source,
+        })?;
         Ok(Self {
             connection,
             news: RefCell::default(),
+            files: Arc::new(files),
             lock,
         })
+    }
+
+    /// Whether what is written would not be found again, and why.
+    pub fn misplaced(&self) -> Option<Misplaced> {
+        self.files.misplaced()
     }
 
     /// Whether it has been looked through: what is as the last process left it is used before that.
@@ -149,12 +172,14 @@ impl Database {
 #[derive(Clone)]
 pub struct Reader {
     path: PathBuf,
+    files: Arc<Files>,
 }
 
 impl Reader {
-    pub fn new(path: &Path) -> Self {
+    pub fn new(path: &Path, database: &Database) -> Self {
         Self {
             path: path.to_owned(),
+            files: database.files.clone(),
         }
     }
 
@@ -172,8 +197,11 @@ impl Reader {
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> rusqlite::Result<T> {
-        let path = self.path.clone();
-        let done = tokio::task::spawn_blocking(move || query(&open::read_only(&path)?));
+        let Self { path, files } = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            files.check_readable()?;
+            query(&open::read_only(&path)?)
+        });
         done.await.unwrap_or(Err(rusqlite::Error::InvalidQuery))
     }
 }

@@ -8,7 +8,7 @@ use rusqlite::{
     trace::{TraceEvent, TraceEventCodes},
 };
 
-use super::{lock::is_taken, upgrade::put_rows_into_blocks};
+use super::{files::is_linked, lock::is_taken, upgrade::put_rows_into_blocks};
 use crate::{config::Durability, ledger::OpenError, migrations};
 
 /// One after the other, each once: the database remembers how many it has seen.
@@ -172,6 +172,10 @@ pub fn probe(path: &Path) -> Result<String, String> {
     }
     if is_taken(path) {
         return Ok(format!("{shown} is in use by a running gateway"));
+    }
+    if path.metadata().is_ok_and(|file| is_linked(&file)) {
+        let path = path.display().to_string();
+        return Err(OpenError::Linked { path }.to_string());
     }
     let looked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(
         |connection| check_soundness(&connection).and_then(|()| migrations::seen(&connection)),

@@ -25,6 +25,7 @@ mod audit;
 mod blocks;
 mod days;
 mod faults;
+mod misplaced;
 mod new_pages;
 mod pages;
 mod rows;

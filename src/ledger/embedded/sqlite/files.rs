@@ -1,0 +1,78 @@
+//! Whether the database's files are still the ones that were opened.
+//!
+//! SQLite goes on writing to a file that was moved, deleted or replaced, and what it writes there is lost to whoever opens
+//! the path next. A file with a second name (a hard link) can be opened by that name past our lock and with another log,
+//! which damages it. Nothing but looking from time to time tells.
+
+use std::{
+    fs::Metadata,
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::ledger::Misplaced;
+
+/// Device and inode.
+type FileId = (u64, u64);
+
+pub fn id(file: &Metadata) -> FileId {
+    (file.dev(), file.ino())
+}
+
+pub fn is_linked(file: &Metadata) -> bool {
+    file.nlink() > 1
+}
+
+/// The files of an open database as they were when it was opened.
+pub struct Files {
+    database: (PathBuf, FileId),
+    /// The write-ahead log and the lock file.
+    beside: Vec<(PathBuf, FileId)>,
+}
+
+impl Files {
+    /// `path` is the database's as it was configured: it may lead over symbolic links, which may be changed too.
+    pub fn opened(path: &Path, beside: [PathBuf; 2]) -> io::Result<Self> {
+        let found = |path: PathBuf| -> io::Result<(PathBuf, FileId)> {
+            let id = id(&path.metadata()?);
+            Ok((path, id))
+        };
+        Ok(Self {
+            database: found(path.to_owned())?,
+            // There is no log where the file system does not allow for one.
+            beside: beside.into_iter().flat_map(found).collect(),
+        })
+    }
+
+    /// What is wrong with them, if anything is.
+    pub fn misplaced(&self) -> Option<Misplaced> {
+        let (path, opened) = &self.database;
+        match path.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(Misplaced::Moved),
+            // Whether it is the same cannot be told just now; writing to it will show what is wrong.
+            Err(_) => return None,
+            Ok(file) if id(&file) != *opened => return Some(Misplaced::Replaced),
+            Ok(file) if is_linked(&file) => return Some(Misplaced::Linked),
+            Ok(_) => {}
+        }
+        let is_there = |(path, opened): &(PathBuf, FileId)| match path.metadata() {
+            Ok(file) => id(&file) == *opened,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        };
+        (!self.beside.iter().all(is_there)).then_some(Misplaced::Companion)
+    }
+
+    /// Fails where a new connection would find other files than the open one has: what it read there would be wrong, and
+    /// it could change the log's index under the open one.
+    pub fn check_readable(&self) -> rusqlite::Result<()> {
+        match self.misplaced() {
+            None | Some(Misplaced::Linked) => Ok(()),
+            Some(misplaced) => {
+                let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+                let reason = Some(misplaced.to_string());
+                Err(rusqlite::Error::SqliteFailure(error, reason))
+            }
+        }
+    }
+}
