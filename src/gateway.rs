@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -27,6 +26,7 @@ use crate::{
     traffic::Traffic,
 };
 
+mod abandoned;
 mod alerts;
 mod hybrids;
 mod letters;
@@ -35,14 +35,13 @@ mod shutdown;
 mod tally;
 mod tasks;
 
+pub use abandoned::{AbandonedCall, AbandonedCalls};
 pub use alerts::Alerts;
 pub use hybrids::task;
 pub use portal::Portal;
 pub use shutdown::Shutdown;
 pub use tally::{Chose, Tallied, Tally};
 pub use tasks::Tasks;
-
-const MAX_DRAINS: usize = 1_000;
 
 pub struct Gateway {
     /// Models and who serves them: replaced as a whole when the configuration is read anew.
@@ -75,8 +74,8 @@ pub struct Gateway {
     pub ceilings: Ceilings,
     /// How far an account may go below zero by calls that cost more than they held.
     pub max_overdraft: NanoUsd,
-    /// How many answers may be read on after their clients have left.
-    pub drains: Semaphore,
+    /// Calls whose clients have left, which are read to their end.
+    pub abandoned: AbandonedCalls,
     /// Calls, above all: work that must end before the process does.
     pub tasks: Tasks,
     /// What runs as long as the gateway does.
@@ -151,8 +150,8 @@ impl Gateway {
             limiter: stores.limiter,
             ceilings: config.limits,
             max_overdraft: config.max_overdraft,
+            abandoned: AbandonedCalls::new(config.max_abandoned),
             routes: ArcSwap::from_pointee(Routes::new(config, None)?),
-            drains: Semaphore::new(MAX_DRAINS),
             tasks: Tasks::default(),
             background: TaskTracker::new(),
             shutdown: Shutdown::default(),

@@ -129,6 +129,7 @@ pub struct Metrics {
     over_bound: Family<Upstream, Counter>,
     holds: Gauge,
     held: Gauge,
+    abandoned: Gauge,
     waiting: Gauge,
     ledger_ready: Gauge,
     limits_ready: Gauge,
@@ -152,6 +153,8 @@ struct Often {
 pub struct Snapshot {
     pub holds: usize,
     pub held_nanos: i64,
+    /// Calls that go on though their clients have left.
+    pub abandoned: usize,
     pub violations: usize,
     pub limits_ready: bool,
     /// How many alerts are open, by kind.
@@ -179,6 +182,7 @@ impl Metrics {
             over_bound: Family::default(),
             holds: Gauge::default(),
             held: Gauge::default(),
+            abandoned: Gauge::default(),
             waiting: Gauge::default(),
             ledger_ready: Gauge::default(),
             limits_ready: Gauge::default(),
@@ -248,6 +252,11 @@ impl Metrics {
         );
         registry.register("holds", "Calls with credit set aside", self.holds.clone());
         registry.register_with_unit("held", "Credit set aside", nanos(), self.held.clone());
+        registry.register(
+            "abandoned_calls",
+            "Calls that are read to their end though their clients have left",
+            self.abandoned.clone(),
+        );
         registry.register(
             "ledger_batch_steps",
             "Changes committed together",
@@ -438,6 +447,7 @@ impl Metrics {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.holds.set(count(now.holds));
         self.held.set(now.held_nanos);
+        self.abandoned.set(count(now.abandoned));
         self.violations.set(count(now.violations));
         self.waiting.set(count(ledger.waiting()));
         self.ledger_ready.set(i64::from(ledger.takes_charges()));

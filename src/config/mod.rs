@@ -41,6 +41,9 @@ use crate::{
     routing::hybrid::Scorer,
 };
 
+/// Clients that cut responses short often leave a few calls behind; more than this many at once are unusual.
+pub const MAX_ABANDONED: u32 = 100;
+
 #[derive(Debug)]
 pub struct Config {
     pub server: Server,
@@ -49,6 +52,8 @@ pub struct Config {
     /// The ceilings of whatever has none of its own.
     pub limits: Ceilings,
     pub minute: Minute,
+    /// How many calls whose clients have left an account may have and still start another.
+    pub max_abandoned: u32,
     /// How far an account may go below zero by calls that cost more than they held.
     pub max_overdraft: NanoUsd,
     pub providers: BTreeMap<String, Provider>,

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::{
-    Config, Durability, Log, LogFormat, Minute, Operator, Patience, Portal, Server, Store,
-    StorePlace, TlsFiles,
+    Config, Durability, Log, LogFormat, MAX_ABANDONED, Minute, Operator, Patience, Portal, Server,
+    Store, StorePlace, TlsFiles,
     alerts::alerts,
     mail::mail,
     oidc::oidc,
@@ -29,7 +29,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
         let server = server(root.section("server"));
         let operator = operator(root.section("operator"), environment);
         let store = store(root.section("store"), environment);
-        let (limits, minute) = limits(root.section("limits"), &store, environment);
+        let (limits, max_abandoned, minute) = limits(root.section("limits"), &store, environment);
         let (routing, weights) = routing(root.section("routing"));
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
@@ -71,6 +71,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
             store,
             limits,
             minute,
+            max_abandoned,
             max_overdraft,
             providers,
             deployments,
@@ -205,7 +206,11 @@ fn deadline(section: &mut Section) -> Option<Duration> {
     })
 }
 
-fn limits(mut section: Section, store: &Store, environment: &Environment) -> (Ceilings, Minute) {
+fn limits(
+    mut section: Section,
+    store: &Store,
+    environment: &Environment,
+) -> (Ceilings, u32, Minute) {
     let minute = minute(&mut section, store, environment);
     let mut ceiling = |key: &str, default| {
         let expected = "a number of at least 1; 0 would refuse every request";
@@ -216,8 +221,9 @@ fn limits(mut section: Section, store: &Store, environment: &Environment) -> (Ce
         requests: ceiling("rpm", 60),
         tokens: ceiling("tpm", 100_000),
     };
+    let max_abandoned = ceiling("max_abandoned", MAX_ABANDONED);
     section.finish();
-    (limits, minute)
+    (limits, max_abandoned, minute)
 }
 
 /// Gateways that share accounts share their limits, and only a shared ledger can tell what a server that

@@ -13,6 +13,9 @@ use serde_json::{Map, Value};
 use super::GatewayError;
 use crate::limits::{Refusal, WINDOW_MS};
 
+/// In seconds. Nobody knows when a provider will have finished; most have within a few seconds.
+const ABANDONED_RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
+
 /// `{error: {message, type, code, param, …}}` with its status.
 ///
 /// All four keys are always there, `null` where there is nothing to say, so that a client can
@@ -81,6 +84,10 @@ impl IntoResponse for GatewayError {
         }
         if let Self::RateLimited(refusal) = &self {
             rate_limit_headers(response.headers_mut(), refusal);
+        }
+        if let Self::TooManyAbandoned { .. } = &self {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, ABANDONED_RETRY_AFTER);
         }
         let passes = match &self {
             Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {

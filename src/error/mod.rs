@@ -76,6 +76,11 @@ pub enum GatewayError {
     StorageUnavailable,
     #[error("{}", rate_limit_message(.0))]
     RateLimited(Refusal),
+    #[error(
+        "{limit} or more requests of this account are still running though their clients disconnected. Retry after the \
+         time in Retry-After, once some of them have ended, and read responses to their end."
+    )]
+    TooManyAbandoned { limit: usize },
     #[error("Requests cannot be counted just now. Retry in a moment.")]
     RateLimitUnavailable,
     #[error("The request lost its admission between two steps. Retry it as a whole.")]
@@ -169,6 +174,11 @@ impl GatewayError {
                     Limit::Requests => "rpm_exceeded",
                     Limit::Tokens => "tpm_exceeded",
                 }),
+            ),
+            Self::TooManyAbandoned { .. } => (
+                Status::TOO_MANY_REQUESTS,
+                "rate_limit_exceeded",
+                code("abandoned_exceeded"),
             ),
             Self::RateLimitUnavailable => (
                 Status::SERVICE_UNAVAILABLE,

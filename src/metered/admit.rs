@@ -52,6 +52,11 @@ pub async fn admit<'a>(
         requested, target, ..
     } = &call.route;
     let (account_id, model) = (caller.account_id.as_str(), requested.id.as_str());
+    // Before anything is reserved: such a refusal counts nowhere.
+    if gateway.abandoned.is_at_limit(account_id) {
+        let limit = gateway.abandoned.limit();
+        return Err(GatewayError::TooManyAbandoned { limit }.into());
+    }
     let ceilings = gateway.ledger.ceilings(account_id, model, gateway.ceilings);
     let input = call.count();
     let need = Need::of(call, input);

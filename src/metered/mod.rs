@@ -14,6 +14,7 @@ mod ask;
 mod assembled;
 mod attempts;
 mod calls;
+mod client_watch;
 mod failure;
 mod form;
 mod need;
@@ -31,6 +32,7 @@ use crate::{
 
 use self::{
     admit::{Admitted, admit},
+    client_watch::ClientWatch,
     running::Running,
 };
 
@@ -154,9 +156,10 @@ async fn run(
             return;
         }
     };
+    let client = ClientWatch::new(&gateway.abandoned, &caller.account_id);
     if call.stream {
-        Box::pin(stream::stream(gateway, call, form, admitted, begun)).await;
+        Box::pin(stream::stream(gateway, call, form, admitted, begun, client)).await;
     } else {
-        whole::whole(gateway, call, form, admitted, begun).await;
+        whole::whole(gateway, call, form, admitted, begun, client).await;
     }
 }

@@ -1,12 +1,13 @@
 //! An answer as it comes, from the provider to the client.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::{
     Admitted, Begun, CHARGE_PATIENCE, Ending, FRAMES_IN_FLIGHT, Form, Frame, NotStarted, Reply,
     Shape, Started,
+    client_watch::ClientWatch,
     failure::Failure,
     form::Keeping,
     source::{Means, Source},
@@ -36,16 +37,20 @@ pub async fn stream(
     form: Form,
     mut admitted: Admitted<'_>,
     begun: Begun,
+    mut client: ClientWatch<'_>,
 ) {
     let mut means = Means {
         gateway,
         call: &mut call,
         admitted: &mut admitted,
     };
-    let opened = tokio::select! {
+    let opened = {
         // Boxed: a stream is open for long, and this is over soon.
-        opened = Box::pin(Source::open(&mut means, &begun)) => opened,
-        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
+        let mut opening = Box::pin(Source::open(&mut means, &begun));
+        tokio::select! {
+            opened = client.while_waiting(&begun, opening.as_mut()) => opened,
+            () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
+        }
     };
     let mut source = match opened {
         Ok(source) => source,
@@ -67,13 +72,18 @@ pub async fn stream(
         credits_expire_at: means.admitted.credits_expire_at(),
     };
     let _ = begun.send(Ok(started)); // a client that has left is noticed below
-    let relayed = tokio::select! {
-        relayed = pump(&mut source, &mut means, &mut shape, &frames) => relayed,
-        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
+    let relayed = {
+        let mut relaying = pin!(pump(&mut source, &mut means, &mut shape, &frames));
+        tokio::select! {
+            relayed = client.while_receiving(&frames, relaying.as_mut()) => relayed,
+            () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
+        }
     };
     let relayed = match relayed {
+        Ok(Client::Listening) if client.has_left() => Ok(Outcome::ClientLeft),
         Ok(Client::Listening) => Ok(Outcome::Answered),
         Ok(Client::Gone) => {
+            client.client_left();
             let drained = Box::pin(drain(&mut source, &mut means, &mut shape)).await;
             drained.map(|()| Outcome::ClientLeft)
         }
@@ -210,7 +220,8 @@ async fn send(frames: &mpsc::Sender<Frame>, frame: Frame) -> bool {
     }
 }
 
-/// Reads an answer that nobody waits for to its end, within bounds of time and number.
+/// Reads an answer that nobody waits for to its end, within bounds of time. How many such calls an account may have is
+/// decided when it starts one: a call that was admitted is always drained.
 async fn drain(
     source: &mut Source,
     means: &mut Means<'_, '_>,
@@ -219,7 +230,6 @@ async fn drain(
     let given_up =
         || UpstreamError::Broken("the client left, and it was not read to its end".into());
     let gateway = means.gateway;
-    let _permit = gateway.drains.try_acquire().map_err(|_| given_up())?;
     let reading = async {
         while let Some(part) = source.next(means).await? {
             shape.on_part(part)?;

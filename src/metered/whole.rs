@@ -1,10 +1,13 @@
 //! An answer in one piece.
 
+use std::pin::pin;
+
 use tokio::time::{Instant, sleep_until};
 
 use super::{
     Admitted, Begun, CHARGE_PATIENCE, Form, NotStarted, Reply, Started, ask,
     attempts::Attempts,
+    client_watch::ClientWatch,
     failure::Failure,
     tool_loop::{Next, Steps},
 };
@@ -23,11 +26,15 @@ pub async fn whole(
     form: Form,
     mut admitted: Admitted<'_>,
     begun: Begun,
+    mut client: ClientWatch<'_>,
 ) {
     let credits_expire_at = admitted.credits_expire_at();
-    let answer = tokio::select! {
-        answer = answer(gateway, &mut call, &mut admitted, &begun) => answer,
-        () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
+    let answer = {
+        let mut answering = pin!(answer(gateway, &mut call, &mut admitted, &begun));
+        tokio::select! {
+            answer = client.while_waiting(&begun, answering.as_mut()) => answer,
+            () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
+        }
     };
     let (answer, usage) = match answer {
         Ok(answer) => answer,

@@ -17,6 +17,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
     let now = Snapshot {
         holds,
         held_nanos: held.nanos(),
+        abandoned: gateway.abandoned.total(),
         violations: gateway.ledger.violations(),
         limits_ready: gateway.limiter.is_ready(),
         alerts: gateway.alerts.open(),

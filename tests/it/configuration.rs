@@ -101,6 +101,7 @@ fn a_full_file_says_it_all() {
     assert_eq!(config.store.durability, Durability::Power);
     assert_eq!(config.limits.requests, 60);
     assert_eq!(config.limits.tokens, 100_000);
+    assert_eq!(config.max_abandoned, 100);
     assert_eq!(config.log.format, LogFormat::Pretty);
     assert_eq!(config.log.level, "tollgate=debug,hyper=warn");
     let local = openai(&config, "local");
@@ -206,6 +207,11 @@ fn mistakes_of_every_kind_name_the_line_and_what_is_expected() {
             "line 17: `limits.tpm` is \"many\"; expected a number of at least 1",
         ),
         (
+            "tpm = 100000",
+            "max_abandoned = 0",
+            "line 17: `limits.max_abandoned` is 0; expected a number of at least 1",
+        ),
+        (
             "url = \"sqlite:data/tollgate.db\"",
             "url = \"mysql://x\"",
             "line 11: `store.url` cannot be used: expected `sqlite:`",
@@ -305,7 +311,7 @@ fn an_unknown_key_is_a_mistake_with_a_suggestion() {
         ),
         (
             "burst = 60",
-            "line 16: `limits.burst` is not a setting; expected one of `deadline_ms`, `rpm`, `tpm`, `url`",
+            "line 16: `limits.burst` is not a setting; expected one of `deadline_ms`, `max_abandoned`, `rpm`, `tpm`, `url`",
         ),
     ] {
         let message = refused(&FULL.replace("rpm = 60", instead), &[]);

@@ -64,6 +64,7 @@ mod configuration_weights;
 mod connection_heads;
 mod connection_slow;
 mod connection_stalls;
+mod faults_abandoned;
 mod faults_crowds;
 mod faults_cut;
 mod faults_forms;

@@ -304,6 +304,7 @@ async fn metrics_count_what_happened_and_name_nobody() {
         r#"tollgate_first_byte_seconds_count{model="svc-standard"} 5"#,
         "tollgate_holds 0",
         "tollgate_held_nano_usd 0",
+        "tollgate_abandoned_calls 0",
         "tollgate_ledger_ready 1",
         "tollgate_limits_ready 1",
         "tollgate_audit_violations 0",

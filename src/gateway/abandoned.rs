@@ -1,0 +1,158 @@
+//! Calls whose clients have left, counted by account.
+//!
+//! Such a call is read to its end, because what it uses is owed. Meanwhile it takes memory and a connection to its
+//! provider, so an account with too many of them starts no new call until some have ended.
+
+use std::{
+    hash::BuildHasher as _,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{
+            AtomicUsize,
+            Ordering::{Acquire, Release},
+        },
+    },
+};
+
+use crate::fast_map::{FastMap, RandomState};
+
+const SHARDS: usize = 16;
+
+type Counts = FastMap<Box<str>, usize>;
+
+pub struct AbandonedCalls {
+    limit: usize,
+    /// Of all accounts together. While this is below the limit, no account is looked up.
+    total: AtomicUsize,
+    hasher: RandomState,
+    shards: [Mutex<Counts>; SHARDS],
+}
+
+impl AbandonedCalls {
+    /// `limit` is how many an account may have and still start another call.
+    pub fn new(limit: u32) -> Self {
+        Self {
+            limit: limit as usize,
+            total: AtomicUsize::new(0),
+            hasher: RandomState::default(),
+            shards: Default::default(),
+        }
+    }
+
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub fn total(&self) -> usize {
+        self.total.load(Acquire)
+    }
+
+    /// Whether the account has to wait before it starts another call.
+    pub fn is_at_limit(&self, account_id: &str) -> bool {
+        self.total() >= self.limit && self.of(account_id) >= self.limit
+    }
+
+    fn of(&self, account_id: &str) -> usize {
+        let counts = self.shard(account_id);
+        counts.get(account_id).copied().unwrap_or(0)
+    }
+
+    /// Counts a call of the account until what is returned is dropped.
+    pub fn count<'a>(&'a self, account_id: &'a str) -> AbandonedCall<'a> {
+        *self.shard(account_id).entry(account_id.into()).or_default() += 1;
+        self.total.fetch_add(1, Release);
+        AbandonedCall {
+            calls: self,
+            account_id,
+        }
+    }
+
+    fn shard(&self, account_id: &str) -> MutexGuard<'_, Counts> {
+        let hash = self.hasher.hash_one(account_id);
+        // Not the bits that the map itself goes by first.
+        let shard = &self.shards[usize::from(hash.to_be_bytes()[3]) % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One call that nobody waits for any more.
+pub struct AbandonedCall<'a> {
+    calls: &'a AbandonedCalls,
+    account_id: &'a str,
+}
+
+impl Drop for AbandonedCall<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.calls.shard(self.account_id);
+        if let Some(count) = counts.get_mut(self.account_id) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(self.account_id);
+            }
+        }
+        self.calls.total.fetch_sub(1, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn an_account_at_its_limit_waits_until_one_has_ended_and_others_do_not() {
+        let calls = AbandonedCalls::new(2);
+        let first = calls.count("a");
+        assert!(!calls.is_at_limit("a"));
+        let second = calls.count("a");
+        assert!(calls.is_at_limit("a"));
+        assert!(!calls.is_at_limit("b"));
+        // One that was admitted before is counted beyond the limit.
+        let third = calls.count("a");
+        drop(first);
+        assert!(calls.is_at_limit("a"));
+        drop(second);
+        assert!(!calls.is_at_limit("a"));
+        drop(third);
+        assert_eq!((calls.total(), calls.of("a")), (0, 0));
+        assert!(
+            calls
+                .shards
+                .iter()
+                .all(|one| one.lock().unwrap().is_empty())
+        );
+    }
+
+    #[test]
+    fn a_call_that_panics_is_counted_no_longer() {
+        let calls = AbandonedCalls::new(1);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _counted = calls.count("a");
+            assert!(calls.is_at_limit("a"));
+            panic!("of the call");
+        }));
+        assert!(panicked.is_err());
+        assert!(!calls.is_at_limit("a"));
+        assert_eq!(calls.total(), 0);
+    }
+
+    #[test]
+    fn counts_are_exact_with_many_threads() {
+        let calls = AbandonedCalls::new(1_000);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let calls = &calls;
+                scope.spawn(move || {
+                    for round in 0..1_000 {
+                        let account = format!("account {}", (thread + round) % 5);
+                        let one = calls.count(&account);
+                        let other = calls.count("all");
+                        drop((one, other));
+                    }
+                });
+            }
+        });
+        assert_eq!((calls.total(), calls.of("all")), (0, 0));
+    }
+}
