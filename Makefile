@@ -1,12 +1,12 @@
 # `make` lists the commands.
 
 .PHONY: help run run-local test lint fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
-	router-eval release bench bench-peers counts
+	router-eval release bench bench-peers counts tokenizers
 
 help:
 	@echo "make run        build it quickly and start tollgate dev, with a simulated model"
 	@echo "make run-local  the same in front of a small real model, which it installs"
-	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser and upstream tests, instruction counts"
+	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser, upstream and tokenizer tests, instruction counts"
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
 	@echo "make unit       unit and integration tests only, on SQLite and memory"
@@ -17,6 +17,7 @@ help:
 	@echo "make browser    the portal in a real browser, which it installs; pictures go to target/browser"
 	@echo "make screenshots  the same, and the pictures in the documentation anew"
 	@echo "make counts     the instructions that a request takes, against their budget"
+	@echo "make tokenizers  the token estimate against tokenizers of other vendors, which it installs"
 	@echo "make upstreams  tollgate in front of model servers that others wrote"
 	@echo "make release    build the program for production, target/release/tollgate, which takes its time"
 	@echo "make bench      tollgate beside nginx: CPU, latency, memory; QUICK=1 for a short run"
@@ -36,18 +37,18 @@ test:
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
 	$(MAKE) --no-print-directory lint || { kill $$installing; exit 1; }; \
 	wait $$installing || { cat target/installs.log; exit 1; }
-	@$(MAKE) --no-print-directory unit shared fleet counts chain clients browser upstreams
+	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams
 
 # Everything that tests need and the system lacks.
 installs: servers
-	@for test in counts chain clients browser upstreams; do tests/$$test/run --install || exit 1; done
+	@for test in counts tokenizers chain clients browser upstreams; do tests/$$test/run --install || exit 1; done
 
 lint:
 	cargo fmt --check
 	cargo fmt --check --manifest-path training/Cargo.toml
 	cargo fmt --check --manifest-path bench/Cargo.toml
 	cargo clippy --all-targets -- -D warnings
-	cargo clippy --test chain --test fleet --test counts -- -D warnings
+	cargo clippy --test chain --test fleet --test counts --test tokenizers -- -D warnings
 	cargo clippy --manifest-path training/Cargo.toml --target-dir target -- -D warnings
 	cargo clippy --manifest-path bench/Cargo.toml --target-dir target --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
@@ -76,6 +77,9 @@ fleet: servers
 
 counts:
 	tests/counts/run
+
+tokenizers:
+	tests/tokenizers/run
 
 chain:
 	tests/chain/run

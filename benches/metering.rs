@@ -166,13 +166,23 @@ async fn pairs_a_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> 
 
 fn estimate(time: Duration) {
     println!("estimate: a kilobyte, and its ratio to what tokenizers count");
+    // Letters that are no words: what takes longest.
+    let letters =
+        (0_u32..40_000).map(|n| (b'a' + (n.wrapping_mul(2_654_435_769) >> 24) as u8 % 26) as char);
+    let words: Vec<String> = letters
+        .collect::<Vec<_>>()
+        .chunks(40)
+        .map(String::from_iter)
+        .collect();
+    let random = words.join(" ");
     let o200k = tiktoken_rs::o200k_base().unwrap();
     let cl100k = tiktoken_rs::cl100k_base().unwrap();
     for (name, text) in [
-        ("prose", include_str!("../docs/ARCHITECTURE.md")),
+        ("Markdown", include_str!("../docs/ARCHITECTURE.md")),
         ("code", include_str!("../src/metered/shape.rs")),
         ("JSON", include_str!("../tests/clients/package-lock.json")),
         ("CJK", CJK),
+        ("random", &random),
     ] {
         let nanos = each(time / 4, || {
             black_box(estimate_tokens(black_box(text)));
@@ -181,7 +191,7 @@ fn estimate(time: Duration) {
         let estimated = estimate_tokens(text) as f64;
         let ratio = |counted: usize| estimated / counted as f64;
         println!(
-            "  {name:6} {:6.2} µs/KB   o200k {:4.2}   cl100k {:4.2}",
+            "  {name:8} {:6.2} µs/KB   o200k {:4.2}   cl100k {:4.2}",
             nanos / 1_000.0 / kilobytes,
             ratio(o200k.encode_ordinary(text).len()),
             ratio(cl100k.encode_ordinary(text).len()),

@@ -6,7 +6,6 @@
 
 use std::{collections::HashMap, io, path::Path, sync::Arc, time::Duration};
 
-mod byte_bits;
 mod count;
 mod estimate;
 mod memory;

@@ -3,7 +3,7 @@
 //! A call never fails: what went wrong is text that the model reads, and nothing in it tells where
 //! our data comes from. Where there is no data there is no number.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 mod address;
 mod chain;
@@ -41,7 +41,8 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 pub struct Toolbox {
     sources: Sources,
     definitions: Vec<chat::Tool>,
-    count: TokenCount,
+    /// Counted when first asked for: before that, no page of the estimate's tables is in memory.
+    count: OnceLock<TokenCount>,
     timeout: Duration,
     /// How often a provider is asked for one request.
     pub max_steps: u32,
@@ -85,11 +86,9 @@ impl Toolbox {
         } else {
             Vec::new()
         };
-        let mut count = TokenCount::default();
-        chat::Tool::count_all(&definitions, &mut count);
         Ok(Self {
             sources,
-            count,
+            count: OnceLock::new(),
             definitions,
             timeout: config.timeout,
             max_steps: config.max_steps,
@@ -103,7 +102,11 @@ impl Toolbox {
 
     /// What the definitions add to a prompt; counted once.
     pub fn count(&self) -> TokenCount {
-        self.count
+        *self.count.get_or_init(|| {
+            let mut count = TokenCount::default();
+            chat::Tool::count_all(&self.definitions, &mut count);
+            count
+        })
     }
 
     /// Runs one call. `arguments` is the JSON that the model wrote.

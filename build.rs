@@ -1,0 +1,189 @@
+//! Writes the tables of the token estimate, `src/limits/estimate`: the merges of two vocabularies, the words that they
+//! have, and what each character is to a pre-tokenizer.
+//!
+//! The vocabularies come with `tiktoken-rs`, the character classes with `regex-syntax`; neither is part of the program.
+
+use std::{env, error::Error, fs, iter, path::Path};
+
+use regex_syntax::hir::{Class, HirKind};
+use tiktoken_rs::CoreBPE;
+use unicode_normalization::{IsNormalized, char::canonical_combining_class, is_nfc_quick};
+
+#[path = "src/limits/estimate/merge.rs"]
+mod merge;
+#[path = "src/limits/estimate/table.rs"]
+#[expect(dead_code, reason = "the other half is for the program")]
+mod table;
+
+use table::{
+    KIND_BLOCK, Kind, LONGEST_WORD, MAY_COMPOSE, Merges, NO_PAIR, PairSlot, TOKEN_BITS,
+    WORD_PROBES, WORD_SLOT, WORD_SLOTS, WordSlot,
+};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/limits/estimate/merge.rs");
+    println!("cargo:rerun-if-changed=src/limits/estimate/table.rs");
+    let folder = env::var("OUT_DIR")?;
+    let write = |name: &str, bytes: &[u8]| fs::write(Path::new(&folder).join(name), bytes);
+
+    let cl100k = Vocabulary::of(&tiktoken_rs::cl100k_base()?, 18)?;
+    let o200k = Vocabulary::of(&tiktoken_rs::o200k_base()?, 19)?;
+    check_numbers(&o200k)?;
+    write("cl100k", cl100k.slots.as_flattened())?;
+    write("o200k", o200k.slots.as_flattened())?;
+    write("words", words(&cl100k, &o200k).as_flattened())?;
+    write("kinds", &kinds()?)?;
+    Ok(())
+}
+
+/// The tokens of a vocabulary by their rank, and the table of its merges.
+struct Vocabulary {
+    tokens: Vec<Vec<u8>>,
+    slots: Vec<PairSlot>,
+}
+
+impl Vocabulary {
+    /// With a table of two to the power of `bits` slots.
+    ///
+    /// Each token is merged with the merges before its own: it has to come down to two tokens, and these are the pair
+    /// that it is merged from. Where that holds for all of them, merging by pairs is the same as merging by bytes.
+    fn of(tokenizer: &CoreBPE, bits: u32) -> Result<Self> {
+        let mut vocabulary = Self {
+            tokens: Vec::new(),
+            slots: vec![NO_PAIR.to_le_bytes(); 1 << bits],
+        };
+        let mut bytes = [false; 256];
+        for rank in 0_u32.. {
+            let Ok(token) = tokenizer.decode_bytes(&[rank]) else {
+                break;
+            };
+            match (rank, token.as_slice()) {
+                (..=255, [byte]) => bytes[usize::from(*byte)] = true,
+                (256.., token) => vocabulary.add_merge(rank, token)?,
+                _ => return Err(format!("token {rank} should be one byte: {token:?}").into()),
+            }
+            vocabulary.tokens.push(token);
+        }
+        if bytes.contains(&false) {
+            return Err("a vocabulary lacks a byte".into());
+        }
+        Ok(vocabulary)
+    }
+
+    fn add_merge(&mut self, rank: u32, token: &[u8]) -> Result<()> {
+        let (count, parts) = merge::merge_long(self.merges(), token);
+        if count != 2 {
+            return Err(format!("token {rank} is not merged from two: {token:?}").into());
+        }
+        let [left, right] = [0, usize::from(parts[0].next)].map(|at| parts[at].token);
+        let key = table::pair_key(left, right);
+        let mut at = table::pair_hash(key) % self.slots.len();
+        while self.slots[at] != NO_PAIR.to_le_bytes() {
+            at = (at + 1) % self.slots.len();
+        }
+        self.slots[at] = (key << TOKEN_BITS | u64::from(rank)).to_le_bytes();
+        Ok(())
+    }
+
+    fn merges(&self) -> Merges<'_> {
+        Merges(&self.slots)
+    }
+}
+
+/// The estimate counts on it that up to three digits are one token.
+fn check_numbers(vocabulary: &Vocabulary) -> Result<()> {
+    let numbers = (0..1000).flat_map(|n| [format!("{n}"), format!("{n:02}"), format!("{n:03}")]);
+    for number in numbers {
+        if merge::count(vocabulary.merges(), number.as_bytes()) != 1 {
+            return Err(format!("{number} is not one token").into());
+        }
+    }
+    Ok(())
+}
+
+/// Words of ASCII letters that are a token of either vocabulary, with the larger number of tokens that one of both has
+/// for them. The commonest come first and get their slots; what finds all of its slots taken is left out.
+fn words(cl100k: &Vocabulary, o200k: &Vocabulary) -> Vec<WordSlot> {
+    let mut slots = vec![[0; WORD_SLOT]; WORD_SLOTS];
+    for rank in 0..o200k.tokens.len() {
+        for (tokens, others) in [(o200k, cl100k), (cl100k, o200k)] {
+            let Some(token) = tokens.tokens.get(rank).filter(|token| is_word(token)) else {
+                continue;
+            };
+            let mut slot = [0; WORD_SLOT];
+            slot[..token.len()].copy_from_slice(token);
+            let first = table::word_hash(u128::from_le_bytes(slot));
+            let count = merge::count(others.merges(), token);
+            slot[LONGEST_WORD] = u8::try_from(count).expect("it has at most fifteen bytes");
+            let probes = (0..WORD_PROBES).map(|probe| first ^ probe);
+            let free = probes
+                .take_while(|&at| slots[at] != slot)
+                .find(|&at| slots[at] == [0; WORD_SLOT]);
+            if let Some(at) = free {
+                slots[at] = slot;
+            }
+        }
+    }
+    slots
+}
+
+/// Whether it may be a pre-token of both: letters without a capital behind a small one and at most one character
+/// before them, or no letter at all. Digits are counted one by one.
+fn is_word(token: &[u8]) -> bool {
+    let before = token
+        .iter()
+        .take_while(|byte| !byte.is_ascii_alphanumeric())
+        .count();
+    let letters = &token[before..];
+    let mut small = letters
+        .iter()
+        .skip_while(|letter| letter.is_ascii_uppercase());
+    token.is_ascii()
+        && token.len() <= LONGEST_WORD
+        && (before <= 1 || letters.is_empty())
+        && small.all(u8::is_ascii_lowercase)
+}
+
+/// The kind of each character: a number of a block for each [`KIND_BLOCK`] of them, then the blocks.
+fn kinds() -> Result<Vec<u8>> {
+    let mut kinds = vec![Kind::Other as u8; 0x11_0000];
+    for (class, kind) in [
+        (r"[\p{Lu}\p{Lt}]", Kind::Upper),
+        (r"\p{Ll}", Kind::Lower),
+        (r"[\p{Lm}\p{Lo}]", Kind::Letter),
+        (r"\p{M}", Kind::Mark),
+        (r"\p{N}", Kind::Number),
+        (r"\s", Kind::Space),
+        (r"[\r\n]", Kind::Newline),
+    ] {
+        let parsed = regex_syntax::parse(class)?;
+        let HirKind::Class(Class::Unicode(ranges)) = parsed.kind() else {
+            return Err(format!("{class} is no class of characters").into());
+        };
+        for range in ranges.ranges() {
+            kinds[range.start() as usize..=range.end() as usize].fill(kind as u8);
+        }
+    }
+    for char in '\u{80}'..=char::MAX {
+        if canonical_combining_class(char) != 0
+            || is_nfc_quick(iter::once(char)) != IsNormalized::Yes
+        {
+            kinds[char as usize] |= MAY_COMPOSE;
+        }
+    }
+    let mut blocks: Vec<&[u8]> = Vec::new();
+    let mut table = Vec::new();
+    for block in kinds.chunks(KIND_BLOCK) {
+        let known = blocks.iter().position(|known| *known == block);
+        let number = known.unwrap_or_else(|| {
+            blocks.push(block);
+            blocks.len() - 1
+        });
+        table.push(u8::try_from(number)?);
+    }
+    table.extend(blocks.concat());
+    Ok(table)
+}

@@ -1,0 +1,42 @@
+//! An upper bound of the tokens that a text has, close to what tokenizers count.
+//!
+//! The promise: the estimate is never below what cl100k, o200k, Llama 3 and Qwen 2.5 count, on any text, so that
+//! nobody can send more input than was reserved. No rule of thumb can promise that and stay near the truth: random
+//! letters have several times the tokens of words as long. So it counts as cl100k and o200k do, with their
+//! vocabularies, and takes the larger result. Llama 3 and Qwen 2.5 have cl100k's merges and others of lower priority,
+//! which only make fewer tokens; where they cut a text differently, the larger number counts ([`tally`]).
+//!
+//! Most of a text is words that a table has ([`block`], [`words`]). The rest is cut as the two tokenizers do
+//! ([`ascii`], [`pieces`]) and merged ([`merge`]), unless it was lately ([`recent`]).
+
+mod ascii;
+mod block;
+mod kinds;
+mod merge;
+mod pieces;
+mod recent;
+mod table;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+mod words;
+
+use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
+
+use self::tally::Tally;
+
+/// Role, separators and the like, for each message.
+pub const TOKENS_PER_MESSAGE: u64 = 4;
+
+/// The tokens of a text: at least as many as each of the tokenizers counts.
+pub fn estimate_tokens(text: &str) -> u64 {
+    let tally = Tally::of(text);
+    let mut tokens = tally.cl100k.max(tally.o200k);
+    // Qwen composes characters first, which makes other tokens of them.
+    if tally.may_compose && is_nfc_quick(text.chars()) != IsNormalized::Yes {
+        let composed: String = text.nfc().collect();
+        tokens = tokens.max(Tally::of(&composed).cl100k);
+    }
+    tokens
+}

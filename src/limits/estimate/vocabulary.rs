@@ -1,0 +1,25 @@
+//! The merges of the two vocabularies that are counted with, as `build.rs` writes them.
+
+use super::table::{Aligned, Merges, PairSlot};
+
+static CL100K: Aligned<[u8; size_of::<PairSlot>() << 18]> =
+    Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/cl100k")));
+static O200K: Aligned<[u8; size_of::<PairSlot>() << 19]> =
+    Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/o200k")));
+
+/// A vocabulary that is counted with.
+#[derive(Clone, Copy)]
+pub enum Vocabulary {
+    Cl100k,
+    O200k,
+}
+
+impl Vocabulary {
+    pub fn merges(self) -> Merges<'static> {
+        let (slots, _) = match self {
+            Self::Cl100k => CL100K.0.as_chunks(),
+            Self::O200k => O200K.0.as_chunks(),
+        };
+        Merges(slots)
+    }
+}
