@@ -131,7 +131,7 @@ impl Gateway {
         Ok(Self {
             conversations: stores.conversations,
             office: stores.office,
-            metrics: Metrics::new(stores.ledger.health()),
+            metrics: Metrics::new(stores.ledger.health(), stores.limiter.clock_jumps()),
             traffic: Traffic::default(),
             ledger: stores.ledger,
             sessions: Sessions::default(),

@@ -33,6 +33,7 @@ pub mod config;
 
 pub mod auth;
 pub mod checked_toml;
+mod clock_offset;
 pub mod error;
 pub mod failpoint;
 mod fast_map;

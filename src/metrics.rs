@@ -162,7 +162,7 @@ pub struct Snapshot {
 }
 
 impl Metrics {
-    pub fn new(ledger: &Health) -> Self {
+    pub fn new(ledger: &Health, limits_clock_jumps: Counter) -> Self {
         let seconds = || Histogram::new(exponential_buckets(0.001, 2.5, 14));
         let mut metrics = Self {
             registry: Registry::with_prefix("tollgate"),
@@ -192,6 +192,7 @@ impl Metrics {
             often: Often::default(),
         };
         metrics.register(ledger);
+        metrics.register_faults(limits_clock_jumps);
         metrics
     }
 
@@ -297,6 +298,16 @@ impl Metrics {
             "alert_deliveries",
             "Attempts to tell somebody of an alert, by how that went",
             self.alerts_told.clone(),
+        );
+    }
+
+    /// What goes wrong with stores that gateways share.
+    fn register_faults(&mut self, limits_clock_jumps: Counter) {
+        let registry = &mut self.registry;
+        registry.register(
+            "limits_clock_jumps",
+            "How often the clock of Redis was found to have been set",
+            limits_clock_jumps,
         );
     }
 

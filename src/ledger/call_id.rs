@@ -22,6 +22,11 @@ impl CallId {
         Self(u64::try_from(ms).unwrap_or(0) << COUNT_BITS)
     }
 
+    /// When the call began, in milliseconds since 1970.
+    pub fn begun_ms(self) -> i64 {
+        i64::try_from(self.0 >> COUNT_BITS).unwrap_or(i64::MAX)
+    }
+
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;
         if digits.len() != CHARS as usize {

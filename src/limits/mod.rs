@@ -6,6 +6,8 @@
 
 use std::{collections::HashMap, io, path::Path, sync::Arc, time::Duration};
 
+use prometheus_client::metrics::counter::Counter;
+
 mod count;
 mod estimate;
 mod memory;
@@ -81,7 +83,10 @@ pub struct Kept {
     pub model: String,
     pub call: u64,
     pub step: u32,
+    /// By the limiter's clock.
     pub at_ms: u64,
+    /// How long ago that was by the ledger's clock; the limiter's may have been set since.
+    pub age_ms: u64,
     pub tokens: u64,
 }
 
@@ -170,6 +175,14 @@ impl Limiter {
         match self {
             Self::Memory(_) => true,
             Self::Shared(shared) => shared.is_ready(),
+        }
+    }
+
+    /// How often the clock of the server was found to have been set.
+    pub fn clock_jumps(&self) -> Counter {
+        match self {
+            Self::Memory(_) => Counter::default(),
+            Self::Shared(shared) => shared.clock_jumps(),
         }
     }
 

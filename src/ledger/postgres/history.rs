@@ -90,7 +90,8 @@ impl Shared {
     pub async fn places_in_window(&self) -> Result<Vec<Kept>, LedgerError> {
         // The limiter has a clock of its own: twice the window covers what the two differ by.
         let window = i64::try_from(2 * WINDOW_MS).unwrap_or(i64::MAX);
-        let since = self.inner.clock.now_ms() - window;
+        let now_ms = self.inner.clock.now_ms();
+        let since = now_ms - window;
         let query = "SELECT account_id, model, id, places FROM holds
             UNION ALL
             SELECT account_id, model, id, coalesce(places, '{}') FROM calls WHERE ended_ms >= $1";
@@ -99,12 +100,19 @@ impl Shared {
         for row in &rows {
             let (account, model): (String, String) = (get(row, 0)?, get(row, 1)?);
             let (call, places): (i64, Vec<i64>) = (get(row, 2)?, get(row, 3)?);
+            let call = CallId(unsigned(call));
+            // A call's number says when it began. By the limiter's clock its steps came so much later.
+            let age_ms = unsigned(now_ms - call.begun_ms());
+            let first_ms = record::places(&places)
+                .next()
+                .map_or(0, |place| place.at_ms);
             kept.extend(record::places(&places).map(|place| Kept {
                 account: account.clone(),
                 model: model.clone(),
-                call: unsigned(call),
+                call: call.0,
                 step: place.step,
                 at_ms: place.at_ms,
+                age_ms: age_ms.saturating_sub(place.at_ms.saturating_sub(first_ms)),
                 tokens: place.tokens,
             }));
         }

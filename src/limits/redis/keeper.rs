@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
 
-use super::{Inner, link::Link};
+use super::{Inner, link::Link, script::Answer};
 
 /// How soon a server that was away is tried again.
 const TRY_EVERY: Duration = Duration::from_millis(150);
@@ -17,6 +17,7 @@ pub(super) async fn keep(inner: Arc<Inner>) {
         inner: &inner,
         said: None,
         clocks_agree: true,
+        noted_jump: false,
     };
     loop {
         match keeper.connect().await {
@@ -35,6 +36,8 @@ struct Keeper<'a> {
     /// The trouble that was logged last; the same is not worth a second line.
     said: Option<String>,
     clocks_agree: bool,
+    /// A jump of the server's clock was logged, and what it made doubtful is not put right yet.
+    noted_jump: bool,
 }
 
 impl Keeper<'_> {
@@ -43,7 +46,19 @@ impl Keeper<'_> {
         link.inspect(ANSWER_WITHIN).await?;
         link.write(ANSWER_WITHIN).await?;
         self.compare_clocks(&link).await;
-        self.inner.make_sound(&link).await?;
+        let clocks = self.inner.clocks.look(&link).await?;
+        if !clocks.set.is_empty() && !std::mem::replace(&mut self.noted_jump, true) {
+            self.inner.clocks.jumps.inc();
+            tracing::error!(
+                address = %self.inner.address,
+                jump_ms = clocks.by_ms,
+                "the clock of Redis was set by this many milliseconds, or this machine was suspended: nothing is \
+                admitted until the last minute is put back by the age of its calls; check the time of the server"
+            );
+        }
+        self.inner.make_sound(&link, &clocks.set).await?;
+        self.inner.clocks.go_by(clocks);
+        self.noted_jump = false;
         Ok(link)
     }
 
@@ -72,8 +87,18 @@ impl Keeper<'_> {
                 self.inner.withdraw(&why);
                 return;
             }
-            if !alarmed {
-                self.compare_clocks(link).await;
+            if alarmed {
+                continue;
+            }
+            self.compare_clocks(link).await;
+            match self.inner.clocks.look(link).await {
+                Ok(clocks) if clocks.set.is_empty() => self.inner.clocks.go_by(clocks),
+                // Nobody may have asked since: then it is put right before anybody does.
+                Ok(_) => {
+                    self.inner.withdraw(Answer::ClockWasSet.reason());
+                    return;
+                }
+                Err(_) => {}
             }
         }
     }

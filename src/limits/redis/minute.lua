@@ -2,7 +2,8 @@
 --
 -- KEYS   the partition's mark; then, for each window, its times (a sorted set of entries and the
 --        milliseconds of their admission) and its counts (a hash)
--- ARGV   the step, and its arguments. After the step's name tests put the time to go by.
+-- ARGV   the step, and its arguments. After the step's name: `@` and the time to go by, in tests alone; `~`
+--        and the earliest and the latest time that this clock can show if nobody has set it.
 --
 -- An entry is "call.step"; step 0 is the request, and only it counts as one. Entries are numbered
 -- as they come, and BLOCK of them in a row are a block. The counts have
@@ -14,10 +15,12 @@
 -- it: refusals come in floods, and must not cost much more than what is admitted.
 
 local WINDOW, KEPT, CHUNK, BLOCK = 60000, 61000, 500, 64
+-- What gateways' clocks may differ by.
+local SKEW = 5000
 local BURIED = 'x'
 
 local mark, times, counts = KEYS[1], KEYS[2], KEYS[3]
-local step, clock = string.match(ARGV[1], '^(%a+) ?(%d*)$')
+local step, clock, earliest, latest = string.match(ARGV[1], '^(%a+)@?(%d*)~?(%d*):?(%d*)$')
 
 local now
 if clock == '' then
@@ -25,6 +28,10 @@ if clock == '' then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 else
   now = tonumber(clock)
+end
+
+if step == 'time' then
+  return { 'time', now }
 end
 
 -- The server has another history after a restart and after a failover, and says so by this ID. A
@@ -114,7 +121,8 @@ local function keep(...)
 end
 
 if step == 'doubt' then
-  if marked == history then
+  -- Someone who saw that the clock was set doubts a mark that is right, too.
+  if marked == history and ARGV[3] ~= 'clock' then
     return { 'sound' }
   end
   -- Whoever comes first names the doubt; it ends when the entries of before have been put back.
@@ -132,12 +140,23 @@ if step == 'restore' then
   if marked ~= ARGV[2] or string.sub(marked, 1, #doubt) ~= doubt then
     return { 'unmarked' }
   end
-  for i = 3, #ARGV, 4 do
+  for i = 3, #ARGV, 5 do
     local set, hash, entry = KEYS[2 * ARGV[i]], KEYS[2 * ARGV[i] + 1], ARGV[i + 1]
-    local at = math.min(tonumber(ARGV[i + 2]), now)
-    if now - at < WINDOW and not redis.call('ZSCORE', set, entry) then
-      redis.call('ZADD', set, at, entry)
-      redis.call('HSET', hash, entry, ARGV[i + 3] .. ':0')
+    local at, by_age = tonumber(ARGV[i + 2]), now - ARGV[i + 4]
+    -- A time by a clock that was set forward since would make it an old entry: then its age counts. One by a
+    -- clock that was set back is in the future, and counts for a whole minute from now.
+    if by_age - at > SKEW then
+      at = by_age
+    end
+    at = math.min(at, now)
+    if now - at < WINDOW then
+      local there = redis.call('ZSCORE', set, entry)
+      if not there then
+        redis.call('HSET', hash, entry, ARGV[i + 3] .. ':0')
+      end
+      if not there or tonumber(there) < at then
+        redis.call('ZADD', set, at, entry)
+      end
     end
   end
   for i = 2, #KEYS, 2 do
@@ -150,6 +169,9 @@ end
 
 if marked ~= history then
   return { 'unmarked' }
+end
+if earliest ~= '' and (now < tonumber(earliest) or now > tonumber(latest)) then
+  return { 'clock' }
 end
 
 -- The lowest block that has anything in it, if the window has. Entries of the same millisecond may

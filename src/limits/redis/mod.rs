@@ -6,11 +6,13 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 mod address;
 mod admission;
+mod clocks;
 mod keeper;
 mod link;
 mod rebuild;
@@ -24,6 +26,7 @@ pub use address::Address;
 pub use admission::Admission;
 
 use self::{
+    clocks::Clocks,
     link::Link,
     script::{Answer, Minute, Run, entry},
     words::Word,
@@ -51,6 +54,7 @@ struct Inner {
     /// minute is put back, whatever is on its way to the ledger is waited for so long.
     known_within: Duration,
     rebuild: Rebuild,
+    clocks: Clocks,
     /// The connection, or why there is none that could be used.
     link: watch::Sender<Result<Link, String>>,
     /// Counts up whenever the connection should be looked at.
@@ -75,6 +79,7 @@ impl Shared {
             deadline,
             known_within,
             rebuild,
+            clocks: Clocks::default(),
             link: watch::Sender::new(Err("not connected yet".to_owned())),
             alarms: watch::Sender::new(0),
             room: Semaphore::new(STEPS_AT_ONCE),
@@ -121,6 +126,11 @@ impl Shared {
 
     pub fn is_ready(&self) -> bool {
         self.inner.link.borrow().is_ok()
+    }
+
+    /// How often the clock of the server was found to have been set.
+    pub fn clock_jumps(&self) -> Counter {
+        self.inner.clocks.jumps.clone()
     }
 
     /// Returns once limits can be checked, or after this time.

@@ -21,9 +21,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const LEDGER_WITHIN: Duration = Duration::from_secs(5);
 
 impl Inner {
-    /// Returns once every partition has all of its entries.
-    pub async fn make_sound(&self, link: &Link) -> Result<(), String> {
-        let doubts = self.doubts(link).await?;
+    /// Returns once every partition has all of its entries. Those whose clock was set have them put back by age.
+    pub async fn make_sound(&self, link: &Link, clock_was_set: &[u64]) -> Result<(), String> {
+        let doubts = self.doubts(link, clock_was_set).await?;
         if doubts.is_empty() {
             return Ok(());
         }
@@ -38,7 +38,7 @@ impl Inner {
         let places = kept.len();
         let runs = restores(&doubts, kept);
         ask(link, runs.iter()).await?;
-        if self.doubts(link).await?.is_empty() {
+        if self.doubts(link, &[]).await?.is_empty() {
             let partitions = doubts.len();
             tracing::info!(places, partitions, "the last minute is in Redis again");
             return Ok(());
@@ -47,9 +47,20 @@ impl Inner {
     }
 
     /// The partitions that are in doubt, and the names of the doubts.
-    async fn doubts(&self, link: &Link) -> Result<BTreeMap<u64, String>, String> {
+    async fn doubts(
+        &self,
+        link: &Link,
+        clock_was_set: &[u64],
+    ) -> Result<BTreeMap<u64, String>, String> {
         let name = random();
-        let runs: Vec<_> = (0..PARTITIONS).map(|at| Run::doubt(at, name)).collect();
+        let runs = (0..PARTITIONS).map(|at| {
+            if clock_was_set.contains(&at) {
+                Run::doubt_clock(at, name)
+            } else {
+                Run::doubt(at, name)
+            }
+        });
+        let runs: Vec<_> = runs.collect();
         let answers = ask(link, runs.iter()).await?;
         let doubts = (0..).zip(answers).filter_map(|(at, answer)| match answer {
             Answer::Doubtful(name) => Some((at, name)),
@@ -71,16 +82,15 @@ fn restores(doubts: &BTreeMap<u64, String>, kept: Vec<Kept>) -> Vec<Run> {
     let mut windows: BTreeMap<u64, BTreeMap<(String, String), Vec<_>>> = BTreeMap::new();
     for place in kept {
         let windows = windows.entry(partition(&place.account)).or_default();
-        let places = windows.entry((place.account, place.model)).or_default();
-        let entry = entry(place.call, place.step);
-        places.push((entry, place.at_ms, place.tokens));
+        let window = (place.account.clone(), place.model.clone());
+        windows.entry(window).or_default().push(place);
     }
     let restore = |(partition, doubt): (&u64, &String)| {
         let mut run = Run::restore(*partition, doubt);
         for ((account, model), places) in windows.remove(partition).unwrap_or_default() {
             run.window(Minute::of(&account, &model));
-            for (entry, at_ms, tokens) in places {
-                run.entry(entry, at_ms, tokens);
+            for place in places {
+                run.entry(entry(place.call, place.step), &place);
             }
         }
         run

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, Value};
 
 use super::{
-    super::{Ceilings, Limit, Refusal},
+    super::{Ceilings, Kept, Limit, Refusal},
     link::Link,
 };
 
@@ -22,6 +22,7 @@ const MOST_TOKENS: u64 = 1 << 50;
 /// cluster; what follows them may have any characters.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Minute {
+    partition: u64,
     mark: String,
     times: String,
     counts: String,
@@ -31,6 +32,7 @@ impl Minute {
     pub fn of(account: &str, model: &str) -> Self {
         let partition = partition(account);
         Self {
+            partition,
             mark: mark(partition),
             times: format!("tollgate:{{p{partition:02}}}:times:{account}:{model}"),
             counts: format!("tollgate:{{p{partition:02}}}:counts:{account}:{model}"),
@@ -58,6 +60,7 @@ pub fn entry(call: u64, step: u32) -> String {
 
 /// One run of the script.
 pub struct Run {
+    pub partition: u64,
     keys: Vec<String>,
     args: Vec<String>,
 }
@@ -79,6 +82,20 @@ pub enum Answer {
     Doubtful(String),
     /// Nothing was done: entries of this partition may be missing.
     Unmarked,
+    /// Nothing was done: the server's clock was set.
+    ClockWasSet,
+    /// The server's clock, in milliseconds since 1970.
+    Time(i64),
+}
+
+impl Answer {
+    /// Why a step that was not done has the connection looked at.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::ClockWasSet => "its clock was set",
+            _ => "it may have forgotten the last minute",
+        }
+    }
 }
 
 impl Run {
@@ -116,15 +133,32 @@ impl Run {
         Self::on(minute, "bury", entry)
     }
 
+    pub fn time(partition: u64) -> Self {
+        Self {
+            partition,
+            keys: vec![mark(partition)],
+            args: vec!["time".to_owned()],
+        }
+    }
+
     pub fn doubt(partition: u64, name: u64) -> Self {
         Self {
+            partition,
             keys: vec![mark(partition)],
             args: vec!["doubt".to_owned(), name.to_string()],
         }
     }
 
+    /// Doubts entries that are all there, because the clock that they go by was set.
+    pub fn doubt_clock(partition: u64, name: u64) -> Self {
+        let mut run = Self::doubt(partition, name);
+        run.args.push("clock".to_owned());
+        run
+    }
+
     pub fn restore(partition: u64, doubt: &str) -> Self {
         Self {
+            partition,
             keys: vec![mark(partition)],
             args: vec!["restore".to_owned(), doubt.to_owned()],
         }
@@ -136,14 +170,17 @@ impl Run {
     }
 
     /// An entry of the window that was named last.
-    pub fn entry(&mut self, entry: String, at_ms: u64, tokens: u64) {
-        let window = self.keys.len() / 2;
-        let [at_ms, tokens] = [at_ms, tokens.min(MOST_TOKENS)].map(|n| n.to_string());
-        self.args.extend([window.to_string(), entry, at_ms, tokens]);
+    pub fn entry(&mut self, entry: String, kept: &Kept) {
+        let window = u64::try_from(self.keys.len() / 2).unwrap_or(0);
+        let tokens = kept.tokens.min(MOST_TOKENS);
+        let [window, at_ms, tokens, age_ms] =
+            [window, kept.at_ms, tokens, kept.age_ms].map(|n| n.to_string());
+        self.args.extend([window, entry, at_ms, tokens, age_ms]);
     }
 
     fn on(minute: &Minute, step: &str, entry: &str) -> Self {
         Self {
+            partition: minute.partition,
             keys: vec![
                 minute.mark.clone(),
                 minute.times.clone(),
@@ -161,26 +198,43 @@ impl Run {
     /// The same at another time than the server's.
     #[cfg(test)]
     pub fn at(mut self, now_ms: u64) -> Self {
-        self.args[0] = format!("{} {now_ms}", self.args[0]);
+        self.args[0] = format!("{}@{now_ms}", self.args[0]);
         self
     }
 
     /// Asks the server; the whole script goes along only where the server does not have it yet.
     pub async fn ask(&self, link: &Link) -> RedisResult<Answer> {
-        let answer = link.ask(&self.command("EVALSHA", SCRIPT.get_hash())).await;
-        let answer = match answer {
+        self.ask_within(link, None).await
+    }
+
+    /// The same, to be done only while the server's clock shows a time between these two.
+    pub async fn ask_within(&self, link: &Link, times: Option<(i64, i64)>) -> RedisResult<Answer> {
+        let command = self.command("EVALSHA", SCRIPT.get_hash(), times);
+        let answer = match link.ask(&command).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                link.ask(&self.command("EVAL", CODE)).await
+                link.ask(&self.command("EVAL", CODE, times)).await
             }
             answer => answer,
         };
         self.read(answer?)
     }
 
-    fn command(&self, name: &str, script: &str) -> Cmd {
+    fn command(&self, name: &str, script: &str, times: Option<(i64, i64)>) -> Cmd {
         let mut command = redis::cmd(name);
         command.arg(script).arg(self.keys.len());
-        for text in self.keys.iter().chain(&self.args) {
+        for key in &self.keys {
+            command.arg(key);
+        }
+        let (step, others) = self.args.split_first().expect("every run has a step");
+        match times {
+            Some((earliest, latest)) => {
+                command.arg(format!("{step}~{}:{}", earliest.max(0), latest.max(0)));
+            }
+            None => {
+                command.arg(step);
+            }
+        }
+        for text in others {
             command.arg(text);
         }
         command
@@ -220,6 +274,8 @@ impl Run {
             ("done", _) => Answer::Done,
             ("sound", _) => Answer::Sound,
             ("unmarked", _) => Answer::Unmarked,
+            ("clock", _) => Answer::ClockWasSet,
+            ("time", [ms]) => Answer::Time(*ms),
             ("doubtful", _) => match words.get(1) {
                 Some(Value::BulkString(name)) => {
                     Answer::Doubtful(String::from_utf8_lossy(name).into_owned())

@@ -44,9 +44,10 @@ impl Inner {
         let mut link = self.link.borrow().clone().map_err(|_| Silence)?;
         let unless = Unless::heard(self, unheard);
         for tries in 1..=2 {
-            match timeout(self.deadline, run.ask(&link)).await {
-                Ok(Ok(Answer::Unmarked)) => {
-                    self.withdraw("it may have forgotten the last minute");
+            let times = self.clocks.now_within(run.partition, self.deadline);
+            match timeout(self.deadline, run.ask_within(&link, times)).await {
+                Ok(Ok(not_done @ (Answer::Unmarked | Answer::ClockWasSet))) => {
+                    self.withdraw(not_done.reason());
                     if tries == 1 {
                         unless.was_heard();
                     }

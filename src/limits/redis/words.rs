@@ -53,9 +53,10 @@ impl Word {
     }
 
     async fn tell(&self, inner: &Inner, link: &Link) -> bool {
-        match timeout(ANSWER_WITHIN, self.run.ask(link)).await {
-            Ok(Ok(Answer::Unmarked)) => {
-                inner.withdraw("it may have forgotten the last minute");
+        let times = inner.clocks.now_within(self.run.partition, ANSWER_WITHIN);
+        match timeout(ANSWER_WITHIN, self.run.ask_within(link, times)).await {
+            Ok(Ok(not_done @ (Answer::Unmarked | Answer::ClockWasSet))) => {
+                inner.withdraw(not_done.reason());
                 false
             }
             Ok(Ok(_)) => true,

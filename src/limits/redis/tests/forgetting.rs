@@ -166,6 +166,7 @@ async fn what_is_put_back_changes_nothing_that_is_there() {
     }
     let old = |kept: &Kept| Kept {
         at_ms: kept.at_ms - 60_000,
+        age_ms: 60_000,
         call: 9,
         ..kept.clone()
     };

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use super::{super::NotRenewed, *};
 
 mod beside_memory;
+mod clocks;
 mod failures;
 mod forgetting;
 mod limiter;
@@ -27,6 +28,7 @@ const CEILINGS: Ceilings = Ceilings {
 #[derive(Clone, Default)]
 struct Ledger {
     kept: Arc<Mutex<Vec<Kept>>>,
+    begun: Arc<Mutex<Vec<std::time::Instant>>>,
     is_away: Arc<Mutex<bool>>,
 }
 
@@ -34,7 +36,10 @@ impl Ledger {
     fn rebuild(&self) -> Rebuild {
         let ledger = self.clone();
         Box::new(move || {
-            let kept = ledger.kept.lock().unwrap().clone();
+            let mut kept = ledger.kept.lock().unwrap().clone();
+            for (kept, begun) in kept.iter_mut().zip(&*ledger.begun.lock().unwrap()) {
+                kept.age_ms += u64::try_from(begun.elapsed().as_millis()).unwrap();
+            }
             let is_away = *ledger.is_away.lock().unwrap();
             Box::pin(async move {
                 if is_away {
@@ -48,12 +53,14 @@ impl Ledger {
 
     fn keep(&self, call: u64, admission: &Admission) {
         let place = admission.places()[0];
+        self.begun.lock().unwrap().push(std::time::Instant::now());
         self.kept.lock().unwrap().push(Kept {
             account: "a".to_owned(),
             model: "m".to_owned(),
             call,
             step: place.step,
             at_ms: place.at_ms,
+            age_ms: 0,
             tokens: place.tokens,
         });
     }

@@ -9,12 +9,15 @@ use std::{
 use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection};
 use tempfile::TempDir;
 
+use crate::testing::fake_clock::FakeClock;
+
 /// Killed when dropped.
 pub struct Server {
     process: Child,
     pub port: u16,
     args: Vec<String>,
     folder: TempDir,
+    clock: Option<FakeClock>,
 }
 
 /// Waits for something that takes a while, or fails.
@@ -38,17 +41,34 @@ impl Server {
     }
 
     pub async fn start_in(folder: TempDir, args: &[&str]) -> Self {
+        Self::start_by(None, folder, args).await
+    }
+
+    /// With a clock that can be set.
+    pub async fn start_with_clock() -> Self {
+        let folder = TempDir::new().unwrap();
+        let clock = FakeClock::in_folder(folder.path());
+        Self::start_by(Some(clock), folder, &[]).await
+    }
+
+    async fn start_by(clock: Option<FakeClock>, folder: TempDir, args: &[&str]) -> Self {
         let port = free_port();
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let process = spawn(&folder, port, &args);
+        let process = spawn(&folder, port, &args, clock.as_ref());
         let server = Self {
             process,
             port,
             args,
             folder,
+            clock,
         };
         server.answers().await;
         server
+    }
+
+    /// Sets its clock, by how many seconds it is ahead of the machine's.
+    pub fn set_clock(&self, seconds: i64) {
+        self.clock.as_ref().unwrap().set(seconds);
     }
 
     pub fn url(&self) -> String {
@@ -58,11 +78,16 @@ impl Server {
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+        FakeClock::clear(self.process.id());
     }
 
     pub async fn restart(&mut self) {
         self.kill();
-        self.process = spawn(&self.folder, self.port, &self.args);
+        self.restart_killed().await;
+    }
+
+    pub async fn restart_killed(&mut self) {
+        self.process = spawn(&self.folder, self.port, &self.args, self.clock.as_ref());
         self.answers().await;
     }
 
@@ -100,6 +125,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        FakeClock::clear(self.process.id());
     }
 }
 
@@ -112,13 +138,14 @@ fn command(words: &str) -> Cmd {
     command
 }
 
-fn spawn(folder: &TempDir, port: u16, args: &[String]) -> Child {
+fn spawn(folder: &TempDir, port: u16, args: &[String], clock: Option<&FakeClock>) -> Child {
     // A sentinel's file comes before its options.
     let (file, args): (Vec<&String>, _) = args.iter().partition(|arg| arg.contains(".conf"));
     let mut command = Command::new("redis-server");
     if file.is_empty() {
         command.args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]);
     }
+    command.envs(clock.into_iter().flat_map(FakeClock::environment));
     command
         .args(file)
         .args(["--port", &port.to_string()])
