@@ -192,7 +192,7 @@ impl Metrics {
             often: Often::default(),
         };
         metrics.register(ledger);
-        metrics.register_faults(limits_clock_jumps);
+        metrics.register_faults(ledger, limits_clock_jumps);
         metrics
     }
 
@@ -302,8 +302,23 @@ impl Metrics {
     }
 
     /// What goes wrong with stores that gateways share.
-    fn register_faults(&mut self, limits_clock_jumps: Counter) {
+    fn register_faults(&mut self, ledger: &Health, limits_clock_jumps: Counter) {
         let registry = &mut self.registry;
+        registry.register(
+            "late_settlements",
+            "Calls that were charged after their hold was gone",
+            ledger.late_settlements.clone(),
+        );
+        registry.register(
+            "stray_holds",
+            "Holds without a running call that audits released",
+            ledger.stray_holds.clone(),
+        );
+        registry.register(
+            "ledger_clock_jumps",
+            "How often the database's clock was found to have been set",
+            ledger.clock_jumps.clone(),
+        );
         registry.register(
             "limits_clock_jumps",
             "How often the clock of Redis was found to have been set",

@@ -64,5 +64,11 @@ fn told(audit: &Value) -> String {
         Value::Bool(true) => "Everything adds up.".to_owned(),
         _ => lines.collect::<Vec<_>>().join("\n"),
     };
-    format!("{looked}\n{verdict}")
+    let strays = audit["stray_holds"].as_array().into_iter().flatten();
+    let strays = strays.map(|stray| {
+        let word = |key: &str| stray[key].as_str().unwrap_or_default().to_owned();
+        let (account, call) = (word("account_id"), word("call"));
+        format!("\n{account}: the hold of {call} had no running call, and was released")
+    });
+    format!("{looked}\n{verdict}{}", strays.collect::<String>())
 }

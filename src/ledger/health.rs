@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::{
+    counter::Counter,
+    histogram::{Histogram, exponential_buckets},
+};
 
 /// With more steps than this waiting, no new call is begun: each brings one more.
 const MAX_WAITING: usize = 10_000;
@@ -68,6 +71,12 @@ pub struct Health {
     pub batch_steps: Histogram,
     /// How long each transaction took, its commit included.
     pub commit_seconds: Histogram,
+    /// Calls that were charged after their hold was gone.
+    pub late_settlements: Counter,
+    /// Holds that an audit released because no running call had them.
+    pub stray_holds: Counter,
+    /// How often the database's clock was found to have been set.
+    pub clock_jumps: Counter,
 }
 
 impl Default for Health {
@@ -82,6 +91,9 @@ impl Default for Health {
             ended: AtomicU64::new(0),
             batch_steps: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
             commit_seconds: Histogram::new(exponential_buckets(0.000_1, 3.0, 10)),
+            late_settlements: Counter::default(),
+            stray_holds: Counter::default(),
+            clock_jumps: Counter::default(),
         }
     }
 }

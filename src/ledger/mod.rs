@@ -39,7 +39,7 @@ pub use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};
 pub use postgres::{audit_database, probe as probe_database};
 pub use records::{
     Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key, KeyState,
-    ModelSettings, NewAccount, NewGrant, Violation,
+    ModelSettings, NewAccount, NewGrant, StrayHold, Violation,
 };
 pub use watched::{Expiring, ExpiringPage};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::LedgerError;
+use super::{CallId, LedgerError};
 use crate::{
     auth::{ApiKey, KeyDigest, random_id},
     catalog::{Plan, Tier, Track},
@@ -183,7 +183,17 @@ pub struct Audit {
     /// The last entry that was looked at.
     pub last_entry: i64,
     pub violations: Vec<Violation>,
+    /// Holds that no running call had. They were released; no account is frozen for them.
+    pub stray_holds: Vec<StrayHold>,
     pub took: Duration,
+}
+
+/// A hold of a gateway that runs, without a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrayHold {
+    pub call: CallId,
+    pub account_id: String,
+    pub amount: NanoUsd,
 }
 
 /// Something that does not add up.

@@ -21,6 +21,15 @@ pub struct AuditObject {
     charges: u64,
     duration_ms: u128,
     violations: Vec<ViolationObject>,
+    /// Holds that no running call had, and that were released.
+    stray_holds: Vec<StrayHoldObject>,
+}
+
+#[derive(Serialize)]
+struct StrayHoldObject {
+    account_id: String,
+    call: String,
+    amount: String,
 }
 
 #[derive(Serialize)]
@@ -36,6 +45,11 @@ impl From<Audit> for AuditObject {
             what: found.what,
         });
         let violations: Vec<_> = violations.collect();
+        let strays = audit.stray_holds.into_iter().map(|stray| StrayHoldObject {
+            account_id: stray.account_id,
+            call: stray.call.to_string(),
+            amount: stray.amount.to_string(),
+        });
         Self {
             object: "audit",
             ok: violations.is_empty(),
@@ -44,6 +58,7 @@ impl From<Audit> for AuditObject {
             charges: audit.charges,
             duration_ms: audit.took.as_millis(),
             violations,
+            stray_holds: strays.collect(),
         }
     }
 }

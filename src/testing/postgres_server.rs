@@ -43,6 +43,7 @@ pub struct PostgresServer {
     sweeper: Child,
     port: u16,
     settings: Vec<String>,
+    environment: Vec<String>,
     running: Mutex<Option<Running>>,
     starts: AtomicU32,
     databases: AtomicU32,
@@ -67,6 +68,11 @@ impl PostgresServer {
 
     /// The same with settings of `postgresql.conf`, e.g. `fsync=on`.
     pub fn own_with(settings: &[&str]) -> Self {
+        Self::own_in(settings, |_| Vec::new())
+    }
+
+    /// The same with variables of its environment, e.g. `A=b`, that may depend on its folder.
+    pub fn own_in(settings: &[&str], environment: impl Fn(&Path) -> Vec<String>) -> Self {
         let folder = tempfile::Builder::new().prefix("tollgate-pg-").tempdir();
         let folder = folder.unwrap().keep();
         let mut sweeper = shell(SWEEPER);
@@ -81,6 +87,7 @@ impl PostgresServer {
         succeeded("initdb", created);
         let settings = settings.iter().map(|setting| (*setting).to_owned());
         let mut server = Self {
+            environment: environment(&folder),
             folder,
             sweeper,
             port: 0,
@@ -219,7 +226,7 @@ impl PostgresServer {
     }
 
     fn command(&self) -> Command {
-        let mut command = as_server("postgres");
+        let mut command = as_server_in("postgres", &self.environment);
         let folder = self.folder.display();
         command.arg("-D").arg(self.folder.join("data"));
         for setting in [
@@ -411,14 +418,19 @@ fn binary(name: &str) -> PathBuf {
 
 /// The server refuses to run as root, so as root it runs as the user that its package made.
 pub fn as_server(name: &str) -> Command {
-    if !is_root() {
-        return Command::new(binary(name));
+    as_server_in(name, &[])
+}
+
+/// The same with these variables, which are the server's alone.
+fn as_server_in(name: &str, environment: &[String]) -> Command {
+    let mut command = Command::new("env");
+    if is_root() {
+        command = Command::new("setpriv");
+        command
+            .args(["--reuid", "postgres", "--regid", "postgres"])
+            .args(["--clear-groups", "--", "env"]);
     }
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid", "postgres", "--regid", "postgres"])
-        .args(["--clear-groups", "--"])
-        .arg(binary(name));
+    command.args(environment).arg(binary(name));
     command
 }
 

@@ -472,7 +472,13 @@ pub struct Servers {
 
 impl Servers {
     pub async fn start() -> Self {
-        let (postgres, redis) = aside(|| (PostgresServer::own(), RedisServer::own())).await;
+        Self::start_with(&[]).await
+    }
+
+    /// With settings of PostgreSQL's.
+    pub async fn start_with(settings: &'static [&'static str]) -> Self {
+        let start = || (PostgresServer::own_with(settings), RedisServer::own());
+        let (postgres, redis) = aside(start).await;
         Self {
             postgres: Arc::new(postgres),
             redis: Arc::new(redis),

@@ -1,15 +1,23 @@
 //! Stores that are killed under load and come back: what cannot be counted or charged is not begun,
 //! nothing is charged for what was refused, and all is well again without a word from anyone.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::json;
 
 use crate::{
-    gateways::{Account, Fleet, MODEL, Outcome, RECOVERY, Servers, Store, assert_store_refusal},
+    gateways::{
+        Account, Fleet, MODEL, Outcome, PATIENCE, RECOVERY, Servers, Store, ask,
+        assert_store_refusal, eventually, within,
+    },
     load::{Addresses, Load},
+    support::{Gate, gateway::hello, turns::Turn},
 };
 
 const ROUNDS: usize = 3;
+/// No hold outlives a crash of PostgreSQL for longer than this after its return.
+const RELEASED_WITHIN: Duration = Duration::from_secs(30);
 
 async fn killed_under_load(store: Store) {
     let servers = Servers::start().await;
@@ -89,6 +97,42 @@ async fn both_stores_are_killed_and_come_back_one_after_the_other() {
     let (answered, took) = fleet.until_answering(&account).await;
     assert!(took < RECOVERY, "{took:?}");
     fleet.until_charged(0, &account, warm + answered, 0).await;
+    fleet.ends_clean().await;
+}
+
+/// Releases are committed without waiting for the disk. This server writes only full pages of its log by itself,
+/// and these few do not fill one.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_as_postgres_was_killed_is_released_when_it_is_back() {
+    const CALLS: usize = 2;
+    let settings = &["wal_writer_delay=10s", "full_page_writes=off"];
+    let servers = Servers::start_with(settings).await;
+    let fleet = Fleet::on(servers.stores(), 1).await;
+    let account = fleet.account("10").await;
+    let gate = Gate::default();
+    fleet.upstream.converse([Turn::fails(400).after(&gate)]);
+    let running: Vec<_> = (0..CALLS)
+        .map(|_| {
+            let (client, public) = (fleet.client.clone(), fleet.gateways[0].public);
+            let key = account.key.clone();
+            tokio::spawn(async move { ask(&client, public, &key, &hello(MODEL)).await })
+        })
+        .collect();
+    let asked = async || fleet.upstream.calls() == CALLS;
+    within(PATIENCE, "all are running", asked).await;
+    // What operators do waits for the disk: so the holds are there.
+    fleet.account("1").await;
+    gate.open();
+    for outcome in running {
+        assert!(matches!(outcome.await.unwrap(), Outcome::Refused(_)));
+    }
+    let released = async || fleet.spent_and_held(0, &account).await == (0, 0);
+    eventually("all are released", released).await;
+    servers.kill(Store::Postgres).await;
+    servers.start_again(Store::Postgres).await;
+    fleet.until_health(200).await;
+    let took = within(RELEASED_WITHIN, "all are released again", released).await;
+    println!("released {took:?} after the server was back");
     fleet.ends_clean().await;
 }
 

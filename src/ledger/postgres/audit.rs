@@ -92,8 +92,10 @@ impl Shared {
         let started = Instant::now();
         self.all_written().await;
         self.sweep_expired().await?;
+        let stray_holds = self.release_strays().await?;
         let mut audit = books(&self.inner.address, since, self.inner.clock.now()).await?;
         audit.took = started.elapsed();
+        audit.stray_holds = stray_holds;
         for Violation { account_id, what } in &audit.violations {
             tracing::error!(account.id = account_id, "the books do not add up: {what}");
         }

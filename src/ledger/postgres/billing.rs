@@ -1,11 +1,15 @@
 //! Holds and charges: the steps between a call's admission and its bill, handed in to its account's lane.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
     Shared,
+    open_calls::OpenCalls,
     record::{CallRecord, flat},
     steps::{Answer, Step, StepError, Wanted},
 };
@@ -43,8 +47,10 @@ impl Shared {
             places: &places,
             ..wanted(call, call.held, call.most, overdraft)
         };
+        let begun = Begun::new(self, call);
         let asked = self.ask(&call.account_id, || Step::hold(wanted, seen));
-        let answer = asked.await?;
+        let (answer, text) = asked.await?;
+        begun.holds(text);
         self.open_holds.fetch_add(1, Relaxed);
         self.open_amount.fetch_add(call.held.nanos(), Relaxed);
         Ok(answer.expires)
@@ -64,14 +70,20 @@ impl Shared {
             ..wanted(call, amount, worst, overdraft)
         };
         let asked = self.ask(&call.account_id, || Step::extend(wanted));
-        asked.await?;
+        let (_, text) = asked.await?;
+        self.inner.open_calls.holds(call.id, text);
         let more = amount.max(call.held).nanos() - call.held.nanos();
         self.open_amount.fetch_add(more, Relaxed);
         Ok(())
     }
 
-    /// Hands a step in and waits for its answer, for as long as a call waits.
-    async fn ask(&self, account_id: &str, step: impl Fn() -> Step) -> Result<Answer, HoldRefused> {
+    /// Hands a step in and waits for its answer, for as long as a call waits. Returns the step as well, as the
+    /// database reads it.
+    async fn ask(
+        &self,
+        account_id: &str,
+        step: impl Fn() -> Step,
+    ) -> Result<(Answer, Arc<str>), HoldRefused> {
         let asked = async {
             loop {
                 // What cannot be charged for is not begun; other lanes' accounts have their own.
@@ -80,6 +92,7 @@ impl Shared {
                 }
                 let epoch = self.inner.lease.load().epoch;
                 let mut step = step();
+                let text = step.text();
                 let heard = Listening {
                     heard: step.listen(),
                     hold: step.held(),
@@ -89,7 +102,7 @@ impl Shared {
                 self.hand_in(step);
                 let answer = heard.answer().await.ok_or(HoldRefused::Unavailable)?;
                 if !answer.needs_lease() {
-                    return Ok(answer);
+                    return Ok((answer, text));
                 }
                 // The gateway was asleep for longer than its lease: it takes a new one first.
                 self.inner.lease_wanted.notify_one();
@@ -99,8 +112,8 @@ impl Shared {
             }
         };
         let answer = timeout(self.inner.deadline, asked).await;
-        let answer = answer.unwrap_or(Err(HoldRefused::Unavailable))?;
-        answer.refusal().map_or(Ok(answer), Err)
+        let (answer, text) = answer.unwrap_or(Err(HoldRefused::Unavailable))?;
+        answer.refusal().map_or(Ok((answer, text)), Err)
     }
 
     /// Charges the call. Where it is not heard of in time it may still come about: whoever asks again
@@ -133,6 +146,9 @@ impl Shared {
         };
         let answer = heard.map_err(|_| LedgerError::Stopped)?;
         let answer = answer.map_err(|_| LedgerError::NotCommitted)?.charged()?;
+        if answer.late {
+            self.was_late(&waiting.call, waiting.charged.1);
+        }
         let mut call = waiting.call;
         let (usage, cost) = waiting.charged;
         call.charged = Some(Charged {
@@ -158,7 +174,21 @@ impl Shared {
         self.hand_in(Step::forget(&call.account_id, call.id));
     }
 
+    /// The call was charged though its credit was free for others meanwhile: the one way in which an account
+    /// can end up below what its overdraft allows.
+    fn was_late(&self, call: &Call, cost: NanoUsd) {
+        self.inner.health.late_settlements.inc();
+        tracing::warn!(
+            call.id = %call.id,
+            account.id = call.account_id,
+            cost.nanos = cost.nanos(),
+            "settled late: the hold of this call was gone, because this gateway was paused for longer than its \
+            lease or PostgreSQL lost it in a crash; the balance may be below its overdraft by up to this cost"
+        );
+    }
+
     fn is_over(&self, call: &Call) {
+        self.inner.open_calls.ends(call.id);
         self.open_holds.fetch_sub(1, Relaxed);
         self.open_amount.fetch_sub(call.held.nanos(), Relaxed);
     }
@@ -174,6 +204,38 @@ fn wanted(call: &Call, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> W
         overdraft,
         model: &call.model,
         places: &[],
+    }
+}
+
+/// A call that has asked for its hold. Dropped before the hold is there, it is not open.
+struct Begun<'a> {
+    calls: &'a OpenCalls,
+    id: CallId,
+    holds: bool,
+}
+
+impl<'a> Begun<'a> {
+    fn new(shared: &'a Shared, call: &Call) -> Self {
+        let calls = &shared.inner.open_calls;
+        calls.begins(call.id, &call.account_id);
+        Self {
+            calls,
+            id: call.id,
+            holds: false,
+        }
+    }
+
+    fn holds(mut self, text: Arc<str>) {
+        self.holds = true;
+        self.calls.holds(self.id, text);
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if !self.holds {
+            self.calls.ends(self.id);
+        }
     }
 }
 

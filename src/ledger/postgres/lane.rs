@@ -22,11 +22,12 @@ use tokio_postgres::types::Type;
 
 use super::{
     Inner,
-    flusher::Unflushed,
     steps::{Answers, Kind, Step, StepError},
 };
 use crate::{
     config::Durability,
+    fast_map::FastSet,
+    ledger::CallId,
     postgres::{Connected, Error},
 };
 
@@ -144,6 +145,7 @@ impl Work {
                 };
             }
             let (steps, started) = (batch.len(), Instant::now());
+            self.drop_needless_renewals(&mut batch);
             self.inner.health.begins();
             self.take(batch).await;
             self.inner.health.ends(steps, started.elapsed());
@@ -151,6 +153,23 @@ impl Work {
                 let _ = tell.send(());
             }
         }
+    }
+
+    /// A renewal is for a call that runs. Where the call has ended, or has another step in the same batch, the
+    /// renewal would come too late: holds are written at the end of a batch, after what ends their call.
+    fn drop_needless_renewals(&self, batch: &mut Vec<Step>) {
+        if !batch.iter().any(|step| step.kind == Kind::Renew) {
+            return;
+        }
+        let others = batch.iter().filter(|step| step.kind != Kind::Renew);
+        let others: FastSet<CallId> = others.map(|step| step.id).collect();
+        let mut renewed = FastSet::default();
+        batch.retain(|step| {
+            step.kind != Kind::Renew
+                || self.inner.open_calls.contains(step.id)
+                    && !others.contains(&step.id)
+                    && renewed.insert(step.id)
+        });
     }
 
     /// Sends a batch until it is heard.
@@ -224,12 +243,19 @@ impl Work {
     fn tell(&self, batch: Vec<Step>, answers: Answers) {
         let life = answers.life;
         for (step, answer) in batch.into_iter().zip(answers.answers) {
+            let flusher = &self.inner.flusher;
             // A charge counts once it is on the disk.
             if step.kind == Kind::Charge && self.inner.durability == Durability::Power {
-                self.inner
-                    .flusher
-                    .wait_for(Unflushed { step, answer, life });
-            } else if let Some(forget) = step.tell(Ok(answer)) {
+                flusher.wait_for(step, answer, life);
+                continue;
+            }
+            // What a crash of the server may undo is kept until it is on the disk.
+            if step.ends_call() {
+                flusher.remember(step.repetition(), life);
+            } else {
+                flusher.has_news(life);
+            }
+            if let Some(forget) = step.tell(Ok(answer)) {
                 self.hand_in_again(forget);
             }
         }

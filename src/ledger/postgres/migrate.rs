@@ -5,7 +5,7 @@
 
 use tokio_postgres::types::Type;
 
-use crate::postgres::{Connected, Error};
+use crate::postgres::{Address, Connected, Error};
 
 /// One after the other, each once.
 const MIGRATIONS: [Migration; 1] = [Migration {
@@ -79,6 +79,20 @@ pub async fn bring_up_to_date(connection: &Connected) -> Result<Found, Error> {
     }
     connection.batch_execute("COMMIT").await?;
     look(connection).await
+}
+
+/// Looks at a database without changing it.
+pub async fn probe(address: &Address) -> Result<String, String> {
+    let probed = address.probe().await.map_err(|error| error.to_string())?;
+    let connection = address.connect().await.map_err(|error| error.to_string())?;
+    let found = look(&connection).await.map_err(|error| error.to_string())?;
+    match found {
+        Found::Nothing => Ok(format!("{probed}; tables will be created")),
+        Found::Version(version) => Ok(format!("{probed}; tables of version {version}")),
+        Found::TooNew { found, known } => Err(format!(
+            "{address} was made by a newer tollgate (version {found}, this one knows {known})"
+        )),
+    }
 }
 
 /// Which version the tables have; changes nothing.

@@ -27,24 +27,29 @@ mod lease;
 mod look;
 mod memory;
 mod migrate;
+mod open_calls;
 mod pages;
+mod peers;
 mod pool;
 mod record;
 mod steps;
+mod strays;
 #[cfg(test)]
 mod tests;
 mod watched;
 
 pub use audit::audit_database;
 pub use billing::Pending;
+pub use migrate::probe;
 
 use self::{
     flusher::Flusher,
     lane::{Lane, Told},
-    lease::{Lease, SlotIds},
+    lease::{Lease, SlotIds, Times},
     look::{Known, Looks},
     memory::{Memory, Settings},
     migrate::Found,
+    open_calls::OpenCalls,
     pool::Pool,
     steps::Step,
 };
@@ -98,7 +103,9 @@ pub struct Inner {
     /// This run of this gateway, among all.
     run: i64,
     batches: AtomicI64,
+    times: Times,
     lease: ArcSwap<Lease>,
+    open_calls: OpenCalls,
     lease_wanted: Arc<Notify>,
     /// The lease was given back, or is about to be.
     closing: AtomicBool,
@@ -130,22 +137,6 @@ impl Inner {
     }
 }
 
-/// Looks at a database without changing it.
-pub async fn probe(address: &Address) -> Result<String, String> {
-    let probed = address.probe().await.map_err(|error| error.to_string())?;
-    let connection = address.connect().await.map_err(|error| error.to_string())?;
-    let found = migrate::look(&connection)
-        .await
-        .map_err(|error| error.to_string())?;
-    match found {
-        Found::Nothing => Ok(format!("{probed}; tables will be created")),
-        Found::Version(version) => Ok(format!("{probed}; tables of version {version}")),
-        Found::TooNew { found, known } => Err(format!(
-            "{address} was made by a newer tollgate (version {found}, this one knows {known})"
-        )),
-    }
-}
-
 impl Shared {
     /// Connects, brings the tables up to date, and takes a place among the gateways.
     pub async fn open(
@@ -153,6 +144,17 @@ impl Shared {
         durability: Durability,
         deadline: Duration,
         clock: Clock,
+    ) -> Result<Self, OpenError> {
+        Self::open_with(address, durability, deadline, clock, Times::default()).await
+    }
+
+    /// The same with other times than a lease has; for tests, which need not wait for them.
+    async fn open_with(
+        address: Address,
+        durability: Durability,
+        deadline: Duration,
+        clock: Clock,
+        times: Times,
     ) -> Result<Self, OpenError> {
         let shown = address.to_string();
         let failed = |source: Error| OpenError::Postgres {
@@ -173,7 +175,7 @@ impl Shared {
         }
         let pool = Pool::new(address.clone());
         pool.give_back(connection);
-        let lease = Lease::begin(&pool).await.map_err(failed)?;
+        let lease = Lease::begin(&pool, times).await.map_err(failed)?;
         let (flusher, unflushed) = Flusher::new();
         let (looks, asked) = Looks::new(deadline);
         let inner = Arc::new(Inner {
@@ -186,7 +188,9 @@ impl Shared {
             clock,
             run: rand::random_range(0..i64::MAX),
             batches: AtomicI64::new(0),
+            times,
             lease: ArcSwap::from_pointee(lease),
+            open_calls: OpenCalls::default(),
             lease_wanted: Arc::default(),
             closing: AtomicBool::new(false),
             unwell_lanes: AtomicUsize::new(0),
@@ -195,7 +199,7 @@ impl Shared {
             .map(|at| Lane::start(at, inner.clone()))
             .collect();
         let hasher = RandomState::new();
-        let again = {
+        let hand_in = {
             let (queues, hasher) = (
                 lanes.iter().map(Lane::weak).collect::<Vec<_>>(),
                 hasher.clone(),
@@ -209,9 +213,9 @@ impl Shared {
                 }
             }
         };
-        tokio::spawn(unflushed.run(Arc::downgrade(&inner), again));
+        tokio::spawn(unflushed.run(Arc::downgrade(&inner), hand_in.clone()));
         tokio::spawn(look::run(Arc::downgrade(&inner), asked));
-        tokio::spawn(lease::keep(Arc::downgrade(&inner)));
+        tokio::spawn(lease::keep(Arc::downgrade(&inner), hand_in));
         let shared = Self {
             inner,
             lanes,

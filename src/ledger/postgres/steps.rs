@@ -1,5 +1,7 @@
 //! The steps that money takes, as the database is told them and as it answers.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -14,9 +16,9 @@ use crate::{
 pub struct Step {
     pub account_id: String,
     pub kind: Kind,
-    id: CallId,
+    pub id: CallId,
     /// As the database reads it.
-    text: String,
+    text: Arc<str>,
     /// It may have been done before: the answer was not heard.
     again: bool,
     /// Whoever waits for the answer; nobody for what must only be done.
@@ -32,6 +34,8 @@ pub enum Kind {
     Free,
     /// Gives everything back and leaves no trace.
     Forget,
+    /// Makes sure of the hold of a running call after a crash or a lost lease.
+    Renew,
 }
 
 /// Why a step was not taken at all: the database would not have it.
@@ -58,6 +62,9 @@ pub struct Answer {
     pub before: i64,
     #[serde(default)]
     pub after: i64,
+    /// The call was charged though its hold was gone.
+    #[serde(default)]
+    pub late: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -188,16 +195,50 @@ impl Step {
         Self::new(Kind::Forget, account_id, id, &Written::new("x", id))
     }
 
+    /// `text` is that of the call's hold, or of its last extension.
+    pub fn renew(account_id: &str, id: CallId, text: Arc<str>) -> Self {
+        Self {
+            kind: Kind::Renew,
+            account_id: account_id.to_owned(),
+            id,
+            text,
+            again: true,
+            tell: None,
+        }
+    }
+
     fn new(kind: Kind, account_id: &str, id: CallId, written: &Written<'_>) -> Self {
         let text = serde_json::to_string(written);
         Self {
             kind,
             account_id: account_id.to_owned(),
             id,
-            text: text.expect("numbers and texts can be written"),
+            text: text.expect("numbers and texts can be written").into(),
             again: false,
             tell: None,
         }
+    }
+
+    /// The step as the database reads it.
+    pub fn text(&self) -> Arc<str> {
+        self.text.clone()
+    }
+
+    /// The same step to be taken once more, should a crash of the server have undone it.
+    pub fn repetition(&self) -> Self {
+        Self {
+            kind: self.kind,
+            account_id: self.account_id.clone(),
+            id: self.id,
+            text: self.text.clone(),
+            again: true,
+            tell: None,
+        }
+    }
+
+    /// Whether the call is over with it.
+    pub fn ends_call(&self) -> bool {
+        matches!(self.kind, Kind::Charge | Kind::Free | Kind::Forget)
     }
 
     /// What will be answered.
@@ -225,7 +266,9 @@ impl Step {
     /// As it is written into a batch.
     pub fn write_to(&self, batch: &mut String) {
         if self.again {
-            batch.push_str("{\"again\":1,");
+            let is_renewal = self.kind == Kind::Renew;
+            batch.push_str(if is_renewal { "{\"anew\":1," } else { "{" });
+            batch.push_str("\"again\":1,");
             batch.push_str(&self.text[1..]);
         } else {
             batch.push_str(&self.text);
@@ -238,7 +281,12 @@ impl Step {
         let forget = self.kind == Kind::Hold && answer.as_ref().is_ok_and(|it| it.no.is_none());
         let Some(tell) = self.tell else {
             if let Err(StepError(error)) = answer {
-                tracing::error!(call = %self.id, error, "the end of a call could not be written down");
+                let what = if self.kind == Kind::Renew {
+                    "the hold of a running call could not be renewed"
+                } else {
+                    "the end of a call could not be written down"
+                };
+                tracing::error!(call = %self.id, error, "{what}");
             }
             return None;
         };

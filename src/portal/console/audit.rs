@@ -57,6 +57,10 @@ fn result(audit: &Audit) -> Markup {
                 dt { "Entries" } dd { (count(audit.entries)) }
                 dt { "Charges" } dd { (count(audit.charges)) }
                 dt { "Took" } dd { (duration(took)) }
+                @if !audit.stray_holds.is_empty() {
+                    dt { "Holds without a running call, released" }
+                    @for stray in &audit.stray_holds { dd { code { (stray.call) } } }
+                }
             }
             @if !audit.violations.is_empty() { (scrolled("Violations", &violations(&audit.violations))) }
         }

@@ -187,12 +187,15 @@ CREATE TABLE settings (
 );
 INSERT INTO settings VALUES (1);
 
--- The gateways that live. Each has a slot, which is part of its call numbers, and a lease that it
--- renews; what one that died had set aside is freed by the others.
+-- The gateways that live. Each has a slot, which is part of its call numbers, and a lease (the epoch) that
+-- it renews by counting `beats` up. The others watch the count by their own monotonic clocks: a gateway
+-- whose count stands still for the length of a lease is dead, and its holds are released by the others.
 CREATE TABLE gateways (
-    slot        integer PRIMARY KEY,
-    epoch       bigint NOT NULL,
-    lease_until timestamptz NOT NULL
+    slot    integer PRIMARY KEY,
+    epoch   bigint NOT NULL,
+    beats   bigint NOT NULL DEFAULT 0,
+    -- By the server's clock, which can be set: used only where every slot is taken.
+    beat_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 10);
 CREATE SEQUENCE gateway_epochs;
 

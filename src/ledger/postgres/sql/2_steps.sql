@@ -96,7 +96,8 @@ $$;
 -- has a new number: it waits for what the old one may still be doing, and an old one that comes after it
 -- is refused. Every step can be repeated: it is known by the call's number.
 --
--- Steps: `h` hold, `e` extend, `c` charge, `f` free and write down, `x` forget.
+-- Steps: `h` hold, `e` extend, `c` charge, `f` free and write down, `x` forget. A hold or extension with
+-- `anew` is that of a running call after a crash or a lost lease: see below.
 CREATE FUNCTION take_steps(
     p_run bigint, p_lane integer, p_number bigint, p_slot integer, p_epoch bigint, p_now bigint,
     p_groups jsonb
@@ -232,6 +233,20 @@ BEGIN
                     SELECT * INTO call_hold FROM holds WHERE id = call_id;
                     found_hold := FOUND;
                 END IF;
+                -- The gateway says that this call is running. Where its hold survived, the present lease takes it
+                -- over and it is raised to what was acknowledged; where it is gone it is made again, unless the call
+                -- has ended after all.
+                IF step ? 'anew' THEN
+                    IF NOT found_hold AND EXISTS (SELECT 1 FROM calls WHERE id = call_id) THEN
+                        answers := array_append(answers, '{"no": "hold"}'::jsonb);
+                        CONTINUE;
+                    END IF;
+                    IF found_hold AND is_alive THEN
+                        UPDATE holds SET slot = p_slot, epoch = p_epoch WHERE id = call_id;
+                    END IF;
+                    kind := CASE WHEN found_hold THEN 'e' ELSE 'h' END;
+                    key_active := true;
+                END IF;
                 IF kind = 'h' AND found_hold THEN
                     at := array_position(ids, call_hold.parts_of[1]);
                     answers := array_append(answers, jsonb_build_object('expires', nullif(ends[at], never)));
@@ -242,7 +257,7 @@ BEGIN
                     WHEN NOT found_account THEN '{"no": "account", "balance": 0}'
                     WHEN kind = 'e' AND NOT found_hold THEN '{"no": "hold"}'
                     WHEN NOT is_alive THEN '{"no": "lease"}'
-                    WHEN kind = 'h' AND (settings_now <> (step ->> 's')::bigint
+                    WHEN kind = 'h' AND NOT step ? 'anew' AND (settings_now <> (step ->> 's')::bigint
                         OR acc.version <> (step ->> 'v')::bigint) THEN '{"no": "stale"}'
                 END;
                 IF answer IS NOT NULL THEN
@@ -491,7 +506,7 @@ BEGIN
             entry_after := array_append(entry_after, total);
             entry_at := array_append(entry_at, now_s);
             answers := array_append(answers, jsonb_build_object('cost', before - total,
-                'before', before, 'after', total));
+                'before', before, 'after', total, 'late', NOT found_hold));
         END LOOP;
 
         IF changed AND found_account THEN

@@ -93,7 +93,11 @@ DECLARE
     new_epoch bigint;
 BEGIN
     LOCK TABLE gateways IN SHARE ROW EXCLUSIVE MODE;
-    DELETE FROM gateways WHERE lease_until < clock_timestamp();
+    -- Gateways that died are deleted by those that watched them. One that starts over and over, alone, would
+    -- leave no slot for itself: only then are leases judged by the server's clock.
+    IF (SELECT count(*) FROM gateways) >= 1024 THEN
+        DELETE FROM gateways WHERE beat_at < clock_timestamp() - make_interval(secs => p_lease_seconds);
+    END IF;
     DELETE FROM lanes WHERE at < now() - interval '1 day';
     -- In turn, so that it is long until a slot is another's: calls of one that is only asleep still have
     -- numbers of its slot.
@@ -104,26 +108,34 @@ BEGIN
     IF free_slot IS NULL THEN
         RETURN NULL;
     END IF;
-    INSERT INTO gateways (slot, epoch, lease_until)
-    VALUES (free_slot, new_epoch, clock_timestamp() + make_interval(secs => p_lease_seconds));
+    INSERT INTO gateways (slot, epoch) VALUES (free_slot, new_epoch);
     -- Numbers of calls go on after all that there were: the slot may have been another's, whose clock was
     -- ahead.
     RETURN jsonb_build_object('slot', free_slot, 'epoch', new_epoch, 'after', greatest(
         (SELECT max(id) FROM calls), (SELECT max(id) FROM holds), 0));
 END $$;
 
--- Renews a lease; false where it ran out and another may have freed what was held under it.
-CREATE FUNCTION beat(p_slot integer, p_epoch bigint, p_lease_seconds integer) RETURNS boolean
-LANGUAGE plpgsql AS $$
+-- Renews a lease: `alive` is false where it is gone, and another may have released what was held under it.
+-- Answers the server's time and how often each of the others has renewed its own, by epoch.
+CREATE FUNCTION beat(p_slot integer, p_epoch bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    is_alive boolean;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
-    UPDATE gateways SET lease_until = clock_timestamp() + make_interval(secs => p_lease_seconds)
+    UPDATE gateways SET beats = beats + 1, beat_at = clock_timestamp()
     WHERE slot = p_slot AND epoch = p_epoch;
-    RETURN FOUND;
+    is_alive := FOUND;
+    RETURN jsonb_build_object('alive', is_alive,
+        'now_ms', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+        'peers', (SELECT coalesce(jsonb_agg(jsonb_build_array(epoch, beats)), '[]') FROM gateways
+            WHERE epoch <> p_epoch));
 END $$;
 
--- Frees what gateways had set aside that live no more, some accounts at a time.
-CREATE FUNCTION free_the_dead(p_most integer) RETURNS integer LANGUAGE plpgsql AS $$
+-- Releases the holds of gateways that live no more, some accounts at a time. Dead are those of `p_epochs`
+-- whose count is still that of `p_beats`: one that renewed its lease since it was looked at is not.
+CREATE FUNCTION free_the_dead(
+    p_most integer, p_epochs bigint[] DEFAULT '{}', p_beats bigint[] DEFAULT '{}'
+) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     wanted text[];
     acc accounts%ROWTYPE;
@@ -133,7 +145,8 @@ DECLARE
     freed integer := 0;
 BEGIN
     PERFORM set_config('lock_timeout', '1500', true);
-    DELETE FROM gateways WHERE lease_until < clock_timestamp();
+    DELETE FROM gateways USING unnest(p_epochs, p_beats) AS silent (of_epoch, at_beats)
+    WHERE epoch = of_epoch AND beats = at_beats;
     wanted := ARRAY(SELECT DISTINCT account_id FROM holds h
         WHERE NOT EXISTS (SELECT 1 FROM gateways g WHERE g.slot = h.slot AND g.epoch = h.epoch)
         ORDER BY account_id LIMIT p_most);

@@ -182,3 +182,30 @@ async fn expired_credit_that_calls_hold_does_not_keep_an_audit_busy() {
     );
     paying.assert_sound().await;
 }
+
+/// Its account adds up, and no other gateway may release it while this one lives.
+#[tokio::test]
+async fn a_hold_without_a_running_call_is_found_and_released() {
+    let paying = with(DOLLAR).await;
+    let other = paying.beside().await;
+    let running = paying.hold(COST, COST, 0).await.unwrap();
+    let elsewhere = other.hold(COST, COST, 0).await.unwrap();
+    let stray = paying.hold(COST, COST, 0).await.unwrap();
+    // As if its end had been lost.
+    paying.shared().inner.open_calls.ends(stray.id());
+    let audit = paying.ledger.reconcile().await.unwrap();
+    assert_eq!(audit.violations, []);
+    let found: Vec<_> = audit.stray_holds.iter().map(|found| found.call).collect();
+    assert_eq!(found, [stray.id()]);
+    assert_eq!(audit.stray_holds[0].account_id, paying.account_id);
+    assert_eq!(paying.ledger.health().stray_holds.get(), 1);
+    assert_eq!(paying.held().await, 2 * COST);
+    assert!(!paying.ledger.is_frozen(&paying.account_id).await.unwrap());
+    let again = paying.ledger.reconcile().await.unwrap();
+    assert_eq!(again.stray_holds, []);
+    drop((running, elsewhere, stray));
+    // Each waits for what its own gateway writes.
+    other.held().await;
+    assert_eq!(paying.held().await, 0);
+    paying.assert_sound().await;
+}

@@ -119,3 +119,39 @@ async fn every_charge_that_was_told_of_outlives_the_server() {
     .await;
     paying.assert_sound().await;
 }
+
+/// A gateway with nothing else to do, and a server that writes only full pages of its log by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn ends_and_holds_that_a_crash_undoes_are_made_good_by_an_idle_gateway() {
+    let server: &'static PostgresServer = Box::leak(Box::new(PostgresServer::own_with(&[
+        "wal_writer_delay=10s",
+        "full_page_writes=off",
+    ])));
+    let paying = Paying::on_with(Place::database_of(server), DOLLAR).await;
+    let [freed, cancelled] = [
+        paying.hold(COST, COST, 0).await.unwrap(),
+        paying.hold(COST, COST, 0).await.unwrap(),
+    ];
+    let mut extended = paying.hold(COST, COST, 0).await.unwrap();
+    // A charge waits for the disk, and what was committed before it is there as well.
+    paying.pay().await.unwrap();
+    drop(freed);
+    cancelled.cancel();
+    let more = NanoUsd::new(5 * COST);
+    let extension = extended.extend(1, more, more, NanoUsd::new(0));
+    extension.await.unwrap();
+    let running = paying.hold(COST, COST, 0).await.unwrap();
+    assert_eq!(paying.held().await, 6 * COST);
+    server.kill();
+    server.start();
+    until("all is as it was", async || {
+        let rows = "SELECT count(*) || ' ' || sum(amount) FROM holds";
+        paying.sql(rows) == format!("2 {}", 6 * COST)
+    })
+    .await;
+    paying.assert_sound().await;
+    drop((running, extended));
+    assert_eq!(paying.held().await, 0);
+    paying.assert_sound().await;
+    assert_eq!(paying.ledger.health().late_settlements.get(), 0);
+}

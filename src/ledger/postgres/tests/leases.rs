@@ -2,9 +2,34 @@
 
 use tokio::runtime::Runtime;
 
-use super::*;
+use super::{super::lease::Times, *};
+use crate::testing::{fake_clock::FakeClock, postgres_server::PostgresServer};
+
+/// Long enough for a machine that does other things.
+const QUICK: Times = Times {
+    lease: Duration::from_secs(3),
+    beat: Duration::from_millis(100),
+};
+
+/// A gateway whose lease is short.
+async fn quick(place: Arc<Place>, now_ms: Arc<AtomicI64>) -> Arc<Ledger> {
+    let (address, clock) = (place.address(), Clock::Manual(now_ms));
+    let deadline = Duration::from_secs(10);
+    let opened = Shared::open_with(address, Durability::Power, deadline, clock, QUICK);
+    Arc::new(Ledger::Shared(opened.await.unwrap()))
+}
 
 impl Paying {
+    /// The same account by a gateway whose lease is short, in place of this one.
+    async fn quickly(self) -> Self {
+        self.ledger.close().await;
+        self.with(quick(self.place.clone(), self.now_ms.clone()).await)
+    }
+
+    fn epoch(&self) -> i64 {
+        self.shared().inner.lease.load().epoch
+    }
+
     /// As if no gateway had given a sign of life for long, and another looked.
     fn forget_gateways(&self) {
         self.sql("DELETE FROM gateways; SELECT free_the_dead(100)");
@@ -22,6 +47,7 @@ async fn a_call_whose_hold_was_freed_is_charged_once_all_the_same() {
     assert_eq!(extended, Err(HoldRefused::Unavailable));
     let call = charge(&mut held, COST).await.unwrap();
     paying.charge_again(&call).await;
+    assert_eq!(paying.ledger.health().late_settlements.get(), 1);
     assert_eq!(
         (paying.balance().await, paying.held().await),
         (DOLLAR - COST, 0)
@@ -31,37 +57,93 @@ async fn a_call_whose_hold_was_freed_is_charged_once_all_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_dead_gateway_had_set_aside_is_freed_by_another() {
-    let one = with(DOLLAR).await;
+    let one = with(DOLLAR).await.quickly().await;
     let doomed = Runtime::new().unwrap();
-    let place = (one.place.clone(), one.now_ms.clone());
-    let other = one.with(
-        doomed
-            .spawn(async move { place.0.open(&place.1).await })
-            .await
-            .unwrap(),
-    );
+    let opened = doomed.spawn(quick(one.place.clone(), one.now_ms.clone()));
+    let other = one.with(opened.await.unwrap());
     let mut held = Vec::new();
     for risk in 0..3 {
         held.push(other.hold(COST, COST + risk, COST).await.unwrap());
     }
     let mine = one.hold(COST, COST, 0).await.unwrap();
     assert_eq!(one.held().await, 4 * COST);
-    let lease = **other.shared().inner.lease.load();
     doomed.shutdown_background();
-    let past = format!(
-        "UPDATE gateways SET lease_until = now() - interval '1 hour' WHERE epoch = {}",
-        lease.epoch
-    );
-    until("the holds are freed", async || {
-        one.sql(&past);
-        one.shared().inner.lease_wanted.notify_one();
-        one.held().await == COST
-    })
-    .await;
+    until("the holds are freed", async || one.held().await == COST).await;
     one.assert_sound().await;
     drop((mine, held));
     assert_eq!((one.balance().await, one.held().await), (DOLLAR, 0));
     one.assert_sound().await;
+}
+
+/// Set forward it takes no lease of a gateway that lives; set back it keeps none of one that died.
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_do_not_go_by_the_clock_of_the_server() {
+    let clock = OnceLock::new();
+    let server = PostgresServer::own_in(&[], |folder| {
+        let clock = clock.get_or_init(|| FakeClock::in_folder(folder));
+        let variables = clock.environment();
+        variables
+            .map(|(name, value)| format!("{name}={value}"))
+            .into()
+    });
+    let (server, clock): (&'static _, _) = (Box::leak(Box::new(server)), clock.get().unwrap());
+    let one = Paying::on_with(Place::database_of(server), DOLLAR).await;
+    let one = one.quickly().await;
+    let doomed = Runtime::new().unwrap();
+    let opened = doomed.spawn(quick(one.place.clone(), one.now_ms.clone()));
+    let other = one.with(opened.await.unwrap());
+    let held = [&one, &other].map(|gateway| gateway.hold(COST, COST, 0));
+    let held = futures_util::future::join_all(held).await;
+    let before = (one.epoch(), other.epoch());
+    let noticed = async |jumps| {
+        let jumped = async || {
+            let seen = [&one, &other].map(|gateway| gateway.ledger.health().clock_jumps.get());
+            seen == [jumps, jumps]
+        };
+        until("noticed", jumped).await;
+    };
+    clock.set(3_600);
+    noticed(1).await;
+    let beats = "SELECT min(beats) FROM gateways";
+    let beaten: i64 = one.sql(beats).parse().unwrap();
+    until("both have beaten again", async || {
+        one.sql(beats).parse::<i64>().unwrap() > beaten + 3
+    })
+    .await;
+    assert_eq!((one.epoch(), other.epoch()), before);
+    assert_eq!(one.held().await, 2 * COST);
+    clock.set(-3_600);
+    noticed(2).await;
+    doomed.shutdown_background();
+    until("the dead one's hold is freed", async || {
+        one.held().await == COST
+    })
+    .await;
+    assert_eq!(one.epoch(), before.0);
+    drop(held);
+    one.assert_sound().await;
+}
+
+/// The holds of its running calls are free for others meanwhile. Those that nobody took are its own again;
+/// the one that was spent is charged late, and that is told.
+#[tokio::test]
+async fn a_gateway_that_was_paused_renews_the_holds_of_its_running_calls() {
+    let paying = with(2 * COST).await;
+    let mut first = paying.hold(COST, COST, 0).await.unwrap();
+    let mut second = paying.hold(COST, COST, 0).await.unwrap();
+    let other = paying.beside().await;
+    paying.sql("DELETE FROM gateways WHERE slot = (SELECT min(slot) FROM gateways)");
+    other.sql("SELECT free_the_dead(100)");
+    other.pay().await.unwrap();
+    paying.shared().inner.lease_wanted.notify_one();
+    until("one is held again", async || paying.held().await == COST).await;
+    let late = &paying.ledger.health().late_settlements;
+    for held in [&mut first, &mut second] {
+        charge(held, COST).await.unwrap();
+    }
+    assert_eq!(late.get(), 1);
+    assert_eq!((paying.balance().await, paying.held().await), (-COST, 0));
+    paying.assert_sound().await;
 }
 
 #[tokio::test]

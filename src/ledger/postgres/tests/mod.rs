@@ -2,7 +2,7 @@
 //! `ledger::tests`.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, OnceLock, atomic::AtomicI64},
     time::{Duration, Instant},
 };
 
