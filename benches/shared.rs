@@ -193,7 +193,7 @@ async fn requests(postgres: &PostgresServer, redis: &RedisServer) {
     for accounts in [1, 200] {
         let database = postgres.database();
         let lines = format!(
-            "store.url = \"{database}\"\nlimits.url = \"{}\"\n",
+            "store.url = \"{database}\"\nstore.spool = \"FOLDER/spool\"\nlimits.url = \"{}\"\n",
             redis.url()
         );
         let gateway = Gateway::start(&lines).await;

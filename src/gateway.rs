@@ -22,6 +22,7 @@ use crate::{
         Deployments,
         hybrid::{Knowledge, Sessions},
     },
+    spool::Spool,
     tools::Toolbox,
     traffic::Traffic,
 };
@@ -47,6 +48,8 @@ pub struct Gateway {
     /// Models and who serves them: replaced as a whole when the configuration is read anew.
     routes: ArcSwap<Routes>,
     pub ledger: Arc<Ledger>,
+    /// Charges that wait until the ledger can be written.
+    pub spool: Arc<Spool>,
     /// Responses that callers may go on from.
     pub conversations: Conversations,
     /// People who sign in to the portal, their sessions, and what operators did.
@@ -86,6 +89,7 @@ pub struct Gateway {
 /// What outlives the process.
 pub struct Stores {
     pub ledger: Arc<Ledger>,
+    pub spool: Spool,
     pub limiter: Arc<Limiter>,
     pub conversations: Conversations,
     pub office: Office,
@@ -134,6 +138,7 @@ impl Gateway {
             metrics: Metrics::new(stores.ledger.health(), stores.limiter.clock_jumps()),
             traffic: Traffic::default(),
             ledger: stores.ledger,
+            spool: Arc::new(stores.spool),
             sessions: Sessions::default(),
             tally: Tally::default(),
             operator_token: config.operator.token.clone(),

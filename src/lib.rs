@@ -25,6 +25,7 @@ pub mod conversations;
 pub mod ledger;
 pub mod office;
 pub mod payments;
+pub mod spool;
 pub mod tools;
 pub mod wire;
 

@@ -131,6 +131,7 @@ pub struct Metrics {
     held: Gauge,
     abandoned: Gauge,
     waiting: Gauge,
+    spooled: Gauge,
     ledger_ready: Gauge,
     limits_ready: Gauge,
     violations: Gauge,
@@ -155,6 +156,8 @@ pub struct Snapshot {
     pub held_nanos: i64,
     /// Calls that go on though their clients have left.
     pub abandoned: usize,
+    /// Charges in the spool.
+    pub spooled: usize,
     pub violations: usize,
     pub limits_ready: bool,
     /// How many alerts are open, by kind.
@@ -184,6 +187,7 @@ impl Metrics {
             held: Gauge::default(),
             abandoned: Gauge::default(),
             waiting: Gauge::default(),
+            spooled: Gauge::default(),
             ledger_ready: Gauge::default(),
             limits_ready: Gauge::default(),
             violations: Gauge::default(),
@@ -273,6 +277,11 @@ impl Metrics {
             "ledger_waiting",
             "Changes not committed yet",
             self.waiting.clone(),
+        );
+        registry.register(
+            "spooled_charges",
+            "Charges in the spool that wait to be settled in the store",
+            self.spooled.clone(),
         );
         registry.register(
             "ledger_ready",
@@ -474,6 +483,7 @@ impl Metrics {
         self.holds.set(count(now.holds));
         self.held.set(now.held_nanos);
         self.abandoned.set(count(now.abandoned));
+        self.spooled.set(count(now.spooled));
         self.violations.set(count(now.violations));
         self.waiting.set(count(ledger.waiting()));
         self.ledger_ready.set(i64::from(ledger.takes_charges()));

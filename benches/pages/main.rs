@@ -95,8 +95,10 @@ async fn servers() -> bool {
     let filled = fill::fill(ledger.unwrap(), None).await;
     let name = database.rsplit_once('/').unwrap().1;
     fill::spread_on_server(&postgres, name);
+    let folder = TempDir::new().unwrap();
     let stores = format!(
-        "store.url = \"{database}\"\nlimits.url = \"{}\"\n",
+        "store.url = \"{database}\"\nstore.spool = \"{}\"\nlimits.url = \"{}\"\n",
+        folder.path().join("spool").display(),
         redis.url()
     );
     let running = start(&stores).await;

@@ -8,7 +8,7 @@ use crate::{
     mail::Mail,
     office,
     oidc::Issuer,
-    routing,
+    routing, spool,
     tools::Toolbox,
 };
 
@@ -35,6 +35,7 @@ pub async fn run(file: &Path) -> Result<(), String> {
             report("store", ledger::probe_database(address).await);
         }
     }
+    report("spool", spool::probe(&config.store.spool));
     if let Minute::Redis { address, .. } = &config.minute {
         report("limits", address.probe().await);
     }

@@ -86,6 +86,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
         store: Store {
             place: StorePlace::File(options.data.join("tollgate.db")),
             durability: Durability::Process,
+            spool: options.data.join("spool"),
         },
         limits: Ceilings {
             requests: 60,

@@ -53,13 +53,19 @@ impl StopSignals {
 /// Serves until the process is asked to stop, then stops in good order.
 pub async fn until_stopped(running: Running, mut signals: StopSignals) -> Result<(), String> {
     signals.next().await;
+    let spool = running.gateway.spool.clone();
     // Said once it is so: who reads it may ask at once, and is to be told that there is none.
     running.begin_to_stop();
     tracing::info!("stopping: no new work; running answers may finish (a second signal cuts them)");
     tokio::select! {
         () = running.stop() => {}
-        () = signals.next() => return Err("stopped at once; running answers were cut".into()),
+        () = signals.next() => {
+            let cut = "stopped at once; running answers were cut";
+            let left = spool.left_behind().await;
+            return Err(left.map_or(cut.to_owned(), |left| format!("{cut}; {left}")));
+        }
     }
     tracing::info!("stopped");
-    Ok(())
+    // Not in good order while something waits: whoever watches over the process is to know.
+    spool.left_behind().await.map_or(Ok(()), Err)
 }

@@ -148,6 +148,18 @@ impl Default for Portal {
 pub struct Store {
     pub place: StorePlace,
     pub durability: Durability,
+    /// The folder in which charges wait that the store does not take.
+    pub spool: PathBuf,
+}
+
+impl StorePlace {
+    /// Where charges wait unless it is said otherwise: beside the database, where that is a file.
+    pub fn default_spool(&self) -> PathBuf {
+        match self {
+            Self::File(database) => database.with_file_name("spool"),
+            Self::Postgres { .. } => "data/spool".into(),
+        }
+    }
 }
 
 /// Where accounts, credit and all that lasts is kept.

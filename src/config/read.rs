@@ -188,8 +188,15 @@ fn store(mut section: Section, environment: &Environment) -> Store {
         "process" => Some(Durability::Process),
         _ => None,
     });
+    let folder = "the path of a folder on a local disk, e.g. `data/spool`";
+    let spool = section.optional("spool", folder, |value| {
+        as_text(value)
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from)
+    });
     section.finish();
     Store {
+        spool: spool.unwrap_or_else(|| place.default_spool()),
         place,
         durability: durability.unwrap_or(Durability::Power),
     }

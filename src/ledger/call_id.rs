@@ -63,6 +63,11 @@ impl CallIds {
         Self(AtomicU64::new(last.map_or(0, |last| last.0)))
     }
 
+    /// Calls that come have higher numbers than this one.
+    pub fn go_on_after(&self, id: CallId) {
+        self.0.fetch_max(id.0, Ordering::Relaxed);
+    }
+
     pub fn next(&self, now_ms: i64) -> CallId {
         let CallId(by_time) = CallId::first_of(now_ms);
         let following = |last: u64| (last + 1).max(by_time);

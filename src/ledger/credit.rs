@@ -347,6 +347,16 @@ impl Credit {
         hold.is_some()
     }
 
+    /// Lets a call be charged that holds nothing: a process that is gone had delivered it.
+    pub fn hold_nothing(&mut self, id: CallId) {
+        self.holds.entry(id).or_insert_with(|| Hold {
+            amount: 0,
+            parts: Vec::new(),
+            risk: 0,
+            charged: false,
+        });
+    }
+
     /// Charges a call; `None` if nothing is held for it any more.
     ///
     /// It is paid from what the call holds, then from what is free, then on account.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Attempt, Call, CallId, Ledger, LedgerError, Outcome, Seen, Shortage, Step, postgres::Pending,
+    Attempt, Call, CallId, Ledger, LedgerError, Outcome, Owed, Seen, Shortage, Step,
+    postgres::Pending,
 };
 use crate::{
     catalog::{Model, Prices},
@@ -64,6 +65,8 @@ pub struct Held {
     /// A charge that is on its way.
     pending: Option<Pending>,
     id: CallId,
+    /// Its charge is in the spool: whatever becomes of this, the call is owed.
+    is_spooled: bool,
     /// When the credit it is paid from expires.
     pub expires_at: Option<i64>,
 }
@@ -112,6 +115,7 @@ impl Ledger {
             call: Some(call),
             pending: None,
             id,
+            is_spooled: false,
             expires_at,
         })
     }
@@ -236,6 +240,21 @@ impl Held {
         charged.ok_or(LedgerError::NoHold)
     }
 
+    /// The charge, for the spool; `None` once it was made.
+    pub fn owed(&self, usage: Usage, outcome: Outcome) -> Option<Owed> {
+        let mut call = Box::new(Call::clone(self.call.as_ref()?));
+        call.ends(self.ledger.clock().now_ms(), outcome);
+        call.used(usage.total());
+        let cost = call.price(usage);
+        Some(Owed { call, usage, cost })
+    }
+
+    /// The charge is in the spool. From now on the call can only be charged: dropped, it leaves that to whoever reads
+    /// the spool next, and nothing is written that says otherwise.
+    pub fn is_spooled(&mut self) {
+        self.is_spooled = true;
+    }
+
     /// Gives everything back: the call came to nothing.
     pub fn free(mut self, outcome: Outcome, failure: Option<String>) -> Option<Call> {
         self.end(outcome, failure)
@@ -252,7 +271,11 @@ impl Held {
     }
 
     fn end(&mut self, outcome: Outcome, failure: Option<String>) -> Option<Call> {
-        let mut call = Arc::unwrap_or_clone(self.call.take()?);
+        let call = self.call.take()?;
+        if self.is_spooled {
+            return None;
+        }
+        let mut call = Arc::unwrap_or_clone(call);
         call.ends(self.ledger.clock().now_ms(), outcome);
         call.failure = failure;
         match &*self.ledger {

@@ -1,12 +1,16 @@
 //! Whether a call may start, and what it comes to: SPEC §8.1, §8.2, §8.6.
 
+mod owed;
+
+pub use owed::Settled;
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::{
-    CHARGE_PATIENCE, NotStarted,
+    NotStarted,
     need::{self, Need},
     tool_loop::milliseconds,
 };
@@ -268,14 +272,6 @@ impl Admitted<'_> {
                 () = tokio::time::sleep(CHARGE_INTERVAL) => {}
                 () = &mut enough => return Err(GatewayError::CreditUnavailable),
             }
-        }
-    }
-
-    /// Charges what was used for a client that left before there was an answer.
-    pub async fn charge_who_left(mut self, usage: Usage) {
-        let patience = tokio::time::sleep(CHARGE_PATIENCE);
-        if let Err(error) = self.charge(usage, Outcome::ClientLeft, patience).await {
-            self.free(Outcome::NotCharged, Some(error.to_string()));
         }
     }
 

@@ -31,7 +31,7 @@ use crate::{
 };
 
 use self::{
-    admit::{Admitted, admit},
+    admit::{Admitted, Settled, admit},
     client_watch::ClientWatch,
     running::Running,
 };

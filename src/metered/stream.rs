@@ -5,15 +5,19 @@ use std::{pin::pin, time::Duration};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::{
-    Admitted, Begun, CHARGE_PATIENCE, Ending, FRAMES_IN_FLIGHT, Form, Frame, NotStarted, Reply,
-    Shape, Started,
+    Admitted, Begun, Ending, FRAMES_IN_FLIGHT, Form, Frame, NotStarted, Reply, Settled, Shape,
+    Started,
     client_watch::ClientWatch,
     failure::Failure,
     form::Keeping,
     source::{Means, Source},
 };
 use crate::{
-    chat::ChatCall, error::UpstreamError, failpoint, gateway::Gateway, ledger::Outcome,
+    chat::ChatCall,
+    error::{Envelope, UpstreamError},
+    failpoint,
+    gateway::Gateway,
+    ledger::Outcome,
     wire::script::Script,
 };
 
@@ -106,9 +110,7 @@ pub async fn stream(
         Err(failure) => {
             let cause = failure.cause();
             admitted.free(failure.outcome_midway(), Some(cause.clone()));
-            shape.fail(&failure.interruption());
-            send_ready(&mut shape, &frames).await;
-            send(&frames, Frame::End(Ending::Interrupted { cause })).await;
+            break_off(&mut shape, &frames, &failure.interruption(), cause).await;
         }
     }
 }
@@ -135,7 +137,8 @@ impl Finished {
 }
 
 /// Charges a stream that finished, before its last byte leaves: who has the whole answer can rely
-/// on the bill. One whose usage is not known is free, and the operator is told.
+/// on the bill. Where the store cannot be written, the charge is on the disk elsewhere by then. One whose
+/// usage is not known is free, and the operator is told.
 async fn finish(
     gateway: &Gateway,
     call: &ChatCall,
@@ -154,27 +157,34 @@ async fn finish(
         return finished.hand_over(gateway).await;
     };
     failpoint::reached("answered");
-    let patience = tokio::time::sleep(CHARGE_PATIENCE);
-    let charged = admitted.charge(usage, outcome, patience).await;
+    let settled = match admitted.charge_or_spool(usage, outcome).await {
+        Ok(settled) => settled,
+        // Without a charge that outlives this process there is no end: the client knows that it has no whole
+        // response, and owes nothing.
+        Err(error) => {
+            let cause = error.to_string();
+            admitted.free(Outcome::NotCharged, Some(cause.clone()));
+            let Finished { shape, frames, .. } = finished;
+            return break_off(shape, frames, &error.envelope(), cause).await;
+        }
+    };
     finished.hand_over(gateway).await;
     failpoint::reached("handed_over");
-    if charged.is_ok() {
-        return;
+    if settled == Settled::InSpool {
+        admitted.settle_spooled(usage, outcome).await;
     }
-    // The answer is out and cannot be withheld any more. What it used stays owed for as long as
-    // there is someone to write it down.
-    let stop = gateway.shutdown.deadline();
-    if admitted.charge(usage, outcome, stop).await.is_err() {
-        tracing::error!(
-            account.id = call.user,
-            model = call.route.requested.id,
-            tokens.r#in = usage.prompt,
-            tokens.out = usage.completion,
-            "the gateway stops before an answer could be charged: it was free",
-        );
-        let failure = "it could not be written down before the stop".to_owned();
-        admitted.free(Outcome::NotCharged, Some(failure));
-    }
+}
+
+/// Ends a stream with an error event in place of its end.
+async fn break_off(
+    shape: &mut AnyShape,
+    frames: &mpsc::Sender<Frame>,
+    error: &Envelope,
+    cause: String,
+) {
+    shape.fail(error);
+    send_ready(shape, frames).await;
+    send(frames, Frame::End(Ending::Interrupted { cause })).await;
 }
 
 enum Client {

@@ -18,6 +18,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
         holds,
         held_nanos: held.nanos(),
         abandoned: gateway.abandoned.total(),
+        spooled: gateway.spool.waiting().0,
         violations: gateway.ledger.violations(),
         limits_ready: gateway.limiter.is_ready(),
         alerts: gateway.alerts.open(),

@@ -12,6 +12,7 @@ mod listener;
 mod pruner;
 mod reconciler;
 mod reload;
+mod settler;
 mod socket;
 mod stall;
 mod stores;
@@ -85,6 +86,10 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
                 .reload_on_change(gateway.shutdown.clone()),
         );
     }
+    let inherited = settler::Inherited::settled_at_start(&gateway).await;
+    gateway
+        .background
+        .spawn(settler::run(gateway.clone(), inherited));
     gateway.background.spawn(reconciler::run(gateway.clone()));
     gateway.background.spawn(pruner::run(gateway.clone()));
     gateway.background.spawn(watcher::run(gateway.clone()));

@@ -10,6 +10,7 @@ use crate::{
     ledger::Ledger,
     limits::Limiter,
     office::Office,
+    spool::Spool,
 };
 
 impl Stores {
@@ -40,6 +41,7 @@ impl Stores {
         };
         Ok(Self {
             ledger,
+            spool: Spool::new(&config.store.spool),
             limiter: Arc::new(limiter),
             conversations,
             office,

@@ -223,11 +223,15 @@ impl Fleet {
         let text = format!(
             "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
              server.shutdown_grace_seconds = 60\n\
-             store.url = \"{}\"\nlimits.url = \"{}\"\nlimits.rpm = {RPM}\nlimits.tpm = {TPM}\n{}\
+             store.url = \"{}\"\nstore.spool = \"{}\"\nlimits.url = \"{}\"\nlimits.rpm = {RPM}\nlimits.tpm = {TPM}\n{}\
              deployments = [{{ model = \"*\", provider = \"fake\" }}]\n\
              [providers.fake]\nkind = \"openai\"\nbase_url = \"http://{}/v1\"\n\
              timeouts = {{ connect_seconds = 5, first_byte_seconds = 120, idle_seconds = 120 }}\n",
-            stores.postgres, stores.redis, stores.deadlines, self.upstream.address
+            stores.postgres,
+            self.folder.path().join("spool").display(),
+            stores.redis,
+            stores.deadlines,
+            self.upstream.address
         );
         let number = self.configs.fetch_add(1, Relaxed);
         let path = self.folder.path().join(format!("{number}.toml"));

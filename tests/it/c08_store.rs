@@ -6,10 +6,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    TestGateway,
+    Books, Gate, RawConnection, TestGateway,
     bodies::hello_with,
-    gateway::hello,
+    gateway::{hello, until},
+    raw::chat_request,
     stores::files_only,
+    turns::{CONVERT, Turn},
     upstream::{chunk, completion, usage_chunk},
 };
 
@@ -166,6 +168,32 @@ async fn a_stream_that_cannot_be_charged_ends_and_is_charged_later() {
     assert_eq!(balance(&gateway).await, "999.999710");
 }
 
+/// Nobody waits for it any more; what its steps used is owed all the same.
+#[tokio::test]
+async fn what_a_client_that_left_has_used_is_charged_later() {
+    if files_only("it locks the database's file") {
+        return;
+    }
+    let gateway = TestGateway::start_patient().await;
+    let (purse, gate) = (gateway.purse().await, Gate::default());
+    let turn = Turn::calls(&[CONVERT]).after(&gate);
+    gateway.upstream.converse([turn]);
+    let mut connection = RawConnection::open(gateway.public).await;
+    let body = hello_with(MODEL, json!({ "stream": true }));
+    connection.send(chat_request(&purse.key, "", &body)).await;
+    until("it is asked", || gateway.upstream.calls() == 1).await;
+    connection.hang_up().await;
+    let stranger = lock(&gateway);
+    gate.open();
+    let spool = gateway.data.path().join("spool/charges-1.spool");
+    let is_spooled = || std::fs::read(&spool).is_ok_and(|bytes| bytes[0] == b'1');
+    until("its charge is in the spool", is_spooled).await;
+    drop(stranger);
+    until("it is charged", || !is_spooled()).await;
+    until_ready(&gateway).await;
+    assert_eq!(purse.books().await, Books::charged_steps(1));
+}
+
 #[tokio::test]
 async fn the_minute_goes_on_after_a_restart() {
     let gateway = TestGateway::start().await;
@@ -216,15 +244,24 @@ async fn what_lies_on_the_disk_is_private() {
     }
     let gateway = TestGateway::start().await;
     gateway.chat(&hello(MODEL)).await.assert_ok();
-    let files = std::fs::read_dir(gateway.data.path()).unwrap();
     let mut seen = 0;
-    for file in files {
-        let file = file.unwrap();
-        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, 0o600, "{:?}", file.file_name());
-        seen += 1;
+    for folder in [
+        gateway.data.path().to_owned(),
+        gateway.data.path().join("spool"),
+    ] {
+        for file in std::fs::read_dir(folder).unwrap() {
+            let file = file.unwrap();
+            let metadata = file.metadata().unwrap();
+            let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+            let mode = metadata.permissions().mode() & 0o777;
+            assert_eq!(mode, expected, "{:?}", file.file_name());
+            seen += 1;
+        }
     }
-    assert!(seen >= 4, "the database, its lock and the minute");
+    assert!(
+        seen >= 6,
+        "the database, its lock, the minute and the spool"
+    );
 }
 
 /// Nobody who calls needs the portal.

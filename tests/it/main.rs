@@ -100,6 +100,7 @@ mod process_log_words;
 mod process_logs;
 mod process_memory;
 mod process_reload;
+mod process_spool;
 mod process_stop;
 mod process_stop_money;
 mod process_tls;

@@ -103,6 +103,7 @@ fn check_tells_a_good_configuration_from_a_bad_one() {
         "ok    store: ",
         "ok    responses: ",
         "ok    portal: ",
+        "ok    spool: ",
         "ok    provider `play`",
     ] {
         assert!(stdout.contains(word), "{stdout}");
@@ -111,6 +112,12 @@ fn check_tells_a_good_configuration_from_a_bad_one() {
         !store.exists() && !store.parent().unwrap().exists(),
         "a check changes nothing"
     );
+
+    let spool = format!("store.spool = \"{}\"\n{good}", config.display());
+    std::fs::write(&config, spool).unwrap();
+    let (code, stdout, _) = check(&config);
+    let word = format!("wrong spool: {} cannot be written", config.display());
+    assert!(code == 1 && stdout.contains(&word), "{stdout}");
 
     std::fs::write(
         &config,

@@ -12,11 +12,11 @@ use crate::support::{
 };
 
 /// Costs 0.20 / 0.80 a million: 11 tokens in and 3 out are 4,600 billionths.
-const MODEL: &str = "svc-native-fast";
-const STREAMS: usize = 100;
+pub const MODEL: &str = "svc-native-fast";
+pub const STREAMS: usize = 100;
 
 /// A provider that begins its answers, and ends them when it is told to.
-async fn slow_upstream() -> (FakeUpstream, Gate) {
+pub async fn slow_upstream() -> (FakeUpstream, Gate) {
     let (upstream, gate) = (FakeUpstream::start().await, Gate::default());
     let word = format!("data: {}\n\n", chunk(json!({ "content": "word " }), None));
     let end = events(&[chunk(json!({}), Some("stop")), usage_chunk(11, 3)]);
@@ -38,7 +38,7 @@ async fn slow_upstream() -> (FakeUpstream, Gate) {
 }
 
 /// A hundred streams, each of which has begun.
-async fn begun(serving: &Serving) -> Vec<Response> {
+pub async fn begun(serving: &Serving) -> Vec<Response> {
     let mut body = hello(MODEL);
     body["stream"] = true.into();
     let opened = (0..STREAMS).map(|_| serving.chat(&body).send());
@@ -48,7 +48,7 @@ async fn begun(serving: &Serving) -> Vec<Response> {
     opened
 }
 
-async fn read(streams: Vec<Response>) -> Vec<Stream> {
+pub async fn read(streams: Vec<Response>) -> Vec<Stream> {
     let texts = join_all(streams.into_iter().map(Response::text)).await;
     let texts = texts.into_iter().map(|text| text.expect("to its end"));
     texts.map(|text| Stream { text }).collect()

@@ -78,12 +78,13 @@ impl Tollgate {
     pub fn on_servers(program: &Path, upstream: &Upstream, folder: &Path) -> Done<Self> {
         let stores = Stores::start();
         // All of it shares a few cores, and a refusal because of a slow moment would end the run.
+        let folder = folder.join("shared");
         let lines = format!(
-            "store.url = \"{}\"\nstore.deadline_ms = 10000\nlimits.url = \"{}\"\nlimits.deadline_ms = 10000\n",
+            "store.url = \"{}\"\nstore.deadline_ms = 10000\nstore.spool = \"{}\"\nlimits.url = \"{}\"\nlimits.deadline_ms = 10000\n",
             stores.database,
+            folder.join("spool").display(),
             stores.redis_url()
         );
-        let folder = folder.join("shared");
         Self::start(program, upstream, folder, SHARED, &lines, Some(stores))
     }
 

@@ -75,7 +75,10 @@ impl Embedded {
         let charged = call.clone();
         self.writer
             .run_soon(
-                move |database, directory| charge(database, directory, &call, usage),
+                move |database, directory| {
+                    let cost = call.price(usage);
+                    charge(database, directory, &call, usage, cost)
+                },
                 // Done with: a later transaction that fails must not hold it again.
                 move |directory, _| {
                     let directory = directory.read();
@@ -110,13 +113,14 @@ impl Embedded {
 }
 
 /// One step: the account's expired credit goes, the call is paid, and both are written down.
-fn charge(
+pub fn charge(
     database: &Database,
     directory: &Shared,
     call: &Call,
     usage: Usage,
+    cost: NanoUsd,
 ) -> Result<Charged, LedgerError> {
-    let (now, cost) = (call.ended_ms.div_euclid(1_000), call.price(usage));
+    let now = call.ended_ms.div_euclid(1_000);
     let (update, charge) = {
         let directory = directory.read();
         let mut credit = directory.credit(&call.account_id);

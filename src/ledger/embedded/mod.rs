@@ -20,6 +20,7 @@ mod audit;
 mod billing;
 mod directory;
 mod history;
+mod late;
 mod pages;
 mod queue;
 mod sqlite;

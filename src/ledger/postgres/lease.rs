@@ -210,6 +210,12 @@ impl SlotIds {
         Self(AtomicU64::new(0))
     }
 
+    /// Calls that come are of a later millisecond than this one.
+    pub fn go_on_after(&self, id: CallId) {
+        let later = ((id.0 >> (SLOT_BITS + COUNT_BITS)) + 1) << COUNT_BITS;
+        self.0.fetch_max(later, Relaxed);
+    }
+
     pub fn next(&self, clock: &Clock, lease: Lease) -> CallId {
         let by_time = u64::try_from(clock.now_ms()).unwrap_or(0) << COUNT_BITS;
         let by_others = ((lease.after >> (SLOT_BITS + COUNT_BITS)) + 1) << COUNT_BITS;

@@ -23,6 +23,7 @@ mod desk;
 mod flusher;
 mod history;
 mod lane;
+mod late;
 mod lease;
 mod look;
 mod memory;

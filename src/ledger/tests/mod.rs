@@ -42,6 +42,7 @@ macro_rules! contract {
 mod contract;
 mod contract_accounts;
 mod contract_days;
+mod contract_late;
 mod contract_pages;
 mod contract_watched;
 mod machine;

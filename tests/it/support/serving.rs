@@ -1,6 +1,10 @@
 //! `tollgate serve` in a process of its own, with an account that may call everything.
 
-use std::{net::SocketAddr, path::Path};
+use std::{
+    net::SocketAddr,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -8,6 +12,8 @@ use tempfile::TempDir;
 
 use super::{FakeUpstream, Process, process::Ended, stores};
 
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_mins(1);
 const TOKEN: &str = "0123456789abcdef";
 
 pub struct Serving {
@@ -40,7 +46,22 @@ impl Serving {
         provider: &str,
         environment: &[(&str, &str)],
     ) -> Self {
-        let folder = TempDir::new().unwrap();
+        Self::start_in(
+            TempDir::new().unwrap(),
+            grace_seconds,
+            provider,
+            environment,
+        )
+        .await
+    }
+
+    /// The same in a folder that is there already.
+    pub async fn start_in(
+        folder: TempDir,
+        grace_seconds: u32,
+        provider: &str,
+        environment: &[(&str, &str)],
+    ) -> Self {
         write_config(folder.path(), grace_seconds, provider);
         let (process, public, operator) = serve(folder.path(), environment).await;
         // Every request on a connection of its own: those that were idle are closed by a stop.
@@ -69,8 +90,18 @@ impl Serving {
 
     /// Waits for the end that the process comes to by itself, and starts another on its data.
     pub async fn ended_and_restarted(self) -> (Ended, Self) {
+        self.ended_and_restarted_after(async {}, &[]).await
+    }
+
+    /// The same, with something that happens in between and more of an environment.
+    pub async fn ended_and_restarted_after(
+        self,
+        meanwhile: impl Future<Output = ()>,
+        environment: &[(&str, &str)],
+    ) -> (Ended, Self) {
         let ended = self.process.ended().await;
-        let (process, public, operator) = serve(self.folder.path(), &[]).await;
+        meanwhile.await;
+        let (process, public, operator) = serve(self.folder.path(), environment).await;
         let restarted = Self {
             process,
             public,
@@ -91,6 +122,32 @@ impl Serving {
         assert_eq!(account["held"], "0.000000", "nothing is held");
         let charges = get("/usage").await["data"].as_array().unwrap().len();
         (account["balance"].as_str().unwrap().to_owned(), charges)
+    }
+
+    /// Where its configuration and its files are.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A metric without labels, as it is written.
+    pub async fn metric(&self, name: &str) -> String {
+        let url = format!("http://{}/metrics", self.operator);
+        let request = self.client.get(url).bearer_auth(TOKEN);
+        let text = request.send().await.unwrap().text().await.unwrap();
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let found = lines.find(|(named, _)| *named == name);
+        found
+            .unwrap_or_else(|| panic!("no {name}: {text}"))
+            .1
+            .to_owned()
+    }
+
+    pub async fn until_metric(&self, name: &str, value: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.metric(name).await != value {
+            assert!(Instant::now() < deadline, "{name} does not become {value}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     pub fn chat(&self, body: &Value) -> reqwest::RequestBuilder {

@@ -32,9 +32,10 @@ pub fn files_only(why: &str) -> bool {
 pub fn lines(folder: &Path) -> String {
     if are_shared() {
         let (store, limits) = (database(folder), RedisServer::shared().url());
+        let spool = folder.join("spool").display().to_string();
         // A machine that is busy with many tests is no store that does not answer.
         return format!(
-            "store.url = \"{store}\"\nstore.deadline_ms = 5000\n\
+            "store.url = \"{store}\"\nstore.deadline_ms = 5000\nstore.spool = \"{spool}\"\n\
              limits.url = \"{limits}\"\nlimits.deadline_ms = 5000\n"
         );
     }
@@ -57,8 +58,13 @@ fn database(folder: &Path) -> String {
         return url;
     }
     let url = PostgresServer::shared().database();
-    std::fs::write(file, &url).unwrap();
+    remember(folder, &url);
     url
+}
+
+/// The gateway in this folder is to be on this database, where stores are shared.
+pub fn remember(folder: &Path, url: &str) {
+    std::fs::write(folder.join(REMEMBERED), url).unwrap();
 }
 
 /// The books of the gateway in this folder add up, whatever is running.
@@ -76,9 +82,16 @@ pub fn assert_sound(folder: &Path) {
 /// Everything that is stored, in one piece: every file, or every row as a text.
 pub async fn bytes(folder: &Path) -> Vec<u8> {
     if !are_shared() {
-        let files = std::fs::read_dir(folder).unwrap();
-        let files = files.map(|file| std::fs::read(file.unwrap().path()).unwrap());
-        return files.flatten().collect();
+        let folders = [folder.to_owned(), folder.join("spool")];
+        let entries = folders
+            .iter()
+            .flat_map(|folder| std::fs::read_dir(folder).unwrap());
+        let files = entries
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_file());
+        return files
+            .flat_map(|file| std::fs::read(file).unwrap())
+            .collect();
     }
     let tables = "SELECT quote_ident(table_schema) || '.' || quote_ident(table_name) \
         FROM information_schema.tables \
@@ -109,7 +122,7 @@ pub async fn execute(folder: &Path, sql: &str) {
 
 /// Another gateway, in a folder of its own, is on the same database: only where stores are shared.
 pub fn same_database(of: &Path, folder: &Path) {
-    std::fs::write(folder.join(REMEMBERED), database(of)).unwrap();
+    remember(folder, &database(of));
 }
 
 /// How many responses are stored, and how many of them the account has that has the most.

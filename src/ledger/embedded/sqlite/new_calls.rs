@@ -134,6 +134,11 @@ impl Database {
         Ok(one(&self.connection, id)?.is_some())
     }
 
+    /// Whether a call is written down and not entered yet, or was entered lately.
+    pub fn has_new_call(&self, id: CallId) -> bool {
+        self.news.borrow().is_known(number(id))
+    }
+
     /// Puts the calls of the open transaction into the table.
     pub(super) fn write_news(&self) -> rusqlite::Result<()> {
         self.news.borrow_mut().pages.write(&self.connection)
