@@ -112,9 +112,8 @@ pub fn encode(owed: &Owed) -> Vec<u8> {
 /// The charge of a line, without its end; `None` where it is damaged, or of a version to come.
 fn decode(line: &[u8]) -> Option<Owed> {
     let (head, json) = line.split_at_checked(HEAD)?;
-    let is_whole = head[..2] == [FORM, b' ']
-        && head[2..HEAD - 1] == checksum(json)
-        && head[HEAD - 1] == b' ';
+    let is_whole =
+        head[..2] == [FORM, b' '] && head[2..HEAD - 1] == checksum(json) && head[HEAD - 1] == b' ';
     if !is_whole {
         return None;
     }

@@ -82,7 +82,7 @@ fn numbers(found: &[(u64, Owed)]) -> Vec<u64> {
     found.iter().map(|(_, owed)| owed.call.id.0).collect()
 }
 
-fn ids(adopted: Vec<Owed>) -> Vec<u64> {
+fn ids(adopted: &[Owed]) -> Vec<u64> {
     let mut ids: Vec<_> = adopted.iter().map(|owed| owed.call.id.0).collect();
     ids.sort_unstable();
     ids
@@ -186,7 +186,7 @@ async fn what_waits_is_found_by_the_next_process_until_it_is_settled() {
     assert_eq!(on_disk(&path), (vec![1, 3], 1));
     assert!(probe(&path).unwrap().ends_with("2 charges wait in it"));
     let next = Spool::new(&path);
-    assert_eq!(ids(next.adopt().await), [1, 3]);
+    assert_eq!(ids(&next.adopt().await), [1, 3]);
     assert_eq!(next.waiting().0, 2);
     let size = fs::metadata(&file).unwrap().len();
     for number in [1, 3] {
@@ -238,16 +238,16 @@ async fn a_file_that_is_held_is_left_alone_and_others_are_merged_into_ones_own()
     // Two that were brought from other machines; a crash has left one charge in both.
     fs::write(folder.path().join("from-a.spool"), lines([3, 4])).unwrap();
     fs::write(folder.path().join("from-b.spool"), lines([4, 5])).unwrap();
-    assert_eq!(ids(other.adopt().await), [3, 4, 4, 5]);
+    assert_eq!(ids(&other.adopt().await), [3, 4, 4, 5]);
     assert_eq!(other.waiting(), (4, NanoUsd::new(4_000)));
     let (_, files) = on_disk(folder.path());
     assert_eq!(files, 2, "those of the two processes");
     drop(one);
-    assert_eq!(ids(other.adopt().await), [1]);
+    assert_eq!(ids(&other.adopt().await), [1]);
     drop(other);
     assert_eq!(on_disk(folder.path()).1, 1);
     let next = Spool::new(folder.path());
-    assert_eq!(ids(next.adopt().await), [1, 2, 3, 4, 4, 5]);
+    assert_eq!(ids(&next.adopt().await), [1, 2, 3, 4, 4, 5]);
     for number in 1..=5 {
         next.settled(CallId(number));
     }
@@ -261,7 +261,7 @@ async fn a_torn_line_is_skipped_and_what_is_written_next_is_whole() {
     let whole = lines([1, 2]);
     fs::write(&file, &whole[..whole.len() - 40]).unwrap();
     let spool = Spool::new(folder.path());
-    assert_eq!(ids(spool.adopt().await), [1]);
+    assert_eq!(ids(&spool.adopt().await), [1]);
     spool.add(&owed(3)).await.unwrap();
     drop(spool);
     let contents = record::read(&fs::read(&file).unwrap());
@@ -276,12 +276,12 @@ async fn a_damaged_line_is_put_aside_and_the_others_count() {
     bytes[lines([1]).len() + 30] ^= 1;
     fs::write(folder.path().join("charges-1.spool"), &bytes).unwrap();
     let spool = Spool::new(folder.path());
-    assert_eq!(ids(spool.adopt().await), [1, 3]);
+    assert_eq!(ids(&spool.adopt().await), [1, 3]);
     let aside = fs::read(folder.path().join("charges-1.damaged")).unwrap();
     assert_eq!(aside, bytes[lines([1]).len()..lines([1, 2]).len()]);
     drop(spool);
     let next = Spool::new(folder.path());
-    assert_eq!(ids(next.adopt().await), [1, 3]);
+    assert_eq!(ids(&next.adopt().await), [1, 3]);
     let aside_again = fs::read(folder.path().join("charges-1.damaged")).unwrap();
     assert_eq!(aside_again, aside, "once");
 }

@@ -1,6 +1,6 @@
 //! What a person writes for the gateway, and what they are told when it is wrong.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use tollgate::config::{Config, Durability, LogFormat, Provider, RemoteProvider, StorePlace};
 
@@ -141,6 +141,7 @@ fn a_small_file_leaves_the_rest_to_the_documented_defaults() {
     assert_eq!(config.server.patience.head, Duration::from_secs(10));
     assert_eq!(config.server.patience.stall, Duration::from_mins(1));
     assert_eq!(config.store.durability, Durability::Power);
+    assert_eq!(config.store.spool, Path::new("data/spool"));
     assert_eq!(config.limits.requests, 60);
     assert_eq!(config.limits.tokens, 100_000);
     assert_eq!(config.log.format, LogFormat::Json);
