@@ -86,15 +86,23 @@ impl Worker {
                     Command::Add { .. } => {}
                     Command::Remove(id) => self.remove(id),
                     Command::Adopt(tell) => drop(tell.send(self.adopt())),
-                    Command::Tell(tell) => drop(tell.send(())),
+                    Command::Tell(tell) => {
+                        self.tidy_up();
+                        let _ = tell.send(());
+                    }
                 }
             }
             self.add(new);
-            if self.waiting.is_empty()
-                && let Some(own) = &mut self.own
-            {
-                own.clear();
-            }
+            self.tidy_up();
+        }
+    }
+
+    /// A file in which nothing waits is made empty.
+    fn tidy_up(&mut self) {
+        if self.waiting.is_empty()
+            && let Some(own) = &mut self.own
+        {
+            own.clear();
         }
     }
 
