@@ -349,10 +349,12 @@ impl Credit {
 
     /// Lets a call be charged that holds nothing: a process that is gone had delivered it.
     pub fn hold_nothing(&mut self, id: CallId) {
+        let admitted_at = self.latest;
         self.holds.entry(id).or_insert_with(|| Hold {
             amount: 0,
             parts: Vec::new(),
             risk: 0,
+            admitted_at,
             charged: false,
         });
     }

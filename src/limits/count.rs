@@ -1,6 +1,6 @@
 //! How many tokens a prompt has: an estimate to reserve by, and a bound that no tokenizer exceeds.
 
-use super::{TOKENS_PER_MESSAGE, estimate_tokens};
+use super::{TOKENS_PER_MESSAGE, estimate_part};
 
 /// What providers write around a conversation of their own: chat templates have system prompts, dates and marks.
 const REQUEST_ALLOWANCE: u64 = 96;
@@ -15,18 +15,20 @@ const INSTRUCTIONS_ALLOWANCE: u64 = 512;
 const TOOL_TOKENS: u64 = 4;
 
 /// The tokens of a prompt, before a provider has counted them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct TokenCount {
     /// What tokenizers count, or a little more: it is what calls reserve and hold.
     pub estimate: u64,
     /// What a provider can count at most: a byte-level tokenizer makes no more tokens than there are bytes. What a call
     /// can cost at most goes by this and never by the estimate.
     pub bound: u64,
+    /// How many bytes the estimate had to merge; there is a bound for a request.
+    merged: usize,
 }
 
 impl TokenCount {
     pub fn text(&mut self, text: &str) {
-        self.estimate += estimate_tokens(text);
+        self.estimate += estimate_part(text, &mut self.merged);
         self.sent(text);
     }
 
@@ -38,8 +40,8 @@ impl TokenCount {
     /// A request begins.
     pub fn request() -> Self {
         Self {
-            estimate: 0,
             bound: REQUEST_ALLOWANCE,
+            ..Self::default()
         }
     }
 

@@ -17,7 +17,7 @@ pub use count::TokenCount;
 pub use estimate::{TOKENS_PER_MESSAGE, estimate_tokens};
 pub use redis::Address;
 
-use self::memory::Memory;
+use self::{estimate::estimate_part, memory::Memory};
 use crate::ledger::Ledger;
 
 /// An entry is in the window while fewer than this many milliseconds have passed.

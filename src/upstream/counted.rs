@@ -164,7 +164,8 @@ fn escapes_are_undone_before_anything_is_counted() {
                 "parameters":{{"type":"object","title":"{text}"}}}}}}]}}"#,
             testing::MODEL
         );
-        testing::call(body.as_bytes()).count()
+        let count = testing::call(body.as_bytes()).count();
+        (count.estimate, count.bound)
     };
     assert_eq!(count(&escaped(russian)), count(russian));
 }

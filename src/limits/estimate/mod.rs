@@ -24,19 +24,31 @@ mod words;
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
-use self::tally::Tally;
+use self::tally::{MOST_MERGED, Tally};
 
 /// Role, separators and the like, for each message.
 pub const TOKENS_PER_MESSAGE: u64 = 4;
 
 /// The tokens of a text: at least as many as each of the tokenizers counts.
 pub fn estimate_tokens(text: &str) -> u64 {
-    let tally = Tally::of(text);
-    let mut tokens = tally.cl100k.max(tally.o200k);
+    estimate_part(text, &mut 0)
+}
+
+/// The same for one of the texts of a request, of which so many bytes have been `merged`.
+pub fn estimate_part(text: &str, merged: &mut usize) -> u64 {
+    let mut left = MOST_MERGED.saturating_sub(*merged);
+    let mut tally = |text: &str| {
+        let tally = Tally::merging(text, left);
+        left = tally.merging;
+        tally
+    };
+    let counted = tally(text);
+    let mut tokens = counted.cl100k.max(counted.o200k);
     // Qwen composes characters first, which makes other tokens of them.
-    if tally.may_compose && is_nfc_quick(text.chars()) != IsNormalized::Yes {
+    if counted.may_compose && is_nfc_quick(text.chars()) != IsNormalized::Yes {
         let composed: String = text.nfc().collect();
-        tokens = tokens.max(Tally::of(&composed).cl100k);
+        tokens = tokens.max(tally(&composed).cl100k);
     }
+    *merged = MOST_MERGED - left;
     tokens
 }

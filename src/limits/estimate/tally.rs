@@ -13,10 +13,10 @@ use super::{
 /// A block, and what is read beyond it when its last word is looked up.
 const WINDOW: usize = BLOCK + WORD_SLOT;
 
-/// So many bytes of a text are merged, by each vocabulary's turn. Of what comes then and is in no table, bytes are
-/// counted, which are never fewer than tokens: it bounds the time that a hostile text takes. English hardly needs
-/// merging; of Chinese this is two megabytes.
-const MOST_MERGED: usize = 4 << 20;
+/// So many bytes of a request are merged, by each vocabulary's turn. Of what comes then and is in no table, bytes are
+/// counted, which are never fewer than tokens: it bounds the time that a hostile request takes. English hardly needs
+/// merging; of Chinese this is one megabyte.
+pub const MOST_MERGED: usize = 2 << 20;
 
 /// The tokens of a text by family of tokenizers.
 pub struct Tally {
@@ -26,10 +26,11 @@ pub struct Tally {
     /// Whether it has characters that normalisation may change.
     pub may_compose: bool,
     /// How many bytes may still be merged.
-    merging: usize,
+    pub merging: usize,
 }
 
 impl Tally {
+    #[cfg(test)]
     pub fn of(text: &str) -> Self {
         Self::merging(text, MOST_MERGED)
     }
