@@ -179,10 +179,11 @@ impl Turn {
 
     /// What is played for it.
     pub fn steps(&self, stream: bool) -> Vec<Step> {
-        if let Some(steps) = &self.plays {
-            return steps.clone();
-        }
         let mut steps: Vec<_> = self.gate.iter().cloned().map(Step::Until).collect();
+        if let Some(played) = &self.plays {
+            steps.extend(played.iter().cloned());
+            return steps;
+        }
         if stream {
             let mut chunks = self.chunks();
             if let Some(usage) = &self.usage {
