@@ -195,12 +195,14 @@ impl Metrics {
             alerts_told: Family::default(),
             often: Often::default(),
         };
-        metrics.register(ledger);
+        metrics.register_calls();
+        metrics.register_state(ledger);
         metrics.register_faults(ledger, limits_clock_jumps);
         metrics
     }
 
-    fn register(&mut self, ledger: &Health) {
+    /// What is counted with requests and calls.
+    fn register_calls(&mut self) {
         let nanos = || Unit::Other("nano_usd".into());
         let registry = &mut self.registry;
         registry.register("requests", "Requests answered", self.requests.clone());
@@ -262,6 +264,11 @@ impl Metrics {
             "Calls that are read to their end though their clients have left",
             self.abandoned.clone(),
         );
+    }
+
+    /// How the gateway and its stores are.
+    fn register_state(&mut self, ledger: &Health) {
+        let registry = &mut self.registry;
         registry.register(
             "ledger_batch_steps",
             "Changes committed together",

@@ -1,5 +1,7 @@
 //! Everything that goes upstream is counted, whichever provider it goes to.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use super::{anthropic, gemini, openai, testing};
@@ -153,9 +155,11 @@ fn tokens_that_are_biased_are_counted() {
 #[test]
 fn escapes_are_undone_before_anything_is_counted() {
     let russian = "Шлюз резервирует средства до вызова и рассчитывается, когда поставщик ответил.";
-    let escaped = |text: &str| -> String {
-        let units = text.encode_utf16();
-        units.map(|unit| format!("\\u{unit:04x}")).collect()
+    let escaped = |text: &str| {
+        text.encode_utf16().fold(String::new(), |mut json, unit| {
+            let _ = write!(json, "\\u{unit:04x}");
+            json
+        })
     };
     let count = |text: &str| {
         let body = format!(

@@ -1,7 +1,7 @@
 //! Nobody gets under the meter: what a call can cost is bounded when it is admitted, whatever its caller writes and
 //! whatever its provider reports.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use futures_util::future::join_all;
 use reqwest::Method;
@@ -231,7 +231,10 @@ async fn escaped_text_reserves_what_it_says() {
     let gateway = TestGateway::start().await;
     let russian = "Шлюз резервирует средства до вызова. ".repeat(30);
     let units = russian.encode_utf16();
-    let escaped: String = units.map(|unit| format!("\\u{unit:04x}")).collect();
+    let escaped = units.fold(String::new(), |mut json, unit| {
+        let _ = write!(json, "\\u{unit:04x}");
+        json
+    });
     let mut reserved = Vec::new();
     for text in [&russian, &escaped] {
         let body =

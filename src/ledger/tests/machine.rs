@@ -11,7 +11,7 @@ use super::{
     model::{Model, Verdict},
     *,
 };
-use crate::ledger::KeyState;
+use crate::ledger::{KeyState, Shortage};
 
 const OVERDRAFT: i64 = 300;
 const START: i64 = 1_800_000_000;
@@ -148,6 +148,19 @@ impl ReferenceStateMachine for Model {
     }
 }
 
+/// The credit that a refusal names is the model's.
+fn refused_by(shortage: &Shortage, model: &Model) -> Verdict {
+    assert_eq!(shortage.balance.nanos(), model.balance());
+    assert_eq!(shortage.available.nanos(), model.available());
+    assert_eq!(shortage.held.nanos(), model.held());
+    assert_eq!(shortage.exposure.nanos(), model.exposure());
+    assert_eq!(shortage.usable.nanos(), model.usable());
+    match shortage.expired_at {
+        Some(_) => Verdict::Expired,
+        None => Verdict::Insufficient,
+    }
+}
+
 struct Real {
     runtime: Runtime,
     paying: Option<Paying>,
@@ -220,17 +233,7 @@ impl<K: Kind> StateMachineTest for LedgerMachine<K> {
                     Err(refused) => {
                         let verdict = match refused {
                             HoldRefused::KeyInactive => Verdict::KeyInactive,
-                            HoldRefused::Short(shortage) => {
-                                assert_eq!(shortage.balance.nanos(), model.balance());
-                                assert_eq!(shortage.available.nanos(), model.available());
-                                assert_eq!(shortage.held.nanos(), model.held());
-                                assert_eq!(shortage.exposure.nanos(), model.exposure());
-                                assert_eq!(shortage.usable.nanos(), model.usable());
-                                match shortage.expired_at {
-                                    Some(_) => Verdict::Expired,
-                                    None => Verdict::Insufficient,
-                                }
-                            }
+                            HoldRefused::Short(shortage) => refused_by(&shortage, model),
                             other => panic!("{other:?}"),
                         };
                         assert_eq!(verdict, model.verdict(amount, amount + risk, OVERDRAFT));

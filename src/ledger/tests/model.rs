@@ -175,10 +175,10 @@ impl Model {
     /// `risk` beyond that.
     fn extended(&self, call: usize, more: i64, risk: i64) -> (i64, i64) {
         let hold = &self.holds[&call];
-        let (held, asked) = (hold.amount(), hold.asked + more);
+        let (amount, asked) = (hold.amount(), hold.asked + more);
         (
-            (asked - held).max(0),
-            (asked + risk - held.max(asked)).max(0),
+            (asked - amount).max(0),
+            (asked + risk - amount.max(asked)).max(0),
         )
     }
 

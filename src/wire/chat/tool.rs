@@ -135,7 +135,9 @@ impl ToolChoice {
             Self::None | Self::Auto | Self::Required => {}
             Self::Named(name) => count.text(name),
             Self::Allowed(AllowedTools { required: _, names }) => {
-                names.iter().for_each(|name| count.text(name));
+                for name in names {
+                    count.text(name);
+                }
             }
         }
     }
