@@ -93,9 +93,9 @@ pub async fn stream(
         }
         Err(failure) => Err(failure),
     };
-    shape.bill(source.charged(&means, shape.usage()));
     let finished = relayed.and_then(|outcome| {
         shape.close()?;
+        shape.bill(source.charged(&means, shape.usage()));
         Ok(outcome)
     });
     match finished {

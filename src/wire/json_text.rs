@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
+use memchr::{memchr, memmem};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::value::RawValue;
 
@@ -89,6 +89,51 @@ impl JsonText {
     }
 }
 
+/// JSON with characters in the place of their numbers, and otherwise as it stands: nobody is charged for how a text was
+/// escaped. In one pass and without a tree, because it may be as large as a body.
+pub fn with_characters(json: &str) -> Cow<'_, str> {
+    if memmem::find(json.as_bytes(), b"\\u").is_none() {
+        return Cow::Borrowed(json);
+    }
+    let mut text = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = memchr(b'\\', rest.as_bytes()) {
+        text.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (escaped, length) = match character(rest) {
+            Some(found) => found,
+            // Another escape, with what it escapes; half a surrogate pair stays as it stood.
+            None => (None, rest.chars().take(2).map(char::len_utf8).sum()),
+        };
+        match escaped {
+            Some(char) => text.push(char),
+            None => text.push_str(&rest[..length]),
+        }
+        rest = &rest[length..];
+    }
+    text.push_str(rest);
+    Cow::Owned(text)
+}
+
+/// The character that a text begins with as one or two `\uXXXX`, and the length of that.
+fn character(json: &str) -> Option<(Option<char>, usize)> {
+    let unit = |from: usize| {
+        let digits = json.get(from..from + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let first = unit(0)?;
+    let pair = [first, unit(6).unwrap_or(0)];
+    let length = if (0xD800..0xDC00).contains(&first) {
+        12
+    } else {
+        6
+    };
+    let char = char::decode_utf16(pair[..length / 6].iter().copied())
+        .next()?
+        .ok();
+    Some(char.map_or((None, 6), |char| (Some(char), length)))
+}
+
 /// A text that comes in pieces.
 #[derive(Debug, Default)]
 pub struct TextBuffer {
@@ -132,6 +177,27 @@ mod tests {
         assert_eq!(JsonText::join_lines(&texts).decode(), "a\"b\n\nü\u{0}");
         assert_eq!(JsonText::concat(&texts).decode(), "a\"bü\u{0}");
         assert_eq!(JsonText::concat(&[]).decode(), "");
+    }
+
+    #[test]
+    fn numbers_become_characters_and_all_else_stays() {
+        for (json, text) in [
+            (r#"{"a":"b"}"#, r#"{"a":"b"}"#),
+            (r#"{"\u0061":"\u0416\u0443\u043a"}"#, r#"{"a":"Жук"}"#),
+            (r#"{"a":"\ud83d\ude00!"}"#, r#"{"a":"😀!"}"#),
+            (r#"{"a":"\n\\u0061\"\u0041"}"#, r#"{"a":"\n\\u0061\"A"}"#),
+            (
+                r#"{"a":"\ud83d and \ude00"}"#,
+                r#"{"a":"\ud83d and \ude00"}"#,
+            ),
+            // What is said twice, or with much white space, is sent and counts.
+            (
+                r#"{"\u0061":1,  "a":"x","a":1e5}"#,
+                r#"{"a":1,  "a":"x","a":1e5}"#,
+            ),
+        ] {
+            assert_eq!(with_characters(json), text, "{json}");
+        }
     }
 
     #[test]

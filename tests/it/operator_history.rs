@@ -66,8 +66,8 @@ async fn a_request_tells_its_whole_story() {
         (&json!("answered"), &Value::Null)
     );
     let reserved = story["admission"]["reserved_tokens"].as_u64().unwrap();
-    // The definitions of the gateway's own tools are some nine hundred of them.
-    assert!((1_000..1_300).contains(&reserved), "{reserved}");
+    // The definitions of the gateway's own tools are most of them.
+    assert!((800..1_300).contains(&reserved), "{reserved}");
     let settlement = &story["settlement"];
     let usage = json!({
         "prompt_tokens": 1000, "cached_tokens": 400, "completion_tokens": 60,
@@ -85,7 +85,7 @@ async fn a_request_tells_its_whole_story() {
     // 200 tokens of output, which are the most, and the input as it was estimated; and all that can be counted in it.
     let dollars = |key: &str| story["hold"][key].as_str().unwrap().parse::<f64>().unwrap();
     let (hold, most) = (dollars("amount"), dollars("most"));
-    assert!((0.0034..0.0042).contains(&hold), "{hold}");
+    assert!((0.0030..0.0042).contains(&hold), "{hold}");
     assert!((0.0040..0.0080).contains(&(most - hold)), "{most}");
     let steps = json!([{
         "kind": "provider", "upstream": "fake", "prompt_tokens": 1000, "cached_tokens": 400,

@@ -174,16 +174,16 @@ impl Shared {
         self.hand_in(Step::forget(&call.account_id, call.id));
     }
 
-    /// The call was charged though its credit was free for others meanwhile: the one way in which an account
-    /// can end up below what its overdraft allows.
-    fn was_late(&self, call: &Call, cost: NanoUsd) {
+    /// The call was charged though its credit was free for others meanwhile: the way in which an account can end up
+    /// below what its overdraft allows.
+    pub fn was_late(&self, call: &Call, cost: NanoUsd) {
         self.inner.health.late_settlements.inc();
         tracing::warn!(
             call.id = %call.id,
             account.id = call.account_id,
             cost.nanos = cost.nanos(),
-            "settled late: the hold of this call was gone, because this gateway was paused for longer than its \
-            lease or PostgreSQL lost it in a crash; the balance may be below its overdraft by up to this cost"
+            "settled late: the hold of this call was gone, because its gateway died or was paused for longer than its \
+            lease, or PostgreSQL lost it in a crash; the balance may be below its overdraft by up to this cost"
         );
     }
 
@@ -204,6 +204,7 @@ fn wanted(call: &Call, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> W
         overdraft,
         model: &call.model,
         places: &[],
+        admitted_at: call.admitted_ms.div_euclid(1_000),
     }
 }
 

@@ -41,6 +41,9 @@ impl Shared {
         let heard = heard.map_err(|_| LedgerError::Unavailable)?;
         let answer = heard.map_err(|_| LedgerError::Stopped)?;
         let answer = answer.map_err(|_| LedgerError::NotCommitted)?.charged()?;
+        if answer.late {
+            self.was_late(call, owed.cost);
+        }
         Ok(Some(Charged {
             usage: owed.usage,
             cost: owed.cost,

@@ -7,16 +7,24 @@ use tokio_postgres::types::Type;
 
 use crate::postgres::{Address, Connected, Error};
 
-/// One after the other, each once.
-const MIGRATIONS: [Migration; 1] = [Migration {
-    sql: concat!(
-        include_str!("sql/1_tables.sql"),
-        include_str!("sql/2_steps.sql"),
-        include_str!("sql/3_desk.sql"),
-        include_str!("../../conversations/postgres/tables.sql"),
-    ),
-    oldest: 1,
-}];
+/// One after the other, each once. Functions are replaced by the last.
+const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        sql: concat!(
+            include_str!("sql/1_tables.sql"),
+            include_str!("../../conversations/postgres/tables.sql"),
+        ),
+        oldest: 1,
+    },
+    Migration {
+        sql: concat!(
+            include_str!("sql/2_since_version_1.sql"),
+            include_str!("sql/2_steps.sql"),
+            include_str!("sql/3_desk.sql"),
+        ),
+        oldest: 2,
+    },
+];
 
 struct Migration {
     sql: &'static str,

@@ -99,6 +99,8 @@ pub struct Wanted<'a> {
     pub overdraft: NanoUsd,
     pub model: &'a str,
     pub places: &'a [i64],
+    /// When the call was admitted, in seconds: a hold that is made again has to know.
+    pub admitted_at: i64,
 }
 
 #[derive(Serialize)]
@@ -122,6 +124,8 @@ struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     p: Option<&'a [i64]>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    t: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<&'a RawValue>,
 }
 
@@ -138,6 +142,7 @@ impl<'a> Written<'a> {
             o: None,
             m: None,
             p: None,
+            t: None,
             call: None,
         }
     }
@@ -150,6 +155,7 @@ impl<'a> Written<'a> {
             o: Some(wanted.overdraft.nanos()),
             m: Some(wanted.model),
             p: Some(wanted.places),
+            t: Some(wanted.admitted_at),
             ..Self::new(k, wanted.id)
         }
     }

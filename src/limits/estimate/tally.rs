@@ -15,8 +15,8 @@ const WINDOW: usize = BLOCK + WORD_SLOT;
 
 /// So many bytes of a request are merged, by each vocabulary's turn. Of what comes then and is in no table, bytes are
 /// counted, which are never fewer than tokens: it bounds the time that a hostile request takes. English hardly needs
-/// merging; of Chinese this is one megabyte.
-pub const MOST_MERGED: usize = 2 << 20;
+/// merging; of Chinese this is half a megabyte.
+pub const MOST_MERGED: usize = 1 << 20;
 
 /// The tokens of a text by family of tokenizers.
 pub struct Tally {

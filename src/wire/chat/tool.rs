@@ -5,9 +5,7 @@
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value, value::RawValue};
 
-use std::borrow::Cow;
-
-use crate::limits::TokenCount;
+use crate::{limits::TokenCount, wire::json_text::with_characters};
 
 /// A JSON object that is passed on unread.
 #[derive(Clone, Debug, Serialize)]
@@ -24,18 +22,7 @@ impl Schema {
     }
 
     pub fn count(&self, count: &mut TokenCount) {
-        count.text(&self.text());
-    }
-
-    /// The JSON with characters in the place of their numbers: nobody is charged for how it was escaped.
-    fn text(&self) -> Cow<'_, str> {
-        let json = self.as_json();
-        if !json.contains("\\u") {
-            return Cow::Borrowed(json);
-        }
-        // What has no meaning, such as half a surrogate pair, stays as it stood.
-        let written = serde_json::from_str::<Value>(json).map(|value| value.to_string());
-        written.map_or(Cow::Borrowed(json), Cow::Owned)
+        count.text(&with_characters(self.as_json()));
     }
 }
 

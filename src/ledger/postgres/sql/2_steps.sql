@@ -1,5 +1,5 @@
 -- The number of the server's present life; another one after a crash.
-CREATE FUNCTION current_life() RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION current_life() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     present bigint;
 BEGIN
@@ -13,7 +13,7 @@ BEGIN
 END $$;
 
 -- Everything that was committed before is on the disk when this is: one flush for all who wait.
-CREATE FUNCTION flush_all() RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION flush_all() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'on', true);
     PERFORM pg_logical_emit_message(true, 'tollgate', '');
@@ -24,7 +24,7 @@ END $$;
 -- first. Of a grant that has expired, running calls that were admitted before hold what they may cost beyond
 -- their holds; what is still free of it is gone. Expiries are entered in the books; the row is the caller's to
 -- write.
-CREATE FUNCTION brought_up_to_date(acc accounts, now_s bigint) RETURNS accounts LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION brought_up_to_date(acc accounts, now_s bigint) RETURNS accounts LANGUAGE plpgsql AS $$
 DECLARE
     i integer;
     taken bigint;
@@ -84,7 +84,7 @@ BEGIN
 END $$;
 
 -- The day (UTC) on which a call ended, as it is kept with the sums of its calls.
-CREATE FUNCTION day_of(p_ms bigint) RETURNS text LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION day_of(p_ms bigint) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT to_char(to_timestamp(p_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD')
 $$;
 
@@ -98,7 +98,7 @@ $$;
 --
 -- Steps: `h` hold, `e` extend, `c` charge, `f` free and write down, `x` forget. A hold or extension with
 -- `anew` is that of a running call after a crash or a lost lease: see below.
-CREATE FUNCTION take_steps(
+CREATE OR REPLACE FUNCTION take_steps(
     p_run bigint, p_lane integer, p_number bigint, p_slot integer, p_epoch bigint, p_now bigint,
     p_groups jsonb
 ) RETURNS jsonb LANGUAGE plpgsql AS $$
@@ -345,7 +345,9 @@ BEGIN
                     acc.exposure := acc.exposure + exposed;
                     new_holds := array_append(new_holds, jsonb_build_object('id', call_id,
                         'account_id', acc.id, 'slot', p_slot, 'epoch', p_epoch, 'amount', wanted,
-                        'risk', exposed, 'admitted_at', now_s, 'parts_of', taken_of, 'parts', taken_each,
+                        'risk', exposed, 'admitted_at',
+                        CASE WHEN step ? 'anew' THEN least((step ->> 't')::bigint, now_s) ELSE now_s END,
+                        'parts_of', taken_of, 'parts', taken_each,
                         'model', step -> 'm', 'places', step -> 'p'));
                     answers := array_append(answers, jsonb_build_object('expires', next_end));
                 ELSE

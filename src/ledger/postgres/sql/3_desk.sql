@@ -1,6 +1,6 @@
 -- Gives credit, which pays what is owed first. A reference that was used before is that grant, and no
 -- other.
-CREATE FUNCTION add_grant(
+CREATE OR REPLACE FUNCTION add_grant(
     p_account text, p_id text, p_amount bigint, p_expires bigint, p_reason text, p_reference text,
     p_created bigint
 ) RETURNS jsonb LANGUAGE plpgsql AS $$
@@ -53,7 +53,7 @@ BEGIN
 END $$;
 
 -- Enters what has expired, for some accounts that have something to enter.
-CREATE FUNCTION sweep_expired(p_now bigint, p_most integer) RETURNS integer LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION sweep_expired(p_now bigint, p_most integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     acc accounts%ROWTYPE;
     wanted text[];
@@ -77,7 +77,7 @@ BEGIN
 END $$;
 
 -- Whose keys these are, and what the settings' version is.
-CREATE FUNCTION look_up(p_digests bytea[]) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION look_up(p_digests bytea[]) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN jsonb_build_object('settings', (SELECT version FROM settings), 'callers', (
         SELECT coalesce(jsonb_agg(jsonb_build_object('digest', encode(digest, 'hex'), 'key', k.id,
@@ -87,7 +87,7 @@ BEGIN
 END $$;
 
 -- A slot and an epoch for a gateway that begins, or begins anew.
-CREATE FUNCTION begin_gateway(p_lease_seconds integer) RETURNS jsonb LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION begin_gateway(p_lease_seconds integer) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     free_slot integer;
     new_epoch bigint;
@@ -117,7 +117,7 @@ END $$;
 
 -- Renews a lease: `alive` is false where it is gone, and another may have released what was held under it.
 -- Answers the server's time and how often each of the others has renewed its own, by epoch.
-CREATE FUNCTION beat(p_slot integer, p_epoch bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION beat(p_slot integer, p_epoch bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     is_alive boolean;
 BEGIN
@@ -133,7 +133,7 @@ END $$;
 
 -- Releases the holds of gateways that live no more, some accounts at a time. Dead are those of `p_epochs`
 -- whose count is still that of `p_beats`: one that renewed its lease since it was looked at is not.
-CREATE FUNCTION free_the_dead(
+CREATE OR REPLACE FUNCTION free_the_dead(
     p_most integer, p_epochs bigint[] DEFAULT '{}', p_beats bigint[] DEFAULT '{}'
 ) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
@@ -171,7 +171,7 @@ BEGIN
 END $$;
 
 -- What an operator decides about a model; what is not given stays.
-CREATE FUNCTION set_model(p_model text, p_enabled boolean, p_unlisted boolean) RETURNS jsonb
+CREATE OR REPLACE FUNCTION set_model(p_model text, p_enabled boolean, p_unlisted boolean) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
     now_set model_settings%ROWTYPE;
@@ -185,7 +185,7 @@ BEGIN
 END $$;
 
 -- Ceilings for an account, a model, both or all (empty names): kept, set or cleared each.
-CREATE FUNCTION set_limit(
+CREATE OR REPLACE FUNCTION set_limit(
     p_account text, p_model text, p_keep_rpm boolean, p_rpm bigint, p_keep_tpm boolean, p_tpm bigint
 ) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -203,7 +203,7 @@ BEGIN
 END $$;
 
 -- All settings and their version, at one moment.
-CREATE FUNCTION all_settings() RETURNS jsonb LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION all_settings() RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('version', (SELECT version FROM settings),
         'models', (SELECT coalesce(jsonb_agg(to_jsonb(m)), '[]') FROM model_settings m),
         'limits', (SELECT coalesce(jsonb_agg(to_jsonb(l)), '[]') FROM limits l))
