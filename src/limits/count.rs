@@ -10,6 +10,8 @@ const MESSAGE_ALLOWANCE: u64 = 16;
 const TOOL_ALLOWANCE: u64 = 16;
 /// What providers write of their own around tools and schemas: instructions on how to call them.
 const INSTRUCTIONS_ALLOWANCE: u64 = 512;
+/// No model reads more bytes than this. Texts beyond it are counted in bytes, without a look at them.
+const LONGEST_ESTIMATED: u64 = 4 << 20;
 
 /// What an estimate has for the definition of a tool, beside its texts.
 const TOOL_TOKENS: u64 = 4;
@@ -28,8 +30,12 @@ pub struct TokenCount {
 
 impl TokenCount {
     pub fn text(&mut self, text: &str) {
-        self.estimate += estimate_part(text, &mut self.merged);
         self.sent(text);
+        self.estimate += if self.bound > LONGEST_ESTIMATED {
+            text.len() as u64
+        } else {
+            estimate_part(text, &mut self.merged)
+        };
     }
 
     /// What is sent but is no part of the prompt.
@@ -67,5 +73,20 @@ impl std::ops::AddAssign for TokenCount {
     fn add_assign(&mut self, other: Self) {
         self.estimate += other.estimate;
         self.bound += other.bound;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_model_reads_is_counted_in_bytes() {
+        let mut count = TokenCount::request();
+        count.text("one two three");
+        assert_eq!(count.estimate, 3);
+        count.text(&"word ".repeat(1 << 20));
+        assert_eq!(count.estimate, 3 + (5 << 20));
+        assert!(count.bound >= count.estimate);
     }
 }
