@@ -8,6 +8,7 @@ use tokio::runtime::Builder;
 use crate::{
     Done,
     contestants::{Contestant as _, Durability, Tollgate},
+    cpu,
     figures::Figures,
     process,
     rounds::{Entry, Rounds, Work},
@@ -38,7 +39,7 @@ enum Stores {
     Servers,
 }
 
-/// Says the gateway's process, and keeps it busy.
+/// Says the gateway's process, keeps it busy, and says what an answer took: two programs can be compared in turn.
 pub fn run(options: &Options) -> Done {
     let plan = Plan::new(true, process::allow_many_files());
     let folder = tempfile::Builder::new()
@@ -51,7 +52,8 @@ pub fn run(options: &Options) -> Done {
         Stores::Files => Tollgate::on_files(program, &upstream, folder.path(), Durability::Power),
         Stores::Servers => Tollgate::on_servers(program, &upstream, folder.path()),
     }?;
-    println!("{}", tollgate.pid().unwrap_or_default());
+    let pid = tollgate.pid().unwrap_or_default();
+    println!("{pid}");
     let mut entry = Entry {
         contestant: Box::new(tollgate),
         figures: Figures::default(),
@@ -62,10 +64,15 @@ pub fn run(options: &Options) -> Done {
         runtime: &runtime,
         upstream: &upstream,
     };
+    let before = cpu::of_family(pid).cpu;
     rounds.warm_up(
         options.work,
         &mut entry,
         Duration::from_secs(options.seconds),
     )?;
-    entry.contestant.check(entry.answers)
+    let used = cpu::of_family(pid).cpu - before;
+    let answers = entry.answers;
+    let each = used * 1e6 / f64::from(u32::try_from(answers).unwrap_or(u32::MAX));
+    println!("{answers} answers, {each:.2} µs of CPU each");
+    entry.contestant.check(answers)
 }

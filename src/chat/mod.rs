@@ -201,7 +201,7 @@ impl ChatCall {
             stream: _,
             include_usage: _,
         } = self;
-        let mut count = TokenCount::request();
+        let mut count = TokenCount::request(user);
         for message in messages {
             message.count(&mut count);
         }

@@ -1,6 +1,6 @@
 //! How many tokens a prompt has: an estimate to reserve by, and a bound that no tokenizer exceeds.
 
-use super::{TOKENS_PER_MESSAGE, estimate_part};
+use super::{Sender, TOKENS_PER_MESSAGE, estimate_part};
 
 /// What providers write around a conversation of their own: chat templates have system prompts, dates and marks.
 const REQUEST_ALLOWANCE: u64 = 96;
@@ -26,6 +26,7 @@ pub struct TokenCount {
     pub bound: u64,
     /// How many bytes the estimate had to merge; there is a bound for a request.
     merged: usize,
+    sender: Sender,
 }
 
 impl TokenCount {
@@ -34,7 +35,7 @@ impl TokenCount {
         self.estimate += if self.bound > LONGEST_ESTIMATED {
             text.len() as u64
         } else {
-            estimate_part(text, &mut self.merged)
+            estimate_part(self.sender, text, &mut self.merged)
         };
     }
 
@@ -43,10 +44,11 @@ impl TokenCount {
         self.bound += text.len() as u64;
     }
 
-    /// A request begins.
-    pub fn request() -> Self {
+    /// A request of this account begins.
+    pub fn request(account_id: &str) -> Self {
         Self {
             bound: REQUEST_ALLOWANCE,
+            sender: Sender::new(account_id),
             ..Self::default()
         }
     }
@@ -82,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_no_model_reads_is_counted_in_bytes() {
-        let mut count = TokenCount::request();
+        let mut count = TokenCount::request("account");
         count.text("one two three");
         assert_eq!(count.estimate, 3);
         count.text(&"word ".repeat(1 << 20));

@@ -17,7 +17,10 @@ pub use count::TokenCount;
 pub use estimate::{TOKENS_PER_MESSAGE, estimate_tokens};
 pub use redis::Address;
 
-use self::{estimate::estimate_part, memory::Memory};
+use self::{
+    estimate::{Sender, estimate_part},
+    memory::Memory,
+};
 use crate::ledger::Ledger;
 
 /// An entry is in the window while fewer than this many milliseconds have passed.

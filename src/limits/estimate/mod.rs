@@ -7,7 +7,8 @@
 //! which only make fewer tokens; where they cut a text differently, the larger number counts ([`tally`]).
 //!
 //! Most of a text is words that a table has ([`block`], [`words`]). The rest is cut as the two tokenizers do
-//! ([`ascii`], [`pieces`]) and merged ([`merge`]), unless it was lately ([`recent`]).
+//! ([`ascii`], [`pieces`]) and merged ([`merge`]), unless it was lately ([`recent`]). Longer texts that come again are
+//! not even looked at ([`remembered`]).
 
 mod ascii;
 mod block;
@@ -15,6 +16,7 @@ mod kinds;
 mod merge;
 mod pieces;
 mod recent;
+mod remembered;
 mod table;
 mod tally;
 #[cfg(test)]
@@ -24,18 +26,32 @@ mod words;
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
-use self::tally::{MOST_MERGED, Tally};
+pub use remembered::Sender;
+
+use self::{
+    merge::LONGEST_MERGED,
+    tally::{MOST_MERGED, Tally},
+};
 
 /// Role, separators and the like, for each message.
 pub const TOKENS_PER_MESSAGE: u64 = 4;
 
 /// The tokens of a text: at least as many as each of the tokenizers counts.
 pub fn estimate_tokens(text: &str) -> u64 {
-    estimate_part(text, &mut 0)
+    count(text, &mut 0)
 }
 
 /// The same for one of the texts of a request, of which so many bytes have been `merged`.
-pub fn estimate_part(text: &str, merged: &mut usize) -> u64 {
+pub fn estimate_part(sender: Sender, text: &str, merged: &mut usize) -> u64 {
+    remembered::tokens(sender, text, || {
+        let tokens = count(text, merged);
+        // Where bytes were counted for want of merging, another request may have more to spend.
+        let is_certain = MOST_MERGED.saturating_sub(*merged) >= LONGEST_MERGED;
+        (tokens, is_certain)
+    })
+}
+
+fn count(text: &str, merged: &mut usize) -> u64 {
     let mut left = MOST_MERGED.saturating_sub(*merged);
     let mut tally = |text: &str| {
         let tally = Tally::merging(text, left);

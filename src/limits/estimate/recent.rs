@@ -19,6 +19,18 @@ thread_local! {
     static RECENT: [Cell<u128>; REMEMBERED] = const { [const { Cell::new(0) }; REMEMBERED] };
 }
 
+/// The tokens of a word that this thread has merged with both vocabularies: the larger number.
+#[inline]
+pub fn larger(key: u128) -> Option<u64> {
+    RECENT.with(|recent| {
+        let found = recent[word_hash(key) % REMEMBERED].get();
+        let counts = (found >> COUNTS) as u64;
+        let (cl100k, o200k) = (counts & 0xF, counts >> 4);
+        let is_known = (found ^ key) << 8 == 0 && cl100k > 0 && o200k > 0;
+        is_known.then_some(cl100k.max(o200k))
+    })
+}
+
 /// The tokens of a short pre-token as this thread merged it before, or as `merge` counts them now.
 pub fn count(piece: &[u8], vocabulary: Vocabulary, merge: impl FnOnce() -> u64) -> u64 {
     let Some(key) = key_of(piece) else {

@@ -90,7 +90,7 @@ impl Tally {
         let (length, marks) = Block::of(block).each_word(|start, end| {
             let bytes = window.get(start..).and_then(<[u8]>::first_chunk);
             let key = bytes.and_then(|bytes| words::key(bytes, end - start));
-            let count = key.and_then(words::count);
+            let count = key.and_then(|key| words::count(key).or_else(|| recent::larger(key)));
             tokens += count.unwrap_or(0);
             count.is_some()
         });

@@ -3,7 +3,12 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tiktoken_rs::CoreBPE;
 
-use super::{estimate_tokens, merge, pieces, table::Merges, tally::Tally, vocabulary::Vocabulary};
+use super::{
+    Sender, estimate_part, estimate_tokens, merge, pieces,
+    table::Merges,
+    tally::{MOST_MERGED, Tally},
+    vocabulary::Vocabulary,
+};
 
 fn tokenizers() -> [(&'static str, &'static CoreBPE); 2] {
     [
@@ -155,4 +160,34 @@ fn what_is_too_much_to_merge_is_counted_in_bytes() {
         tally.o200k
     );
     assert_eq!(Tally::of(&"a".repeat(5_000)).o200k, 5_000);
+}
+
+/// Texts of all lengths, some of which come again, by senders of whom some are the same.
+#[test]
+fn what_is_remembered_is_what_would_be_counted() {
+    let text = include_str!("../../../docs/ARCHITECTURE.md");
+    for round in 0..3 {
+        for sender in ["one", "another"] {
+            for (length, start) in (100..1_500).step_by(7).zip((0..).step_by(13)) {
+                let Some(part) = text.get(start..start + length) else {
+                    continue;
+                };
+                let tokens = estimate_part(Sender::new(sender), part, &mut 0);
+                assert_eq!(tokens, estimate_tokens(part), "{round}: {part}");
+            }
+        }
+    }
+}
+
+/// A request that may merge no more has its bytes counted; the same text is counted anew for a request that may.
+#[test]
+fn what_is_counted_in_bytes_is_not_remembered() {
+    let text = " qxzjkwv".repeat(20);
+    let sender = Sender::new("one");
+    let in_bytes = estimate_part(sender, &text, &mut { MOST_MERGED });
+    assert_eq!(in_bytes, text.len() as u64);
+    let tokens = estimate_part(sender, &text, &mut 0);
+    assert!(tokens < in_bytes, "{tokens}");
+    // From now on it is known, however little may be merged.
+    assert_eq!(estimate_part(sender, &text, &mut { MOST_MERGED }), tokens);
 }
