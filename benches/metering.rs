@@ -136,7 +136,7 @@ async fn pairs_a_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> 
                     key_id: &key,
                     model: &model.id,
                     routed_model: &model.id,
-                    prices: model.prices,
+                    prices: model.prices.clone(),
                     stream: false,
                     reserved_tokens: 4_100,
                     amount: NanoUsd::new(37_000_000),
@@ -147,9 +147,8 @@ async fn pairs_a_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> 
                 let mut held = ledger.hold(request).await.expect("there is credit");
                 let usage = Usage {
                     prompt: 11,
-                    cached: 0,
                     completion: 3,
-                    reasoning: 0,
+                    ..Usage::default()
                 };
                 held.charge(usage, Outcome::Answered).await.unwrap();
                 done += 1;

@@ -124,7 +124,7 @@ async fn pairs(ledger: &Arc<Ledger>, paying: &[Caller], callers: usize) -> (u64,
                     key_id: &caller.key_id,
                     model: &model.id,
                     routed_model: &model.id,
-                    prices: model.prices,
+                    prices: model.prices.clone(),
                     stream: false,
                     reserved_tokens: 4_100,
                     amount: NanoUsd::new(37_000_000),
@@ -135,9 +135,8 @@ async fn pairs(ledger: &Arc<Ledger>, paying: &[Caller], callers: usize) -> (u64,
                 let mut held = ledger.hold(request).await.expect("there is credit");
                 let usage = Usage {
                     prompt: 11,
-                    cached: 0,
                     completion: 3,
-                    reasoning: 0,
+                    ..Usage::default()
                 };
                 // A charge that is not heard of at once is waited for.
                 while held.charge(usage, Outcome::Answered).await.is_err() {}

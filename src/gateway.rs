@@ -112,6 +112,14 @@ impl Routes {
         let before = before.map(|before| &before.deployments);
         let tools = &config.tools;
         let toolbox = tools.enabled.then(|| Toolbox::new(tools)).transpose()?;
+        let unserved = config.unserved_models();
+        if !unserved.is_empty() {
+            let models = unserved.join(", ");
+            tracing::warn!(
+                models,
+                "models without a deployment are not listed and answer 404"
+            );
+        }
         Ok(Self {
             toolbox: toolbox.map(Arc::new),
             deployments: Deployments::new(&config, before)?,
@@ -184,22 +192,44 @@ impl Gateway {
         enabled.then_some(model)
     }
 
-    /// The model that answers to an ID. A hybrid none of whose targets is enabled is none.
-    pub fn model(&self, catalog: &Catalog, id: &str) -> Option<Arc<Model>> {
-        let model = self.callable(catalog, id)?;
-        let mut targets = model.targets.iter();
-        let serves = !model.is_hybrid() || targets.any(|id| self.callable(catalog, id).is_some());
+    /// The model that answers to an ID, if it can be called by some plan.
+    pub fn model(&self, routes: &Routes, id: &str) -> Option<Arc<Model>> {
+        let model = self.callable(&routes.catalog, id)?;
+        let serves = self.is_served(routes, model, Plan::ALL);
         serves.then(|| model.clone())
     }
 
-    /// The models a plan can see: callable, included, and not superseded (SPEC §4.4, §9).
+    /// Whether some deployment serves the model; for a hybrid, one of the targets that a plan includes.
+    fn is_served(&self, routes: &Routes, model: &Model, plan: Plan) -> bool {
+        if !model.is_hybrid() {
+            return routes.deployments.count(&model.id) > 0;
+        }
+        let targets = model.targets.iter();
+        let mut callable = targets.filter_map(|id| self.callable(&routes.catalog, id));
+        callable.any(|target| {
+            plan.includes(target.min_tier) && routes.deployments.count(&target.id) > 0
+        })
+    }
+
+    /// The models that a plan can call now (SPEC §4.4), without superseded ones (§9).
     pub fn visible_models(&self, plan: Plan) -> Vec<Arc<Model>> {
         let routes = self.routes();
-        let visible = routes.catalog.models().filter(|model| {
+        let mut models = self.listed_models(&routes, plan);
+        models.retain(|model| self.is_served(&routes, model, plan));
+        models
+    }
+
+    /// The models of a plan, whether or not a deployment serves them.
+    pub fn published_models(&self, plan: Plan) -> Vec<Arc<Model>> {
+        self.listed_models(&self.routes(), plan)
+    }
+
+    fn listed_models(&self, routes: &Routes, plan: Plan) -> Vec<Arc<Model>> {
+        let listed = routes.catalog.models().filter(|model| {
             let settings = self.ledger.model_settings(&model.id);
             let unlisted = settings.unlisted.unwrap_or(model.unlisted);
             plan.includes(model.min_tier) && settings.enabled && !unlisted
         });
-        visible.cloned().collect()
+        listed.cloned().collect()
     }
 }

@@ -21,6 +21,7 @@ use prometheus_client::{
 use self::known::Known;
 use crate::{
     ledger::{Call, Health, Outcome},
+    money::PicoUsd,
     office,
     wire::chat::Usage,
 };
@@ -102,7 +103,13 @@ struct AlertTold {
 }
 
 /// In the order of [`Paid::tokens`].
-const TOKEN_KINDS: [&str; 4] = ["input", "cached_input", "output", "reasoning"];
+const TOKEN_KINDS: [&str; 5] = [
+    "input",
+    "cached_input",
+    "cache_write",
+    "output",
+    "reasoning",
+];
 
 /// What is counted for a model with every charge.
 struct Paid {
@@ -126,6 +133,8 @@ pub struct Metrics {
     tokens: Family<Tokens, Counter>,
     charged: Family<Model, Counter>,
     unbilled: Family<Model, Counter>,
+    provider_cost: Family<Model, Counter>,
+    below_cost: Family<Model, Counter>,
     over_bound: Family<Upstream, Counter>,
     holds: Gauge,
     held: Gauge,
@@ -182,6 +191,8 @@ impl Metrics {
             tokens: Family::default(),
             charged: Family::default(),
             unbilled: Family::default(),
+            provider_cost: Family::default(),
+            below_cost: Family::default(),
             over_bound: Family::default(),
             holds: Gauge::default(),
             held: Gauge::default(),
@@ -249,8 +260,19 @@ impl Metrics {
         registry.register_with_unit("spend", "What was charged", nanos(), self.charged.clone());
         registry.register(
             "unbilled_streams",
-            "Streams that were delivered and not charged, for want of usage",
+            "Answers, streamed or whole, that were delivered and not charged, for want of usage",
             self.unbilled.clone(),
+        );
+        registry.register_with_unit(
+            "provider_cost",
+            "What providers charge for calls, by the cost of their deployments",
+            nanos(),
+            self.provider_cost.clone(),
+        );
+        registry.register(
+            "below_cost_calls",
+            "Calls that were charged less than their provider charges for them",
+            self.below_cost.clone(),
         );
         registry.register(
             "usage_over_bound",
@@ -453,10 +475,21 @@ impl Metrics {
         if call.outcome == Outcome::NoUsage {
             self.unbilled.get_or_create(&Model::named(model)).inc();
         }
+        if let Some(cost) = call.provider_cost.map(PicoUsd::rounded_up) {
+            let nanos = u64::try_from(cost.nanos()).unwrap_or(0);
+            let of_model = Model::named(model);
+            self.provider_cost.get_or_create(&of_model).inc_by(nanos);
+            let charged = call.charged.map(|charged| charged.cost);
+            if charged.unwrap_or_default() < cost {
+                self.below_cost.get_or_create(&of_model).inc();
+            }
+        }
         let Some(charged) = call.charged else { return };
         let Usage {
             prompt,
             cached,
+            cache_write,
+            cache_write_1h: _,
             completion,
             reasoning,
         } = charged.usage;
@@ -466,7 +499,7 @@ impl Metrics {
             |known| known.model == model,
             || (Model::named(model), self.paid(model)),
             |paid| {
-                let counts = [prompt, cached, completion, reasoning];
+                let counts = [prompt, cached, cache_write, completion, reasoning];
                 for (counter, tokens) in paid.tokens.iter().zip(counts) {
                     counter.inc_by(tokens.into());
                 }

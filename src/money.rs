@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Billionths of a US dollar.
 ///
 /// Signed, because what was spent can exceed what was held. The range is about nine billion
@@ -44,6 +46,15 @@ impl NanoUsd {
     }
 }
 
+impl NanoUsd {
+    /// As short as it can be written: `0.01`. Prices and fees are shown so, amounts with six decimals.
+    pub fn shortest(self) -> String {
+        let text = self.to_string();
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        if text.is_empty() { "0" } else { text }.to_owned()
+    }
+}
+
 impl fmt::Display for NanoUsd {
     /// Six decimals, and up to nine where they are needed: `0.004200`, `0.004200001`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,11 +73,12 @@ impl serde::Serialize for NanoUsd {
     }
 }
 
-/// The price of one token, in trillionths of a US dollar.
+/// The price of one token, in trillionths of a US dollar. Stored as that number.
 ///
 /// Catalogs are written in dollars per million tokens with up to six decimals, which is exactly
 /// this unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct TokenPrice(i64);
 
 impl TokenPrice {
@@ -96,13 +108,44 @@ impl fmt::Display for TokenPrice {
     }
 }
 
-/// What tokens cost at their prices: exact, and rounded up once, to the next billionth.
-pub fn cost(parts: &[(u64, TokenPrice)]) -> NanoUsd {
-    let exact = parts
+/// An exact amount in trillionths of a US dollar: a sum that is yet to be rounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PicoUsd(i128);
+
+impl PicoUsd {
+    /// The next billionth. Sums are rounded once, when they are charged.
+    pub fn rounded_up(self) -> NanoUsd {
+        let nanos = self.0.saturating_add(999).div_euclid(1_000);
+        NanoUsd(i64::try_from(nanos).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<NanoUsd> for PicoUsd {
+    fn from(amount: NanoUsd) -> Self {
+        Self(i128::from(amount.0) * 1_000)
+    }
+}
+
+impl std::ops::Add for PicoUsd {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl std::iter::Sum for PicoUsd {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::default(), |sum, amount| sum + amount)
+    }
+}
+
+/// What tokens cost at their prices.
+pub fn exact(parts: &[(u64, TokenPrice)]) -> PicoUsd {
+    let each = parts
         .iter()
-        .map(|(tokens, price)| i128::from(*tokens) * i128::from(price.0));
-    let nanos = exact.sum::<i128>().saturating_add(999).div_euclid(1_000);
-    NanoUsd(i64::try_from(nanos).unwrap_or(i64::MAX))
+        .map(|(tokens, price)| PicoUsd(i128::from(*tokens) * i128::from(price.0)));
+    each.sum()
 }
 
 /// A plain non-negative decimal number as an integer of `places` decimals.
@@ -186,7 +229,7 @@ mod tests {
             ),
             (vec![(u64::MAX, price("36"))], i64::MAX),
         ] {
-            assert_eq!(cost(&parts), NanoUsd::new(nanos), "{parts:?}");
+            assert_eq!(exact(&parts).rounded_up(), NanoUsd::new(nanos), "{parts:?}");
         }
     }
 

@@ -143,7 +143,7 @@ async fn one(ledger: &Arc<Ledger>, caller: &Caller, model: &Model, number: usize
         key_id: &caller.key_id,
         model: &model.id,
         routed_model: &model.id,
-        prices: model.prices,
+        prices: model.prices.clone(),
         stream: false,
         reserved_tokens: 4_100,
         amount: NanoUsd::new(37_000_000),
@@ -158,9 +158,8 @@ async fn one(ledger: &Arc<Ledger>, caller: &Caller, model: &Model, number: usize
     }
     let usage = Usage {
         prompt: 11,
-        cached: 0,
         completion: 3,
-        reasoning: 0,
+        ..Usage::default()
     };
     // A charge that is not heard of at once is waited for.
     while held.charge(usage, Outcome::Answered).await.is_err() {}

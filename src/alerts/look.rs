@@ -1,8 +1,8 @@
 //! One look at everything, and what is written down of it.
 
 use super::{
-    Found, Sighting, Trouble, View, balances, books, expiries, over_bound, unbilled, upstreams,
-    words,
+    Found, Sighting, Trouble, View, balances, books, expiries, over_bound, refusing, unbilled,
+    upstreams, words,
 };
 use crate::{
     auth::random_id,
@@ -31,6 +31,7 @@ pub async fn look(gateway: &Gateway, now: i64) -> Result<(), Trouble> {
         (AlertKind::UpstreamFailing, Ok(upstreams::look(&view))),
         (AlertKind::BalanceLow, balances::look(&view, &noted).await),
         (AlertKind::CreditExpiring, expiries::look(&view).await),
+        (AlertKind::UpstreamRefuses, Ok(refusing::look(&view))),
         (AlertKind::StreamUnbilled, unbilled::look(&view).await),
         (AlertKind::UsageOverBound, Ok(over_bound::look(&view))),
         (AlertKind::AuditMismatch, books::look(&view).await),

@@ -10,6 +10,7 @@ mod deliver;
 mod expiries;
 mod look;
 mod over_bound;
+mod refusing;
 mod unbilled;
 mod upstreams;
 pub mod words;

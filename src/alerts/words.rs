@@ -22,6 +22,7 @@ pub fn title(kind: AlertKind) -> &'static str {
         AlertKind::BalanceLow => "Low balance",
         AlertKind::CreditExpiring => "Credit expires soon",
         AlertKind::UpstreamFailing => "Upstream fails",
+        AlertKind::UpstreamRefuses => "Provider refuses key or model",
         AlertKind::StreamUnbilled => "Calls not charged",
         AlertKind::UsageOverBound => "Provider reports too many tokens",
         AlertKind::AuditMismatch => "Books do not add up",
@@ -41,8 +42,11 @@ pub fn advice(kind: AlertKind) -> &'static str {
         AlertKind::UpstreamFailing => {
             "See what it answers on the page of deployments, ask its provider, or add another deployment for its models."
         }
+        AlertKind::UpstreamRefuses => {
+            "Check the provider's API key, its account's credit and access, and the deployment's `upstream_model`: 401 is the key, 402 the account, 403 access, 404 the model or `base_url`."
+        }
         AlertKind::StreamUnbilled => {
-            "Look at the requests: a provider that streams without usage is set right in its configuration; charges that cannot be written are a store in trouble."
+            "Look at the requests: a provider that answers without usage is set right in its configuration; charges that cannot be written are a store in trouble."
         }
         AlertKind::UsageOverBound => {
             "Compare the provider's bill with its answers in the log: calls were charged up to what their requests could use, and the rest is your loss."
@@ -88,6 +92,11 @@ pub fn summary(kind: AlertKind, subject: &str, detail: &str) -> String {
                 counted(number("calls_in_an_hour"), "call")
             )
         }
+        AlertKind::UpstreamRefuses => format!(
+            "{subject} refused {} with status {}",
+            counted(number("calls"), "request"),
+            number("status")
+        ),
         AlertKind::UsageOverBound => format!(
             "{subject} reported more tokens than {} could use; {} was not charged",
             counted(number("calls"), "request"),
@@ -202,6 +211,12 @@ mod tests {
                 "local",
                 r#"{"calls_in_an_hour":100,"at_least":true}"#,
                 "at least 100 calls of local could not be charged within an hour",
+            ),
+            (
+                AlertKind::UpstreamRefuses,
+                "local",
+                r#"{"calls":3,"status":401}"#,
+                "local refused 3 requests with status 401",
             ),
             (
                 AlertKind::UsageOverBound,

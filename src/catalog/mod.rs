@@ -5,12 +5,14 @@ use std::sync::Arc;
 mod model;
 mod parameter;
 mod plan;
+mod prices;
 mod read;
 mod router;
 
-pub use model::{Model, Prices};
+pub use model::Model;
 pub use parameter::Parameter;
 pub use plan::{Plan, Tier, Track};
+pub use prices::{Above, Billable, Line, Prices, Rates, TokenKind};
 pub use router::{Cost, DOMAINS, Router, Semantic, SemanticRoute, Tiered, Turn};
 
 use crate::{checked_toml::Mistake, fast_map::FastMap};

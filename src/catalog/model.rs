@@ -1,7 +1,8 @@
 //! One model of the catalog: the answers to everything the gateway asks about it.
 
-use super::{Parameter, Router, Tier};
-use crate::money::{self, NanoUsd, TokenPrice};
+use std::sync::Arc;
+
+use super::{Parameter, Prices, Router, Tier};
 
 #[derive(Clone, Debug)]
 #[expect(
@@ -14,7 +15,7 @@ pub struct Model {
     pub description: String,
     /// Unix time in seconds.
     pub created: i64,
-    pub prices: Prices,
+    pub prices: Arc<Prices>,
     pub context_length: u32,
     pub max_output: u32,
     /// The least output budget the provider takes; applied where the caller names none.
@@ -44,14 +45,6 @@ pub struct Model {
     pub(super) drops: Vec<Parameter>,
 }
 
-/// What a token costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prices {
-    pub input: TokenPrice,
-    pub output: TokenPrice,
-    pub cached_input: TokenPrice,
-}
-
 impl Model {
     pub fn drops(&self, parameter: Parameter) -> bool {
         self.drops.contains(&parameter)
@@ -69,22 +62,5 @@ impl Model {
 
     pub fn is_hybrid(&self) -> bool {
         !self.targets.is_empty()
-    }
-}
-
-impl Prices {
-    /// What so many tokens cost (SPEC §8.6): cached input at its own price and not twice.
-    pub fn cost(&self, fresh_input: u64, cached_input: u64, output: u64) -> NanoUsd {
-        money::cost(&[
-            (fresh_input, self.input),
-            (cached_input, self.cached_input),
-            (output, self.output),
-        ])
-    }
-
-    /// The most that so many tokens can cost, however much of the input comes from a cache.
-    pub fn most(&self, input: u64, output: u64) -> NanoUsd {
-        let dearest = self.input.max(self.cached_input);
-        money::cost(&[(input, dearest), (output, self.output)])
     }
 }

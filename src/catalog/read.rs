@@ -1,5 +1,7 @@
 //! `catalog.toml` → [`Catalog`], with every mistake reported at once.
 
+use std::sync::Arc;
+
 use super::{Catalog, Model, Parameter, Prices, Router, Tier, router::as_quality_tier};
 use crate::{
     checked_toml::{self, Mistake, Section, Value, as_text},
@@ -18,6 +20,9 @@ pub fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>
             .or_else(|| base.map(|base| base.identity_prompt.clone()))
             .unwrap_or_default();
         let mut defaults = root.section("defaults");
+        for key in Prices::WITHOUT_DEFAULT {
+            defaults.refuse(key, "belongs to a model: it has no default");
+        }
         let default = model(
             &mut defaults,
             &base.map_or_else(blank, |base| base.defaults.clone()),
@@ -62,10 +67,12 @@ const UNRANKED: u8 = 0;
 /// A model that does not say how good it is, is taken to be as good as its input price ranks it.
 fn rank_quality(models: &mut [Model]) {
     let plain = models.iter().filter(|model| !model.is_hybrid());
-    let prices: Vec<_> = plain.map(|model| model.prices.input).collect();
+    let prices: Vec<_> = plain.map(|model| model.prices.rates.input).collect();
     for model in models {
         if model.quality_tier == UNRANKED {
-            let cheaper = prices.iter().filter(|price| **price < model.prices.input);
+            let cheaper = prices
+                .iter()
+                .filter(|price| **price < model.prices.rates.input);
             let quarter = 4 * cheaper.count() / prices.len().max(1);
             model.quality_tier = 1 + u8::try_from(quarter.min(3)).unwrap_or(3);
         }
@@ -79,7 +86,7 @@ fn blank() -> Model {
         name: String::new(),
         description: String::new(),
         created: 0,
-        prices: Prices::default(),
+        prices: Arc::default(),
         context_length: 1_050_000,
         max_output: 66_000,
         min_output: None,
@@ -115,11 +122,6 @@ fn model(section: &mut Section, default: &Model) -> Model {
             .text(key, "a text")
             .unwrap_or_else(|| default.to_owned())
     };
-    let price = |section: &mut Section, key: &str, default: TokenPrice| {
-        let expected = "US dollars per million tokens as a text, e.g. \"2.00\"";
-        let read = |value: &Value| TokenPrice::parse_per_million(&as_text(value)?);
-        section.optional(key, expected, read).unwrap_or(default)
-    };
     let tokens = |section: &mut Section, key: &str| {
         let above_zero = |value: &Value| checked_toml::as_integer(value).filter(|n| *n > 0);
         section.optional(key, "a number of tokens above zero", above_zero)
@@ -131,15 +133,7 @@ fn model(section: &mut Section, default: &Model) -> Model {
         created: section
             .integer("created", "a Unix time in seconds")
             .unwrap_or(default.created),
-        prices: {
-            let input = price(section, "input", default.prices.input);
-            Prices {
-                input,
-                output: price(section, "output", default.prices.output),
-                // No price for what is cached means no discount for it.
-                cached_input: price(section, "cached_input", input),
-            }
-        },
+        prices: Arc::new(Prices::read(section, &default.prices)),
         context_length: tokens(section, "context_length").unwrap_or(default.context_length),
         max_output: tokens(section, "max_output").unwrap_or(default.max_output),
         min_output: tokens(section, "min_output").or(default.min_output),
@@ -201,8 +195,8 @@ fn check(section: &Section, model: &Model, written: [bool; 2]) {
         section.mistake("min_output", "is above `max_output`");
     }
     let prices = [
-        ("input", model.prices.input),
-        ("output", model.prices.output),
+        ("input", model.prices.rates.input),
+        ("output", model.prices.rates.output),
     ];
     for ((key, price), written) in prices.into_iter().zip(written) {
         if price == TokenPrice::default() && !written && !model.is_hybrid() {
@@ -216,11 +210,10 @@ fn price_hybrids(root: &Section, models: &mut [Model]) {
     let by_id: std::collections::HashMap<_, _> = models
         .iter()
         .filter(|model| !model.is_hybrid())
-        .map(|model| (model.id.clone(), (model.prices, model.min_tier)))
+        .map(|model| (model.id.clone(), (model.prices.clone(), model.min_tier)))
         .collect();
     for hybrid in models.iter_mut().filter(|model| model.is_hybrid()) {
-        hybrid.prices = Prices::default(); // a catalog that is extended has priced it before
-        let mut lowest = None;
+        let (mut dearest, mut lowest) = (Prices::default(), None);
         for target in &hybrid.targets {
             let Some((prices, tier)) = by_id.get(target) else {
                 let message = format!(
@@ -231,10 +224,9 @@ fn price_hybrids(root: &Section, models: &mut [Model]) {
                 continue;
             };
             lowest = Some(lowest.map_or(*tier, |lowest: Tier| lowest.min(*tier)));
-            hybrid.prices.input = hybrid.prices.input.max(prices.input);
-            hybrid.prices.output = hybrid.prices.output.max(prices.output);
-            hybrid.prices.cached_input = hybrid.prices.cached_input.max(prices.cached_input);
+            dearest = dearest.max(prices);
         }
+        hybrid.prices = Arc::new(dearest);
         // A plan's own models are all that a hybrid chooses from.
         if let Some(lowest) = lowest.filter(|lowest| *lowest > hybrid.min_tier) {
             let (id, tier) = (&hybrid.id, hybrid.min_tier);

@@ -23,6 +23,8 @@ pub struct Budget {
 pub struct AskedBudget {
     /// By the caller.
     named: Option<u32>,
+    /// The caller's name for it; of several, that of the largest.
+    pub name: &'static str,
     /// The requested model's own minimum, which is applied where none was named.
     applied: Option<u32>,
 }
@@ -36,13 +38,17 @@ impl AskedBudget {
             ("max_tokens", request.max_tokens),
             ("max_output_tokens", request.max_output_tokens),
         ];
-        let mut named = None;
+        let mut named: Option<(u32, &'static str)> = None;
         for (name, tokens) in sent {
             let Some(tokens) = tokens else { continue };
-            named = named.max(Some(within_model(name, tokens, requested)?));
+            let tokens = within_model(name, tokens, requested)?;
+            if named.is_none_or(|(most, _)| tokens > most) {
+                named = Some((tokens, name));
+            }
         }
         Ok(Self {
-            named,
+            named: named.map(|(tokens, _)| tokens),
+            name: named.map_or("max_tokens", |(_, name)| name),
             applied: requested.min_output,
         })
     }

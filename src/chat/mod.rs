@@ -169,6 +169,11 @@ impl ChatCall {
         self.asked_budget.naming(tokens).of(target)
     }
 
+    /// What the caller called its budget.
+    pub fn budget_name(&self) -> &'static str {
+        self.asked_budget.name
+    }
+
     /// The cap it would have with another model, as hybrids weigh it.
     pub fn cap_with(&self, target: &Model) -> Cap {
         Cap {
@@ -250,6 +255,7 @@ fn refusal(field: &str) -> GatewayError {
         "functions" | "function_call" => {
             "`functions` and `function_call` are not served; use `tools` and `tool_choice`."
         }
+        "modalities" => "This service is text only; leave `modalities` out, or send [\"text\"].",
         _ => "This service is text only; leave `audio` out.",
     };
     GatewayError::invalid(field, message)

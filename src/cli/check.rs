@@ -64,6 +64,11 @@ pub async fn run(file: &Path) -> Result<(), String> {
             }
         }
     }
+    let unserved = config.unserved_models();
+    if !unserved.is_empty() {
+        let models = unserved.join(", ");
+        println!("note  models without a deployment are not listed and answer 404: {models}");
+    }
     match Toolbox::new(&config.tools) {
         Err(error) => report("tools", Err(error)),
         Ok(toolbox) => {

@@ -116,6 +116,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             weight: 1,
             priority: 0,
             timeouts: None,
+            cost: None,
         }],
         catalog: Catalog::built_in(),
         catalog_file: None,

@@ -33,7 +33,7 @@ pub use tools::{Chain, Market, Tools};
 
 use crate::{
     auth::Secret,
-    catalog::{Catalog, Plan},
+    catalog::{Catalog, Plan, Prices},
     checked_toml::Mistake,
     limits::{self, Ceilings},
     money::NanoUsd,
@@ -253,6 +253,8 @@ pub struct Deployment {
     pub priority: u32,
     /// Its own, where they differ from its provider's.
     pub timeouts: Option<Timeouts>,
+    /// What the operator pays for it, in the form of a model's prices.
+    pub cost: Option<Arc<Prices>>,
 }
 
 /// How a call finds its upstream.
@@ -348,6 +350,23 @@ impl Config {
             Some(Provider::Remote(remote)) => remote.timeouts.total,
             _ => Timeouts::default().total,
         })
+    }
+
+    /// The models that no deployment serves: nobody can call them. Of hybrids, those without a target that is served.
+    pub fn unserved_models(&self) -> Vec<&str> {
+        let is_served = |id: &str| {
+            let mut models = self.deployments.iter().map(|one| one.model.as_str());
+            models.any(|model| model == id || model == "*")
+        };
+        let unserved = self.catalog.models().filter(|model| {
+            let mut targets = model.targets.iter();
+            if model.is_hybrid() {
+                !targets.any(|id| is_served(id))
+            } else {
+                !is_served(&model.id)
+            }
+        });
+        unserved.map(|model| model.id.as_str()).collect()
     }
 
     /// The files whose changes count as changes of the configuration.

@@ -220,7 +220,7 @@ fn limits(
 ) -> (Ceilings, u32, Minute) {
     let minute = minute(&mut section, store, environment);
     let mut ceiling = |key: &str, default| {
-        let expected = "a number of at least 1; 0 would refuse every request";
+        let expected = "a number from 1 to 4294967295; 0 would refuse every request";
         let read = |value: &Value| checked_toml::as_integer(value).filter(|ceiling| *ceiling > 0);
         section.optional(key, expected, read).unwrap_or(default)
     };

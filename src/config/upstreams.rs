@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     auth::Secret,
-    catalog::Catalog,
+    catalog::{Catalog, Prices},
     checked_toml::{self, Section, Value, as_text},
     routing::hybrid::Scorer,
 };
@@ -194,6 +194,7 @@ pub fn deployment(
     };
     let own = section.contains("timeouts");
     let timeouts = own.then(|| timeouts(&mut section, inherited));
+    let cost = cost(&mut section);
     section.finish();
     Deployment {
         model: model.unwrap_or_default(),
@@ -202,7 +203,24 @@ pub fn deployment(
         weight: weight.unwrap_or(1),
         priority: priority.unwrap_or(0),
         timeouts,
+        cost,
     }
+}
+
+/// What the operator pays. Input and output have to be named, or a forgotten one would pass for free.
+fn cost(section: &mut Section) -> Option<Arc<Prices>> {
+    if !section.contains("cost") {
+        return None;
+    }
+    let mut written = section.section("cost");
+    for key in ["input", "output"] {
+        if !written.contains(key) {
+            written.mistake(key, "is missing; expected a price, e.g. \"2.00\"");
+        }
+    }
+    let cost = Prices::read(&mut written, &Prices::default());
+    written.finish();
+    Some(Arc::new(cost))
 }
 
 /// The keys of a provider: none, one, or several under a list of variables.

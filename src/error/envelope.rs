@@ -14,7 +14,7 @@ use super::GatewayError;
 use crate::limits::{Refusal, WINDOW_MS};
 
 /// In seconds. Nobody knows when a provider will have finished; most have within a few seconds.
-const ABANDONED_RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
+const ABANDONED_RETRY_AFTER: u64 = 5;
 
 /// `{error: {message, type, code, param, …}}` with its status.
 ///
@@ -45,6 +45,15 @@ impl Envelope {
 }
 
 impl Envelope {
+    /// With the seconds after which to try again, for events: those have no headers.
+    #[must_use]
+    pub fn with_retry_after(mut self, seconds: Option<u64>) -> Self {
+        if let Some(seconds) = seconds {
+            self.extra.insert("retry_after".into(), seconds.into());
+        }
+        self
+    }
+
     /// Its code or its type, whichever says more; of few different values.
     fn label(&self) -> String {
         match (&self.code, self.kind) {
@@ -85,25 +94,9 @@ impl IntoResponse for GatewayError {
         if let Self::RateLimited(refusal) = &self {
             rate_limit_headers(response.headers_mut(), refusal);
         }
-        if let Self::TooManyAbandoned { .. } = &self {
-            let headers = response.headers_mut();
-            headers.insert(header::RETRY_AFTER, ABANDONED_RETRY_AFTER);
-        }
-        let passes = match &self {
-            Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
-                unpaid.passes
-            }
-            other => matches!(
-                other,
-                Self::RateLimitUnavailable
-                    | Self::CreditUnavailable
-                    | Self::AdmissionLost
-                    | Self::StorageUnavailable
-            ),
-        };
-        if passes {
-            let soon = HeaderValue::from_static("1");
-            response.headers_mut().insert(header::RETRY_AFTER, soon);
+        if let Some(seconds) = self.retry_after() {
+            let seconds = HeaderValue::from(seconds);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
         // What we make of it, and no one else's words: they can quote a message or a key.
         let cause = match &self {
@@ -121,15 +114,44 @@ impl IntoResponse for GatewayError {
     }
 }
 
-/// SPEC §8.5. Both times are rounded up: whoever waits until either of them fits.
+impl GatewayError {
+    /// The seconds after which the same request may fare better, where that is known.
+    fn retry_after(&self) -> Option<u64> {
+        match self {
+            // Whoever cannot fit at all is not told to wait.
+            Self::RateLimited(refusal) => {
+                let seconds = Duration::from_millis(refusal.wait_ms?);
+                Some(whole_seconds(seconds).clamp(1, 60))
+            }
+            Self::TooManyAbandoned { .. } => Some(ABANDONED_RETRY_AFTER),
+            Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
+                unpaid.passes.then_some(1)
+            }
+            Self::RateLimitUnavailable
+            | Self::CreditUnavailable
+            | Self::AdmissionLost
+            | Self::StorageUnavailable => Some(1),
+            _ => None,
+        }
+    }
+
+    /// The last event of a stream: it says what headers say elsewhere.
+    pub fn event(&self) -> Envelope {
+        self.envelope().with_retry_after(self.retry_after())
+    }
+}
+
+fn whole_seconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX)
+}
+
+/// SPEC §8.5. Rounded up: whoever waits until then fits.
 fn rate_limit_headers(headers: &mut HeaderMap, refusal: &Refusal) {
     let wait = Duration::from_millis(refusal.wait_ms.unwrap_or(WINDOW_MS));
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    let whole_seconds = |time: Duration| u64::try_from(time.as_millis().div_ceil(1_000));
-    let retry_after = whole_seconds(wait).unwrap_or(60).clamp(1, 60);
-    let reset = whole_seconds(now + wait).unwrap_or(u64::MAX);
+    let reset = whole_seconds(now + wait);
     for (name, value) in [
         ("x-ratelimit-limit", u64::from(refusal.ceilings.requests)),
         ("x-ratelimit-remaining", u64::from(refusal.requests_left)),
@@ -142,7 +164,6 @@ fn rate_limit_headers(headers: &mut HeaderMap, refusal: &Refusal) {
             "x-ratelimit-remaining-tokens",
             u64::from(refusal.tokens_left),
         ),
-        ("retry-after", retry_after),
     ] {
         headers.insert(name, HeaderValue::from(value));
     }

@@ -15,7 +15,7 @@ mod upstream;
 
 pub use envelope::{Cause, Envelope, Refused};
 pub use unpaid::Unpaid;
-pub use upstream::UpstreamError;
+pub use upstream::{CONTEXT_OVERFLOW, UpstreamError};
 
 /// A failure, in the words the caller reads.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +106,10 @@ impl GatewayError {
     /// The one table that pairs a failure with its status, type and code (SPEC §7).
     ///
     /// It has no `_` arm: whoever adds a variant decides here what the caller sees.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a table is as long as it is, and is read in one piece"
+    )]
     fn wire(&self) -> (Status, &'static str, Option<String>) {
         let code = |code: &str| Some(code.to_owned());
         match self {
@@ -190,6 +194,11 @@ impl GatewayError {
                 "server_error",
                 code("admission_state_unavailable"),
             ),
+            Self::Upstream(error) if error.is_context_overflow() => (
+                Status::BAD_REQUEST,
+                "invalid_request_error",
+                code("context_length_exceeded"),
+            ),
             Self::Upstream(error) => (
                 Status::BAD_GATEWAY,
                 "upstream_error",
@@ -212,6 +221,7 @@ impl GatewayError {
         let param = match self {
             Self::InvalidRequest { param, .. } => param.clone(),
             Self::ModelNotFound { .. } | Self::TierUpgradeRequired { .. } => Some("model".into()),
+            Self::Upstream(error) if error.is_context_overflow() => Some("messages".into()),
             _ => None,
         };
         Envelope {
@@ -258,11 +268,15 @@ impl GatewayError {
     /// will pass.
     pub fn should_retry(&self) -> Option<bool> {
         match self {
+            // The operator may set it right, or another deployment answer, before the client gives up.
+            Self::Upstream(error) if error.is_operators_fault() => Some(true),
             Self::Upstream(error) if error.is_callers_fault() => Some(false),
             Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
                 Some(unpaid.passes)
             }
-            Self::NoAccount { .. } => Some(false),
+            Self::NoAccount { .. } | Self::RateLimited(Refusal { wait_ms: None, .. }) => {
+                Some(false)
+            }
             _ => None,
         }
     }

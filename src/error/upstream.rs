@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The words that clients know an overlong conversation by. The reason of every such refusal has them.
+pub const CONTEXT_OVERFLOW: &str = "maximum context length";
+
 /// What went wrong between us and a provider.
 ///
 /// `Debug` and `Display` are for the operator's log. What the caller may read is
@@ -79,10 +82,27 @@ impl UpstreamError {
 
     /// Whether the same request would be refused again: a 4xx that does not pass with time.
     pub fn is_callers_fault(&self) -> bool {
-        !self.is_about_us()
-            && self.status().is_some_and(|status| {
-                (400..500).contains(&status) && !matches!(status, 408 | 409 | 429)
-            })
+        let is_final = |status| (400..500).contains(&status) && !matches!(status, 408 | 409 | 429);
+        !self.is_operators_fault() && self.status().is_some_and(is_final)
+    }
+
+    /// Whether it complains of the operator's key, account or name for the model.
+    pub fn is_operators_fault(&self) -> bool {
+        self.is_about_us() || matches!(self.status(), Some(401..=404))
+    }
+
+    /// Whether the request is longer than the model's context.
+    pub fn is_context_overflow(&self) -> bool {
+        match self {
+            Self::Status {
+                status: 400 | 413 | 422,
+                reason: Some(reason),
+                ..
+            } => reason.to_lowercase().contains(CONTEXT_OVERFLOW),
+            // Some say it in a body or an event of status 200.
+            Self::Reported(words) => words.contains("context_length_exceeded"),
+            _ => false,
+        }
     }
 
     /// What kind of failure it was, for the operator's counters: of few different values.
@@ -149,6 +169,9 @@ impl UpstreamError {
             }
             Self::Empty | Self::NotJson => "The model gave no answer.".into(),
             Self::GatewayStopping => "The gateway is stopping.".into(),
+            Self::Reported(_) if self.is_context_overflow() => {
+                format!("The conversation exceeds the model's {CONTEXT_OVERFLOW}.")
+            }
             Self::Reported(_) => "The model's provider reported a failure.".into(),
         }
     }

@@ -15,7 +15,7 @@ use crate::{config, money::NanoUsd, office::AlertKind, webhook::Webhook};
 
 /// How many accounts are remembered between two looks; the others are noticed with their next call.
 const MAX_NOTED: usize = 1_000;
-/// How long an upstream that reported too much is remembered.
+/// How long an upstream that reported too much or refused us is remembered.
 const REPORTED_FOR: Duration = Duration::from_hours(1);
 
 pub struct Alerts {
@@ -25,6 +25,8 @@ pub struct Alerts {
     noted: Mutex<HashSet<String>>,
     /// Upstreams that reported more tokens than requests could use.
     reported: Mutex<BTreeMap<String, Reported>>,
+    /// Upstreams that refused the operator's key, account or name for a model.
+    refusing: Mutex<BTreeMap<String, Refusing>>,
     /// How many are open, as it was last seen.
     open: Mutex<BTreeMap<AlertKind, i64>>,
     /// When it was last looked through what expires, and the grants that did soon.
@@ -43,6 +45,15 @@ pub struct Reported {
     last: Instant,
 }
 
+/// What an upstream refused for reasons that only the operator can mend.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusing {
+    pub calls: u64,
+    /// The latest one.
+    pub status: u16,
+    last: Instant,
+}
+
 impl Alerts {
     pub fn new(settings: config::Alerts) -> Result<Self, String> {
         let webhook = settings.webhook.as_ref().map(Webhook::new).transpose()?;
@@ -51,6 +62,7 @@ impl Alerts {
             webhook,
             noted: Mutex::default(),
             reported: Mutex::default(),
+            refusing: Mutex::default(),
             open: Mutex::default(),
             expiries_at: AtomicI64::new(i64::MIN),
             expiring: Mutex::default(),
@@ -84,6 +96,33 @@ impl Alerts {
         let mut reported = locked(&self.reported);
         reported.retain(|_, it| it.last.elapsed() < REPORTED_FOR);
         let copied = reported
+            .iter()
+            .map(|(upstream, it)| (upstream.clone(), *it));
+        copied.collect()
+    }
+
+    /// An upstream refused a call for reasons that only the operator can mend. The first time they hear of it at once.
+    pub fn refused(&self, upstream: &str, status: u16) {
+        let now = Instant::now();
+        let mut all = locked(&self.refusing);
+        let refusing = all.entry(upstream.to_owned()).or_insert(Refusing {
+            calls: 0,
+            status,
+            last: now,
+        });
+        refusing.calls += 1;
+        refusing.status = status;
+        refusing.last = now;
+        if refusing.calls == 1 {
+            self.want();
+        }
+    }
+
+    /// Those that did so within the last hour.
+    pub fn refusing(&self) -> Vec<(String, Refusing)> {
+        let mut refusing = locked(&self.refusing);
+        refusing.retain(|_, it| it.last.elapsed() < REPORTED_FOR);
+        let copied = refusing
             .iter()
             .map(|(upstream, it)| (upstream.clone(), *it));
         copied.collect()

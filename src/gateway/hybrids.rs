@@ -57,7 +57,7 @@ impl Gateway {
         };
         let knowledge = &routes.knowledge;
         let chosen = hybrid::choose(hybrid, settings, &question, &candidates, knowledge);
-        let mut chosen = chosen.ok_or_else(|| self.nobody(hybrid, &candidates, plan))?;
+        let mut chosen = chosen.ok_or_else(|| Self::nobody(hybrid, call, &candidates))?;
         chosen.decision.route_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         chosen.turning = turn.map(|(settings, key)| Turning {
             key,
@@ -94,8 +94,17 @@ impl Gateway {
     }
 
     /// Why nobody can answer, in the words of what was asked.
-    fn nobody(&self, hybrid: &Model, candidates: &[Candidate], plan: Plan) -> GatewayError {
+    fn nobody(hybrid: &Model, call: &ChatCall, candidates: &[Candidate]) -> GatewayError {
         let rejected = || candidates.iter().filter_map(|one| one.rejected);
+        let too_small = candidates.iter();
+        let too_small = too_small.filter(|one| one.rejected == Some(Rejection::MinOutput));
+        if let Some(least) = too_small.filter_map(|one| one.model.min_output).min() {
+            let (name, id) = (call.budget_name(), &hybrid.id);
+            let message = format!(
+                "`{name}` is too small: the models that `{id}` can choose from for you take {least} or more."
+            );
+            return GatewayError::invalid(name, message);
+        }
         let mut constraints: Vec<_> = rejected().filter_map(Rejection::constraint).collect();
         constraints.sort_unstable();
         constraints.dedup();
@@ -105,18 +114,9 @@ impl Gateway {
             let message = format!("None of the models that `{id}` can choose from for you {what}.");
             return GatewayError::invalid(param, message);
         }
-        let others = candidates.iter();
-        let others = others.filter(|one| one.rejected == Some(Rejection::NotEntitled));
-        match others.map(|one| one.model.min_tier).min() {
-            Some(required) => GatewayError::TierUpgradeRequired {
-                model: hybrid.id.clone(),
-                current: plan.tier(),
-                required,
-                upgrade_url: self.links.upgrade.clone(),
-            },
-            None => GatewayError::Gateway {
-                reason: "no provider is configured for this model",
-            },
+        // No target that the plan includes is enabled and served: for this account there is no such model.
+        GatewayError::ModelNotFound {
+            model: hybrid.id.clone(),
         }
     }
 

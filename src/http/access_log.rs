@@ -23,6 +23,7 @@ use crate::{
     auth::rising_id,
     error::{Cause, Refused},
     gateway::Gateway,
+    ledger::Caller,
     metered::Ending,
     time_text,
     traffic::End,
@@ -30,6 +31,7 @@ use crate::{
 };
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const CREDITS_EXPIRE_AT: HeaderName = HeaderName::from_static("x-credits-expire-at");
 const LOGGED_CHARS: usize = 128;
 
 /// What becomes known about a request on its way, for its line in the log.
@@ -43,12 +45,51 @@ pub struct RequestLog(Arc<Mutex<Fields>>);
 struct Fields {
     request_id: String,
     account_id: Option<String>,
+    credits: Credits,
     model: Option<String>,
     usage: Option<Usage>,
     problem: Option<String>,
 }
 
+/// When the credit of the caller's account begins to expire (SPEC §8.5).
+#[derive(Clone, Copy, Debug, Default)]
+enum Credits {
+    /// It is nobody's request.
+    #[default]
+    Unknown,
+    /// As it was when the caller was looked up.
+    Seen(Option<i64>),
+    /// As the call's hold has it.
+    Held(Option<i64>),
+}
+
 impl RequestLog {
+    /// Who sends it.
+    pub fn caller(&self, caller: &Caller) {
+        let mut fields = self.fields();
+        if fields.account_id.as_ref() != Some(&caller.account_id) {
+            fields.account_id = Some(caller.account_id.clone());
+        }
+        fields.credits = Credits::Seen(caller.credits_expire_at);
+    }
+
+    /// When the credit expires that the call is paid from.
+    pub fn credits_expire_at(&self, expiry: Option<i64>) {
+        self.fields().credits = Credits::Held(expiry);
+    }
+
+    fn expiry(&self, gateway: &Gateway) -> Option<i64> {
+        let fields = self.fields();
+        match fields.credits {
+            Credits::Unknown => None,
+            Credits::Held(expiry) => expiry,
+            Credits::Seen(seen) => {
+                let account_id = fields.account_id.as_deref()?;
+                gateway.ledger.credits_expire_at(account_id, seen)
+            }
+        }
+    }
+
     /// The request's ID as it is logged and remembered.
     pub fn request_id(&self) -> String {
         self.fields().request_id.clone()
@@ -119,6 +160,10 @@ pub async fn logged<F: Future<Output = Response>>(
     let answering = |request| answering(request, log);
     let mut response = layers::answer(gateway, request, answering).await;
     response.headers_mut().insert(REQUEST_ID, id);
+    let expiry = line.log.expiry(gateway).map(time_text::shown);
+    if let Some(expiry) = expiry.and_then(|expiry| HeaderValue::try_from(expiry).ok()) {
+        response.headers_mut().insert(CREDITS_EXPIRE_AT, expiry);
+    }
     line.status = Some(response.status().as_u16());
     // A body without bytes, and the answer to HEAD, is never polled.
     line.complete = response.body().is_end_stream() || line.method == Method::HEAD;

@@ -18,11 +18,9 @@ use crate::{
     ledger::Caller,
     metered::{self, Form, NotStarted, Reply},
     routing::hybrid::{Decision, Term},
-    time_text,
     wire::chat::{ChatRequest, Settings},
 };
 
-const CREDITS_EXPIRE_AT: HeaderName = HeaderName::from_static("x-credits-expire-at");
 const ROUTED_MODEL: HeaderName = HeaderName::from_static("x-routed-model");
 
 /// How many terms of the scores are shown, the largest first.
@@ -74,7 +72,7 @@ impl Permitted {
     /// The same for any account.
     fn find(gateway: &Gateway, request: &mut ChatRequest) -> Result<Self, GatewayError> {
         let routes = gateway.routes_now();
-        let model = gateway.model(&routes.catalog, &request.model);
+        let model = gateway.model(&routes, &request.model);
         let route = model.map(Route::to);
         let dropped = |parameter| route.as_ref().is_some_and(|route| route.drops(parameter));
         let settings = std::mem::take(&mut request.sampling).checked(dropped)?;
@@ -125,10 +123,13 @@ pub async fn answer(
     // §8 The part that costs money.
     let words = form.words();
     let started = metered::start(gateway, caller, log.request_id(), call, form).await?;
+    log.credits_expire_at(started.credits_expire_at);
     // §2.5, §2.6 The answer, in the form that was asked for.
     let mut response = match started.reply {
         Reply::Whole { body, usage } => {
-            log.usage(usage);
+            if let Some(usage) = usage {
+                log.usage(usage);
+            }
             json_response(body)
         }
         Reply::Stream(frames) => sse::response(frames, log, words),
@@ -136,10 +137,6 @@ pub async fn answer(
     let routed = started.routed.as_ref();
     if let Some(routed) = routed.and_then(|model| HeaderValue::try_from(&model.id).ok()) {
         response.headers_mut().insert(ROUTED_MODEL, routed);
-    }
-    let expiry = started.credits_expire_at.map(time_text::shown);
-    if let Some(expiry) = expiry.and_then(|expiry| HeaderValue::try_from(expiry).ok()) {
-        response.headers_mut().insert(CREDITS_EXPIRE_AT, expiry);
     }
     Ok(response)
 }

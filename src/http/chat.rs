@@ -46,6 +46,7 @@ async fn answer(
     log: &RequestLog,
     body: &[u8],
 ) -> Result<Response, NotStarted> {
+    log.caller(&caller);
     let call = prepared(gateway, &caller, log, body)?;
     // §8 It is admitted, answered and paid for.
     call::answer(gateway, caller, log.clone(), call, Form::Chat).await

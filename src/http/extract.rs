@@ -72,6 +72,9 @@ impl FromRequestParts<Arc<Gateway>> for VisibleTo {
     ) -> Result<Self, Self::Rejection> {
         let key = key_presented(&parts.headers).ok();
         let caller = visitor(&gateway.ledger, key).await;
+        if let Some((caller, log)) = caller.as_ref().zip(parts.extensions.get::<RequestLog>()) {
+            log.caller(caller);
+        }
         let open = caller.filter(|caller| !caller.account_closed);
         Ok(Self(open.map_or(Plan::ANONYMOUS, |caller| caller.plan)))
     }
@@ -112,7 +115,7 @@ impl Asked {
         let body = request.into_body();
         match caller {
             Ok(caller) => {
-                log.account(&caller.account_id);
+                log.caller(&caller);
                 Ok(Self { caller, log, body })
             }
             Err(error) => {

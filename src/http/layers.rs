@@ -105,7 +105,7 @@ pub async fn route_not_found(State(gateway): State<Arc<Gateway>>, request: Reque
 /// The request's log line will name the account.
 fn note(request: &Request, caller: &Caller) {
     if let Some(log) = request.extensions().get::<RequestLog>() {
-        log.account(&caller.account_id);
+        log.caller(caller);
     }
 }
 

@@ -9,7 +9,6 @@ use axum::{
     },
     response::{IntoResponse as _, Response},
 };
-use serde::Deserialize;
 
 use super::{Json, extract::VisibleTo};
 use crate::{
@@ -19,37 +18,47 @@ use crate::{
     wire::model::{ModelList, ModelObject},
 };
 
-#[derive(Default, Deserialize)]
-pub struct Filters {
-    /// Comma-separated; a model must support them all.
-    supported_parameters: Option<String>,
-    category: Option<String>,
+/// Which models are wanted. A filter that is named several times takes all its values.
+#[derive(Default)]
+struct Filters {
+    /// A model must support them all.
+    supported_parameters: Vec<String>,
+    /// A model must be of one of them.
+    categories: Vec<String>,
 }
 
 impl Filters {
+    fn of(query: &[(String, String)]) -> Self {
+        let mut filters = Self::default();
+        for (name, value) in query {
+            let list = match name.as_str() {
+                "supported_parameters" => &mut filters.supported_parameters,
+                "category" => &mut filters.categories,
+                _ => continue,
+            };
+            let values = value.split(',').map(str::trim);
+            list.extend(values.filter(|value| !value.is_empty()).map(str::to_owned));
+        }
+        filters
+    }
+
     fn admit(&self, model: &Model) -> bool {
-        let wanted = self.supported_parameters.as_deref().unwrap_or_default();
-        let mut wanted = wanted
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty());
+        let mut wanted = self.supported_parameters.iter();
         let supported = wanted
             .all(|name| Parameter::parse(name).is_some_and(|parameter| !model.drops(parameter)));
-        let category = self
-            .category
-            .as_deref()
-            .filter(|category| !category.is_empty());
-        supported && category.is_none_or(|category| category == model.instruct_type)
+        let categories = &self.categories;
+        supported && (categories.is_empty() || categories.contains(&model.instruct_type))
     }
 }
 
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
-    filters: Result<Query<Filters>, QueryRejection>,
+    query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Response {
     // A query that cannot be read filters nothing: §4.4 knows no status but 200.
-    let filters = filters.map(|Query(filters)| filters).unwrap_or_default();
+    let query = query.map(|Query(pairs)| pairs).unwrap_or_default();
+    let filters = Filters::of(&query);
     let visible = gateway.visible_models(plan);
     let models = visible.iter().filter(|model| filters.admit(model));
     Json(ModelList::new(models)).into_response()

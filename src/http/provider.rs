@@ -38,7 +38,7 @@ pub async fn provider(State(gateway): State<Arc<Gateway>>) -> Response {
     // A store that does not answer is no reason not to tell what is known here.
     let _ = gateway.ledger.refresh().await;
     let personal = Plan::new(Track::Personal, Tier::Max).unwrap_or(Plan::ANONYMOUS);
-    let models = gateway.visible_models(personal);
+    let models = gateway.published_models(personal);
     let mut features: Vec<&str> = models
         .iter()
         .flat_map(|model| &model.features)
@@ -58,8 +58,8 @@ pub async fn provider(State(gateway): State<Arc<Gateway>>) -> Response {
             let of_tier = || models.iter().filter(|model| model.min_tier == tier);
             let dearest =
                 |price: fn(&Model) -> TokenPrice| of_tier().map(|model| price(model)).max();
-            let prompt = dearest(|model| model.prices.input)?.to_string();
-            let completion = dearest(|model| model.prices.output)?.to_string();
+            let prompt = dearest(|model| model.prices.rates.input)?.to_string();
+            let completion = dearest(|model| model.prices.rates.output)?.to_string();
             Some((tier.as_str(), TierPrice { prompt, completion }))
         })
         .collect();

@@ -62,6 +62,7 @@ async fn answer(
     log: &RequestLog,
     body: &[u8],
 ) -> Result<Response, NotStarted> {
+    log.caller(&caller);
     // The body is JSON of the right shape.
     let mut request = ResponsesRequest::parse(body)?;
     // §3.3 The model is one this account may use.

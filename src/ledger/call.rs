@@ -4,8 +4,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::CallId;
-use crate::{catalog::Prices, limits::Place, money::NanoUsd, wire::chat::Usage};
+use super::{CallId, bill};
+use crate::{
+    catalog::Prices,
+    limits::Place,
+    money::{NanoUsd, PicoUsd},
+    wire::chat::Usage,
+};
 
 /// The whole story of a call.
 #[derive(Clone, Debug)]
@@ -25,7 +30,9 @@ pub struct Call {
     /// The most it could have come to.
     pub most: NanoUsd,
     /// The answering model's, as they were then.
-    pub prices: Prices,
+    pub prices: Arc<Prices>,
+    /// What its provider charges the operator for it, where the operator has said at which prices.
+    pub provider_cost: Option<PicoUsd>,
     /// Milliseconds since 1970, as all times here.
     pub admitted_ms: i64,
     pub first_byte_ms: Option<i64>,
@@ -65,6 +72,10 @@ pub enum Step {
         finish_reason: Option<String>,
         prompt_tokens: u32,
         cached_tokens: u32,
+        #[serde(default)]
+        cache_write_tokens: u32,
+        #[serde(default)]
+        cache_write_1h_tokens: u32,
         completion_tokens: u32,
         ms: u64,
     },
@@ -159,6 +170,6 @@ impl Call {
 
     /// What these counts cost at the call's prices.
     pub fn price(&self, usage: Usage) -> NanoUsd {
-        usage.cost(&self.prices)
+        bill::price(&self.prices, &self.steps, usage)
     }
 }

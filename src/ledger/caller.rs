@@ -9,6 +9,9 @@ pub struct Caller {
     pub key_id: String,
     pub plan: Plan,
     pub account_closed: bool,
+    /// When its credit begins to expire, as it was when it was looked up. A ledger of our own is asked instead:
+    /// [`super::Ledger::credits_expire_at`].
+    pub credits_expire_at: Option<i64>,
     /// What it is looked up by.
     pub digest: KeyDigest,
     pub seen: Seen,

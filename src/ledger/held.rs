@@ -9,7 +9,7 @@ use super::{
 use crate::{
     catalog::{Model, Prices},
     limits::Place,
-    money::NanoUsd,
+    money::{NanoUsd, PicoUsd},
     wire::chat::Usage,
 };
 
@@ -43,7 +43,7 @@ pub struct HoldRequest<'a> {
     pub key_id: &'a str,
     pub model: &'a str,
     pub routed_model: &'a str,
-    pub prices: Prices,
+    pub prices: Arc<Prices>,
     pub stream: bool,
     pub reserved_tokens: u64,
     pub amount: NanoUsd,
@@ -86,6 +86,7 @@ impl HoldRequest<'_> {
             held: self.amount,
             most: self.worst,
             prices: self.prices,
+            provider_cost: None,
             admitted_ms,
             first_byte_ms: None,
             ended_ms: admitted_ms,
@@ -154,9 +155,22 @@ impl Held {
     pub fn goes_to(&mut self, model: &Model, decision: Option<String>) {
         if let Some(call) = self.call_mut() {
             call.routed_model.clone_from(&model.id);
-            call.prices = model.prices;
+            call.prices = model.prices.clone();
             call.decision = decision;
         }
+    }
+
+    /// A provider charges the operator so much more for this call.
+    pub fn adds_provider_cost(&mut self, cost: PicoUsd) {
+        if let Some(call) = self.call_mut() {
+            call.provider_cost = Some(call.provider_cost.unwrap_or_default() + cost);
+        }
+    }
+
+    /// What so many tokens of the call are charged.
+    pub fn price(&self, usage: Usage) -> NanoUsd {
+        let call = self.call.as_ref();
+        call.map_or_else(NanoUsd::default, |call| call.price(usage))
     }
 
     /// It failed, and another may be asked.

@@ -6,6 +6,7 @@
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
+mod bill;
 mod call;
 mod call_id;
 mod caller;
@@ -25,6 +26,7 @@ mod records;
 mod tests;
 mod watched;
 
+pub use bill::Breakdown;
 pub use call::{Attempt, Call, Charged, Outcome, Step};
 pub use call_id::CallId;
 pub use caller::{Caller, Seen};
@@ -147,6 +149,14 @@ impl Ledger {
         match self {
             Self::Embedded(ledger) => Ok(ledger.balances(account_id)),
             Self::Shared(ledger) => ledger.balances(account_id).await,
+        }
+    }
+
+    /// When the credit of a caller's account begins to expire. `seen` is what was looked up with the caller.
+    pub fn credits_expire_at(&self, account_id: &str, seen: Option<i64>) -> Option<i64> {
+        match self {
+            Self::Embedded(ledger) => ledger.balances(account_id).expires_at,
+            Self::Shared(ledger) => seen.filter(|expiry| *expiry > ledger.clock().now()),
         }
     }
 

@@ -233,7 +233,15 @@ pub struct AnalyticsRow {
     pub charged: u64,
     pub prompt: u64,
     pub cached: u64,
+    /// Those of the prompt that were written to a cache.
+    pub cache_write: u64,
     pub completion: u64,
     pub reasoning: u64,
     pub cost: NanoUsd,
+    /// What providers charge the operator for them, as far as their prices are known.
+    pub provider_cost: NanoUsd,
+    /// What those of a known cost were charged, less that cost.
+    pub margin: NanoUsd,
+    /// How many were charged less than their cost.
+    pub below_cost: u64,
 }

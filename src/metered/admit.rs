@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     NotStarted,
+    failure::Failure,
     need::{self, Need},
     tool_loop::milliseconds,
 };
@@ -23,8 +24,9 @@ use crate::{
     ledger::{Attempt, Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage, Step},
     limits::{Admission, NotAdmitted, NotRenewed, TokenCount},
     money::NanoUsd,
+    routing::Deployment,
     time_text,
-    wire::chat::{Answer, Usage},
+    wire::chat::{Answer, Bill, Usage},
 };
 
 /// How soon a charge that could not be written is tried again.
@@ -38,9 +40,13 @@ pub struct Admitted<'a> {
     gateway: &'a Gateway,
     place: Admission,
     credit: Held,
-    prices: Prices,
+    prices: Arc<Prices>,
+    /// The operator's own prices with the provider that is asked, if known.
+    provider_prices: Option<Arc<Prices>>,
     /// What the present question sends.
     input: TokenCount,
+    /// The tokens that the present question has reserved in the window.
+    reserved: u64,
     /// What steps before the present one used, which has been counted.
     counted: u64,
 }
@@ -83,7 +89,7 @@ pub async fn admit<'a>(
         key_id: &caller.key_id,
         model,
         routed_model: &target.id,
-        prices: target.prices,
+        prices: target.prices.clone(),
         stream: call.stream,
         reserved_tokens: need.tokens,
         amount: need.amount,
@@ -118,8 +124,10 @@ pub async fn admit<'a>(
         gateway,
         place,
         credit,
-        prices: target.prices,
+        prices: target.prices.clone(),
+        provider_prices: None,
         input,
+        reserved: need.tokens,
         counted: 0,
     })
 }
@@ -131,13 +139,14 @@ impl Admitted<'_> {
     }
 
     /// Which provider is asked.
-    pub fn asks(&mut self, upstream: &Arc<str>) {
-        self.credit.asks(upstream);
+    pub fn asks(&mut self, deployment: &Deployment) {
+        self.credit.asks(&deployment.name);
+        self.provider_prices.clone_from(&deployment.cost);
     }
 
     /// Another model answers than was thought: what it says is charged at its price.
     pub fn goes_to(&mut self, route: &Route) {
-        self.prices = route.target.prices;
+        self.prices = route.target.prices.clone();
         self.credit.goes_to(&route.target, route.told());
     }
 
@@ -164,8 +173,9 @@ impl Admitted<'_> {
                 NotRenewed::Lost => GatewayError::AdmissionLost,
             })?;
         self.counted += latest.total();
+        self.reserved = need.tokens;
         self.credit.is_placed(self.place.places());
-        let need = need.after(used.cost(&self.prices));
+        let need = need.after(self.credit.price(used));
         self.credit
             .extend(need.tokens, need.amount, need.worst, gateway.max_overdraft)
             .await
@@ -184,10 +194,16 @@ impl Admitted<'_> {
 
     /// What is charged of a provider's count for the present question. What it reports beyond the bounds is the
     /// operator's loss, who is told of it.
-    pub fn charged(&self, call: &ChatCall, reported: Usage) -> Usage {
+    pub fn charged(&mut self, call: &ChatCall, reported: Usage) -> Usage {
+        if let Some(prices) = &self.provider_prices {
+            self.credit
+                .adds_provider_cost(prices.exact(reported.billable()));
+        }
         let charged = need::charged(call, self.input, reported);
         if charged != reported {
-            let lost = reported.cost(&self.prices).nanos() - charged.cost(&self.prices).nanos();
+            let beyond = reported.cost(&self.prices).nanos() - charged.cost(&self.prices).nanos();
+            // Where larger prompts are cheaper, the bound may be the dearer one.
+            let lost = beyond.max(0);
             let (upstream, lost) = (self.credit.upstream(), NanoUsd::new(lost));
             tracing::warn!(
                 account.id = call.user,
@@ -206,6 +222,20 @@ impl Admitted<'_> {
         charged
     }
 
+    /// An answer of this provider was not good enough. The operator pays for it, nobody else does.
+    pub fn discards(&mut self, deployment: &Deployment, used: Option<Usage>) {
+        if let Some((prices, used)) = deployment.cost.as_ref().zip(used) {
+            self.credit
+                .adds_provider_cost(prices.exact(used.billable()));
+        }
+    }
+
+    /// What is charged for so many tokens of this call.
+    pub fn bill(&self, usage: Usage) -> Bill {
+        let cost = self.credit.price(usage);
+        Bill { usage, cost }
+    }
+
     /// A provider has answered, and that was not all.
     pub fn answered_step(&mut self, answer: &Answer, asked_at: Option<Instant>) {
         let usage = answer.usage.unwrap_or_default();
@@ -215,6 +245,8 @@ impl Admitted<'_> {
             finish_reason: finish.map(|finish| finish.as_str().to_owned()),
             prompt_tokens: usage.prompt,
             cached_tokens: usage.cached,
+            cache_write_tokens: usage.cache_write,
+            cache_write_1h_tokens: usage.cache_write_1h,
             completion_tokens: usage.completion,
             ms: asked_at.map_or(0, milliseconds),
         });
@@ -276,8 +308,34 @@ impl Admitted<'_> {
     }
 
     /// The call came to nothing: it counts as a request, and costs nothing.
-    pub fn free(mut self, outcome: Outcome, failure: Option<String>) {
-        self.place.settle(0);
+    pub fn free(self, outcome: Outcome, failure: Option<String>) {
+        self.end(0, outcome, failure);
+    }
+
+    /// It failed: it costs nothing. Where tokens were used and not counted, what was reserved stays in the window.
+    pub fn fail(self, failure: &Failure, outcome: Outcome) {
+        let tokens = match failure {
+            Failure::Uncounted => self.reserved,
+            Failure::Upstream(_) | Failure::Refused(_) | Failure::Left(_) => 0,
+        };
+        self.end(tokens, outcome, Some(failure.cause()));
+    }
+
+    /// An answer was delivered whose tokens nobody has counted. It is free, the operator is told, and what it reserved
+    /// stays in the window: else a provider that never counts would have no token limit.
+    pub fn free_uncounted(self, call: &ChatCall) {
+        tracing::warn!(
+            account.id = call.user,
+            model = call.route.requested.id,
+            upstream = self.credit.upstream(),
+            "a provider reported no usage to bill by: the answer was free"
+        );
+        let reserved = self.reserved;
+        self.end(reserved, Outcome::NoUsage, None);
+    }
+
+    fn end(mut self, tokens: u64, outcome: Outcome, failure: Option<String>) {
+        self.place.settle(tokens);
         self.credit.is_placed(self.place.places());
         if let Some(call) = self.credit.free(outcome, failure) {
             self.gateway.metrics.ended(&call);

@@ -19,16 +19,17 @@ use crate::{
     },
 };
 
-/// A whole answer, and what is charged for it.
+/// A whole answer, with what is charged for it; no usage where the provider reported none that can be true.
 pub async fn for_answer(
     attempts: Attempts<'_>,
     call: &mut ChatCall,
     admitted: &mut Admitted<'_>,
-) -> Result<(Answer, Usage), UpstreamError> {
-    let (mut answer, reported) = best_of(Whole, attempts, call, admitted).await?;
-    let usage = admitted.charged(call, reported);
-    answer.usage = Some(usage);
-    Ok((answer, usage))
+) -> Result<Answer, UpstreamError> {
+    let mut answer = best_of(Whole, attempts, call, admitted).await?;
+    answer.usage = answer
+        .usage
+        .map(|reported| admitted.charged(call, reported));
+    Ok(answer)
 }
 
 /// A streamed answer, read up to where `reader` has enough to begin with: nothing of it has left
@@ -55,6 +56,9 @@ trait Question {
 
     /// Why a better model should rather be asked.
     fn lacks(&self, call: &ChatCall, said: &Self::Said) -> Option<UpstreamError>;
+
+    /// What the provider has counted for it, as far as that is known.
+    fn used(&self, said: &Self::Said) -> Option<Usage>;
 }
 
 /// Asks the call's model, and others when it fails. Somebody better is asked once where an answer is
@@ -72,17 +76,20 @@ async fn best_of<Q: Question>(
                 if let Some(error) = question.lacks(call, &said).filter(|_| poor.is_none()) {
                     let target = call.route.target.clone();
                     if attempts.escalates(call, &error, admitted, true) {
-                        let upstream = asking.deployment.name.clone();
+                        let deployment = asking.deployment.clone();
                         attempts.disappointed(asking, &error, admitted);
                         poor = Some(Poor {
                             said,
                             target,
-                            upstream,
+                            deployment,
                         });
                         continue;
                     }
                 }
                 attempts.answered(asking);
+                if let Some(poor) = poor {
+                    admitted.discards(&poor.deployment, question.used(&poor.said));
+                }
                 return Ok(said);
             }
             Err(error) => error,
@@ -91,7 +98,7 @@ async fn best_of<Q: Question>(
             let poor = poor.ok_or(error)?;
             call.returns(poor.target);
             admitted.goes_to(&call.route);
-            admitted.asks(&poor.upstream);
+            admitted.asks(&poor.deployment);
             return Ok(poor.said);
         }
     }
@@ -101,7 +108,7 @@ async fn best_of<Q: Question>(
 struct Poor<T> {
     said: T,
     target: Arc<Model>,
-    upstream: Arc<str>,
+    deployment: Arc<Deployment>,
 }
 
 /// What a model says: one of its upstreams after the other is asked.
@@ -123,7 +130,7 @@ async fn one_model<Q: Question>(
 struct Whole;
 
 impl Question for Whole {
-    type Said = (Answer, Usage);
+    type Said = Answer;
 
     async fn ask(
         &self,
@@ -135,13 +142,17 @@ impl Question for Whole {
         asked.unwrap_or(Err(UpstreamError::TooLong(longest)))
     }
 
-    fn lacks(&self, call: &ChatCall, (answer, _): &Self::Said) -> Option<UpstreamError> {
+    fn lacks(&self, call: &ChatCall, answer: &Self::Said) -> Option<UpstreamError> {
         let mut choices = answer.choices.iter();
         if choices.clone().all(says_nothing) {
             return Some(UpstreamError::Empty);
         }
         let wants_json = call.response_format.is_some() && call.route.can_improve();
         (wants_json && choices.any(is_not_json)).then_some(UpstreamError::NotJson)
+    }
+
+    fn used(&self, answer: &Self::Said) -> Option<Usage> {
+        answer.usage
     }
 }
 
@@ -173,18 +184,20 @@ impl<R: Reader> Question for Beginning<R> {
     fn lacks(&self, _: &ChatCall, opened: &Self::Said) -> Option<UpstreamError> {
         opened.reader.is_silent().then_some(UpstreamError::Empty)
     }
+
+    /// It is counted at its end, which is not read.
+    fn used(&self, _: &Self::Said) -> Option<Usage> {
+        None
+    }
 }
 
-async fn whole(call: &ChatCall, deployment: &Deployment) -> Result<(Answer, Usage), UpstreamError> {
-    let answer = deployment
+async fn whole(call: &ChatCall, deployment: &Deployment) -> Result<Answer, UpstreamError> {
+    let mut answer = deployment
         .provider
         .complete(call, &deployment.upstream_model)
         .await?;
-    // Usage is a promised field (SPEC §2.5) and the ground of the bill: without it there is no
-    // answer to give.
-    let usage = answer.usage.filter(|usage| is_plausible(call, *usage));
-    let usage = usage.ok_or_else(|| UpstreamError::Malformed("no usage to bill by".into()))?;
-    Ok((answer, usage))
+    answer.usage = answer.usage.filter(|usage| is_plausible(call, *usage));
+    Ok(answer)
 }
 
 /// A choice that was finished and is no JSON.

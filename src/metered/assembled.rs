@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::{
     error::Envelope,
     wire::{
-        chat::{Answer, Choice, FinishReason, ToolCall, Usage},
+        chat::{Answer, Bill, Choice, FinishReason, ToolCall, Usage},
         json_text::{JsonText, TextBuffer},
         script::Script,
     },
@@ -84,7 +84,7 @@ impl Script for Assembled {
         self.choices[choice as usize].finish = Some(reason);
     }
 
-    fn end(&mut self, _: Option<Usage>, _: &mut Vec<Bytes>) {}
+    fn end(&mut self, _: Option<Bill>, _: &mut Vec<Bytes>) {}
 
     fn fail(&mut self, _: &Envelope, _: &mut Vec<Bytes>) {}
 }

@@ -69,7 +69,7 @@ impl<'a> Attempts<'a> {
         let asking = self.routes.deployments.pick(model, &self.tried);
         let asking = asking.ok_or_else(|| UpstreamError::Connect("nobody to ask".into()))?;
         self.made += 1;
-        admitted.asks(&asking.deployment.name);
+        admitted.asks(&asking.deployment);
         Ok(asking)
     }
 
@@ -114,6 +114,9 @@ impl<'a> Attempts<'a> {
     fn note(&self, asking: &Asking, error: &UpstreamError, admitted: &mut Admitted<'_>) {
         let name = &asking.deployment.name;
         self.gateway.metrics.attempted(name, error.kind());
+        if let Some(status) = error.status().filter(|_| error.is_operators_fault()) {
+            self.gateway.alerts.refused(name, status);
+        }
         admitted.failed_attempt(Attempt {
             upstream: name.to_string(),
             failure: error.to_string(),

@@ -9,6 +9,8 @@ use crate::{
 pub enum Failure {
     /// The provider failed, or the gateway is stopping.
     Upstream(UpstreamError),
+    /// A step called tools, and nobody counted its tokens: the request cannot go on.
+    Uncounted,
     /// A further step was not allowed.
     Refused(GatewayError),
     /// The client has left between two steps. What they used is owed.
@@ -26,6 +28,7 @@ impl Failure {
     pub fn cause(&self) -> String {
         match self {
             Self::Upstream(error) => error.to_string(),
+            Self::Uncounted => uncounted().to_string(),
             Self::Refused(error) => error.to_string(),
             Self::Left(_) => "the client left".into(),
         }
@@ -35,7 +38,7 @@ impl Failure {
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Upstream(UpstreamError::GatewayStopping) => Outcome::Stopped,
-            Self::Upstream(_) => Outcome::ProviderFailed,
+            Self::Upstream(_) | Self::Uncounted => Outcome::ProviderFailed,
             Self::Refused(_) => Outcome::NotRenewed,
             Self::Left(_) => Outcome::ClientLeft,
         }
@@ -54,6 +57,7 @@ impl Failure {
         match self {
             Self::Upstream(UpstreamError::GatewayStopping) => GatewayError::ShuttingDown,
             Self::Upstream(error) => GatewayError::Upstream(error),
+            Self::Uncounted => GatewayError::Upstream(uncounted()),
             Self::Refused(error) => error,
             Self::Left(_) => GatewayError::Internal, // nobody is there to read it
         }
@@ -63,7 +67,8 @@ impl Failure {
     pub fn interruption(&self) -> Envelope {
         let error = match self {
             Self::Upstream(error) => error,
-            Self::Refused(error) => return error.envelope(),
+            Self::Uncounted => &uncounted(),
+            Self::Refused(error) => return error.event(),
             Self::Left(_) => return GatewayError::Internal.envelope(),
         };
         Envelope {
@@ -78,4 +83,8 @@ impl Failure {
             extra: serde_json::Map::new(),
         }
     }
+}
+
+fn uncounted() -> UpstreamError {
+    UpstreamError::Malformed("a step that called tools came without usage".into())
 }

@@ -12,7 +12,7 @@ use crate::{
     error::Envelope,
     gateway::Gateway,
     wire::{
-        chat::{Answer, Frames, ShowUsage, Usage},
+        chat::{Answer, Bill, Frames, ShowUsage},
         responses::{Events, NewResponse, error_event},
         script::Script,
     },
@@ -73,16 +73,16 @@ impl Form {
         gateway: &Gateway,
         call: &ChatCall,
         answer: &Answer,
-        usage: Usage,
+        bill: Option<Bill>,
     ) -> Vec<u8> {
         match self {
             Self::Chat => {
                 let (id, created) = (random_id("chatcmpl-"), now());
                 let model = &call.route.requested.id;
-                answer.to_json(&id, created, model, usage, shows_cached(call))
+                answer.to_json(&id, created, model, bill, shows_cached(call))
             }
             Self::Response { response, input } => {
-                let object = |stored| response.whole(answer, usage, now(), stored).to_string();
+                let object = |stored| response.whole(answer, bill, now(), stored).to_string();
                 let stored = match Keeping::new(&response, input, call) {
                     Some(keeping) => {
                         let stored = object(true);
@@ -109,8 +109,8 @@ impl Keeping {
 
     /// Stores a streamed answer that is complete.
     pub async fn keep_streamed<S: Script>(self, gateway: &Gateway, shape: &mut Shape<S>) {
-        let usage = shape.usage();
-        let stored = match shape.script().to_store(usage) {
+        let bill = shape.billed();
+        let stored = match shape.script().to_store(bill) {
             Some(response) => Box::pin(self.keep(gateway, response)).await,
             None => false,
         };

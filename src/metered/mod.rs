@@ -46,7 +46,7 @@ const CHARGE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a call gives back.
 pub enum Reply {
-    Whole { body: Vec<u8>, usage: Usage },
+    Whole { body: Vec<u8>, usage: Option<Usage> },
     Stream(mpsc::Receiver<Frame>),
 }
 

@@ -103,9 +103,13 @@ pub fn charged(call: &ChatCall, input: TokenCount, reported: Usage) -> Usage {
     let prompt = at_most(reported.prompt, most_input(&call.route.target, input));
     let output = u64::from(call.choices()) * u64::from(call.budget.most);
     let completion = at_most(reported.completion, output);
+    let cached = reported.cached.min(prompt);
+    let cache_write = reported.cache_write.min(prompt - cached);
     Usage {
         prompt,
-        cached: reported.cached.min(prompt),
+        cached,
+        cache_write,
+        cache_write_1h: reported.cache_write_1h.min(cache_write),
         completion,
         reasoning: reported.reasoning.min(completion),
     }

@@ -17,7 +17,7 @@ use crate::{
     error::{Envelope, UpstreamError},
     upstream::Part,
     wire::{
-        chat::{FinishReason, Usage},
+        chat::{Bill, FinishReason, Usage},
         script::Script,
     },
 };
@@ -27,7 +27,9 @@ pub struct Shape<S> {
     /// How many choices were asked for; a provider that makes up more is not heard.
     n: u32,
     choices: Vec<Choice>,
+    /// What the provider has counted.
     usage: Option<Usage>,
+    bill: Option<Bill>,
     ready: Vec<Bytes>,
 }
 
@@ -48,6 +50,7 @@ impl<S: Script> Shape<S> {
             n,
             choices: Vec::new(),
             usage: None,
+            bill: None,
             ready: Vec::new(),
         }
     }
@@ -115,9 +118,13 @@ impl<S: Script> Shape<S> {
         Ok(())
     }
 
-    /// What is shown and billed in the place of what the provider counted.
-    pub fn bill(&mut self, usage: Option<Usage>) {
-        self.usage = usage;
+    /// What is charged and shown in the place of what the provider counted.
+    pub fn bill(&mut self, bill: Option<Bill>) {
+        self.bill = bill;
+    }
+
+    pub fn billed(&self) -> Option<Bill> {
+        self.bill
     }
 
     /// The end of the provider's answer: the choices are closed, or it is said what is missing.
@@ -148,7 +155,7 @@ impl<S: Script> Shape<S> {
 
     /// The last frames of an answer that is complete.
     pub fn end(&mut self) {
-        self.script.end(self.usage, &mut self.ready);
+        self.script.end(self.bill, &mut self.ready);
     }
 
     /// The last frames of an answer that is not.

@@ -59,7 +59,7 @@ pub struct Means<'a, 'b> {
 
 impl Means<'_, '_> {
     /// What is charged for the present question by a provider's count; nothing where that cannot be true.
-    fn charged(&self, reported: Option<Usage>) -> Option<Usage> {
+    fn charged(&mut self, reported: Option<Usage>) -> Option<Usage> {
         let plausible = reported.filter(|usage| is_plausible(self.call, *usage));
         plausible.map(|usage| self.admitted.charged(self.call, usage))
     }
@@ -134,7 +134,7 @@ impl Source {
 
     /// What is charged by a count that came out of here; nothing where it cannot be true. The sum of several steps
     /// was judged one by one.
-    pub fn charged(&self, means: &Means<'_, '_>, reported: Option<Usage>) -> Option<Usage> {
+    pub fn charged(&self, means: &mut Means<'_, '_>, reported: Option<Usage>) -> Option<Usage> {
         match &self.steps {
             Some(_) => reported,
             None => means.charged(reported),
@@ -229,7 +229,7 @@ fn enough(call: &ChatCall) -> usize {
 }
 
 /// One step's answer, with what is charged for it.
-fn assembled(heard: Shape<Assembled>, means: &Means<'_, '_>) -> Answer {
+fn assembled(heard: Shape<Assembled>, means: &mut Means<'_, '_>) -> Answer {
     let usage = means.charged(heard.usage());
     heard.into_script().into_answer(usage)
 }

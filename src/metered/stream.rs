@@ -18,7 +18,7 @@ use crate::{
     failpoint,
     gateway::Gateway,
     ledger::Outcome,
-    wire::script::Script,
+    wire::{chat::Bill, script::Script},
 };
 
 /// How long an answer whose client has left is read on.
@@ -60,7 +60,7 @@ pub async fn stream(
         Ok(source) => source,
         Err(Failure::Left(usage)) => return Box::pin(admitted.charge_who_left(usage)).await,
         Err(failure) => {
-            admitted.free(failure.outcome(), Some(failure.cause()));
+            admitted.fail(&failure, failure.outcome());
             let _ = begun.send(Err(NotStarted::Failed(failure.into_error())));
             return;
         }
@@ -95,7 +95,8 @@ pub async fn stream(
     };
     let finished = relayed.and_then(|outcome| {
         shape.close()?;
-        shape.bill(source.charged(&means, shape.usage()));
+        let usage = source.charged(&mut means, shape.usage());
+        shape.bill(usage.map(|usage| means.admitted.bill(usage)));
         Ok(outcome)
     });
     match finished {
@@ -109,7 +110,7 @@ pub async fn stream(
         }
         Err(failure) => {
             let cause = failure.cause();
-            admitted.free(failure.outcome_midway(), Some(cause.clone()));
+            admitted.fail(&failure, failure.outcome_midway());
             break_off(&mut shape, &frames, &failure.interruption(), cause).await;
         }
     }
@@ -131,7 +132,7 @@ impl Finished {
         }
         self.shape.end();
         send_ready(&mut self.shape, &self.frames).await;
-        let usage = self.shape.usage();
+        let usage = self.shape.billed().map(|bill| bill.usage);
         send(&self.frames, Frame::End(Ending::Finished { usage })).await;
     }
 }
@@ -146,14 +147,8 @@ async fn finish(
     outcome: Outcome,
     finished: &mut Finished,
 ) {
-    let Some(usage) = finished.shape.usage() else {
-        let (account, model) = (&call.user, &call.route.requested.id);
-        tracing::warn!(
-            account.id = account,
-            model,
-            "a stream ended without usage to bill by: it was free"
-        );
-        admitted.free(Outcome::NoUsage, None);
+    let Some(Bill { usage, .. }) = finished.shape.billed() else {
+        admitted.free_uncounted(call);
         return finished.hand_over(gateway).await;
     };
     failpoint::reached("answered");
@@ -165,7 +160,7 @@ async fn finish(
             let cause = error.to_string();
             admitted.free(Outcome::NotCharged, Some(cause.clone()));
             let Finished { shape, frames, .. } = finished;
-            return break_off(shape, frames, &error.envelope(), cause).await;
+            return break_off(shape, frames, &error.event(), cause).await;
         }
     };
     finished.hand_over(gateway).await;

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use super::{Admitted, failure::Failure};
 use crate::{
     chat::{ChatCall, Offered},
-    error::UpstreamError,
     gateway::Gateway,
     ledger::Step,
     tools::ToolOutcome,
@@ -90,10 +89,7 @@ impl Steps {
                 self.latest = usage;
                 self.used = self.used.plus(usage);
             }
-            None if asks_again => {
-                let missing = "a step that called tools came without usage";
-                return Err(UpstreamError::Malformed(missing.into()).into());
-            }
+            None if asks_again => return Err(Failure::Uncounted),
             None => {}
         }
         answer.usage = answer.usage.map(|_| self.used);
@@ -165,15 +161,15 @@ pub enum Next {
     AskAgain,
 }
 
-/// Calls of the gateway's own tools are nobody's to see. A choice that had nothing else to say has
-/// been cut off.
+/// Calls of the gateway's own tools are nobody's to see. Tools are run for the first choice: if it had nothing else to
+/// say, it has been cut off. The others end with what they said.
 fn hide_calls(answer: &mut Answer) {
     for choice in &mut answer.choices {
         choice.tool_calls.clear();
         if choice.finish != FinishReason::ToolCalls {
             continue;
         }
-        let silent = is_silent(choice);
+        let silent = choice.index == 0 && is_silent(choice);
         choice.finish = if silent {
             FinishReason::Length
         } else {
@@ -181,6 +177,8 @@ fn hide_calls(answer: &mut Answer) {
         };
         if silent {
             choice.content = Some(JsonText::new(NO_ANSWER));
+        } else if choice.content.is_none() {
+            choice.content = Some(JsonText::new(""));
         }
     }
 }

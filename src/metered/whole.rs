@@ -17,7 +17,7 @@ use crate::{
     failpoint,
     gateway::Gateway,
     ledger::Outcome,
-    wire::chat::{Answer, Usage},
+    wire::chat::{Answer, Bill},
 };
 
 pub async fn whole(
@@ -36,11 +36,11 @@ pub async fn whole(
             () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
         }
     };
-    let (answer, usage) = match answer {
+    let answer = match answer {
         Ok(answer) => answer,
         Err(Failure::Left(usage)) => return Box::pin(admitted.charge_who_left(usage)).await,
         Err(failure) => {
-            admitted.free(failure.outcome(), Some(failure.cause()));
+            admitted.fail(&failure, failure.outcome());
             let _ = begun.send(Err(NotStarted::Failed(failure.into_error())));
             return;
         }
@@ -53,35 +53,39 @@ pub async fn whole(
     } else {
         Outcome::Answered
     };
-    // A timer only for a charge that has to be tried again.
-    let until = Instant::now() + CHARGE_PATIENCE;
-    let patience = async { sleep_until(until).await };
-    let started = match admitted.charge(usage, outcome, patience).await {
-        Ok(()) => Ok(Started {
-            reply: Reply::Whole {
-                body: form.whole(gateway, &call, &answer, usage).await,
-                usage,
-            },
-            routed: call.route.routed(),
-            credits_expire_at,
-        }),
-        // Without a charge there is no answer: what was not paid for is not handed out.
-        Err(error) => {
+    let bill = answer.usage.map(|usage| admitted.bill(usage));
+    if let Some(Bill { usage, .. }) = bill {
+        // A timer only for a charge that has to be tried again.
+        let until = Instant::now() + CHARGE_PATIENCE;
+        let patience = async { sleep_until(until).await };
+        if let Err(error) = admitted.charge(usage, outcome, patience).await {
+            // Without a charge there is no answer: what was not paid for is not handed out.
             admitted.free(Outcome::NotCharged, Some(error.to_string()));
-            Err(NotStarted::Failed(error))
+            let _ = begun.send(Err(NotStarted::Failed(error)));
+            return;
         }
+    } else {
+        admitted.free_uncounted(&call);
+    }
+    let started = Started {
+        reply: Reply::Whole {
+            body: form.whole(gateway, &call, &answer, bill).await,
+            usage: answer.usage,
+        },
+        routed: call.route.routed(),
+        credits_expire_at,
     };
     failpoint::reached("handed_over");
-    let _ = begun.send(started); // nobody listens when the client has gone
+    let _ = begun.send(Ok(started)); // nobody listens when the client has gone
 }
 
-/// The answer, and what it used with all that led to it.
+/// The answer, with what it used and all that led to it.
 async fn answer(
     gateway: &Gateway,
     call: &mut ChatCall,
     admitted: &mut Admitted<'_>,
     begun: &Begun,
-) -> Result<(Answer, Usage), Failure> {
+) -> Result<Answer, Failure> {
     if !call.tools.are_built_in() {
         let attempts = Attempts::new(gateway, Some(begun));
         return Ok(ask::for_answer(attempts, call, admitted).await?);
@@ -95,17 +99,16 @@ async fn answer_with_tools(
     call: &mut ChatCall,
     admitted: &mut Admitted<'_>,
     begun: &Begun,
-) -> Result<(Answer, Usage), Failure> {
+) -> Result<Answer, Failure> {
     let mut steps = Steps::default();
     loop {
         steps.begin(call, admitted).await?;
         let attempts = Attempts::new(gateway, Some(begun));
-        let (mut answer, usage) = ask::for_answer(attempts, call, admitted).await?;
+        let mut answer = ask::for_answer(attempts, call, admitted).await?;
         let left = begun.is_closed();
         let next = steps.after(&mut answer, left, gateway, call, admitted);
         if let Next::HandOn = next.await? {
-            let usage = answer.usage.unwrap_or(usage);
-            return Ok((answer, usage));
+            return Ok(answer);
         }
     }
 }

@@ -20,6 +20,8 @@ pub enum AlertKind {
     CreditExpiring,
     /// An upstream is left alone, because it failed too often.
     UpstreamFailing,
+    /// A provider refuses the operator's key, account or name for a model.
+    UpstreamRefuses,
     /// Calls were served and not charged.
     StreamUnbilled,
     /// A provider reported more tokens than requests could use.
@@ -31,10 +33,11 @@ pub enum AlertKind {
 }
 
 impl AlertKind {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::BalanceLow,
         Self::CreditExpiring,
         Self::UpstreamFailing,
+        Self::UpstreamRefuses,
         Self::StreamUnbilled,
         Self::UsageOverBound,
         Self::AuditMismatch,
@@ -46,6 +49,7 @@ impl AlertKind {
             Self::BalanceLow => "balance.low",
             Self::CreditExpiring => "credit.expiring",
             Self::UpstreamFailing => "upstream.failing",
+            Self::UpstreamRefuses => "upstream.refuses",
             Self::StreamUnbilled => "stream.unbilled",
             Self::UsageOverBound => "usage.over_bound",
             Self::AuditMismatch => "audit.mismatch",

@@ -55,9 +55,16 @@ struct Sums {
     charged_requests: u64,
     prompt_tokens: u64,
     cached_tokens: u64,
+    cache_write_tokens: u64,
     completion_tokens: u64,
     reasoning_tokens: u64,
     cost: NanoUsd,
+    /// What providers charge the operator, for requests whose deployment says what it costs.
+    provider_cost: NanoUsd,
+    /// What was charged for those requests, less what they cost.
+    margin: NanoUsd,
+    /// Of these, the ones that were charged less than they cost.
+    below_cost_requests: u64,
 }
 
 impl Sums {
@@ -66,9 +73,15 @@ impl Sums {
         self.charged_requests += row.charged;
         self.prompt_tokens += row.prompt;
         self.cached_tokens += row.cached;
+        self.cache_write_tokens += row.cache_write;
         self.completion_tokens += row.completion;
         self.reasoning_tokens += row.reasoning;
-        self.cost = NanoUsd::new(self.cost.nanos().saturating_add(row.cost.nanos()));
+        let plus =
+            |sum: NanoUsd, more: NanoUsd| NanoUsd::new(sum.nanos().saturating_add(more.nanos()));
+        self.cost = plus(self.cost, row.cost);
+        self.provider_cost = plus(self.provider_cost, row.provider_cost);
+        self.margin = plus(self.margin, row.margin);
+        self.below_cost_requests += row.below_cost;
     }
 }
 

@@ -9,13 +9,14 @@ use axum::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{error::OperatorError, path::Path, usage::PricesObject};
+use super::{error::OperatorError, path::Path};
 use crate::{
     gateway::Gateway,
     http::{Json, loggable},
     ledger::{Attempt, Call, LedgerError, Step},
-    money::NanoUsd,
+    money::{NanoUsd, PicoUsd},
     time_text,
+    wire::Pricing,
 };
 
 #[derive(Serialize)]
@@ -67,9 +68,11 @@ struct Hold {
 struct Settlement {
     at: String,
     usage: Option<UsageCounts>,
-    prices: PricesObject,
+    prices: Pricing,
     /// Zero where nothing was charged.
     charge: NanoUsd,
+    /// What the provider charges the operator; `null` where the configuration does not say.
+    provider_cost: Option<NanoUsd>,
     balance_before: Option<NanoUsd>,
     balance_after: Option<NanoUsd>,
 }
@@ -79,6 +82,7 @@ struct Settlement {
 struct UsageCounts {
     prompt_tokens: u32,
     cached_tokens: u32,
+    cache_write_tokens: u32,
     completion_tokens: u32,
     reasoning_tokens: u32,
     total_tokens: u64,
@@ -90,6 +94,7 @@ impl RequestObject {
         let usage = charged.map(|charged| UsageCounts {
             prompt_tokens: charged.usage.prompt,
             cached_tokens: charged.usage.cached,
+            cache_write_tokens: charged.usage.cache_write,
             completion_tokens: charged.usage.completion,
             reasoning_tokens: charged.usage.reasoning,
             total_tokens: charged.usage.total(),
@@ -123,8 +128,9 @@ impl RequestObject {
             settlement: Settlement {
                 at: time_text::shown_ms(call.ended_ms),
                 usage,
-                prices: call.prices.into(),
+                prices: (&*call.prices).into(),
                 charge: charged.map_or(NanoUsd::default(), |charged| charged.cost),
+                provider_cost: call.provider_cost.map(PicoUsd::rounded_up),
                 balance_before: charged.map(|charged| charged.balance_before),
                 balance_after: charged.map(|charged| charged.balance_after),
             },
@@ -144,6 +150,8 @@ fn steps(call: &Call) -> Vec<Step> {
         finish_reason: None,
         prompt_tokens: charged.usage.prompt,
         cached_tokens: charged.usage.cached,
+        cache_write_tokens: charged.usage.cache_write,
+        cache_write_1h_tokens: charged.usage.cache_write_1h,
         completion_tokens: charged.usage.completion,
         ms: u64::try_from(call.ended_ms - call.admitted_ms).unwrap_or(0),
     }]

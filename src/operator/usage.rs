@@ -15,7 +15,12 @@ use super::{
     query::{ReadQuery, Times},
 };
 use crate::{
-    catalog::Prices, gateway::Gateway, http::Json, ledger::Call, money::NanoUsd, time_text,
+    gateway::Gateway,
+    http::Json,
+    ledger::Call,
+    money::{NanoUsd, PicoUsd},
+    time_text,
+    wire::Pricing,
 };
 
 #[derive(Serialize)]
@@ -31,30 +36,15 @@ struct UsageObject {
     outcome: &'static str,
     prompt_tokens: u32,
     cached_tokens: u32,
+    cache_write_tokens: u32,
     completion_tokens: u32,
     reasoning_tokens: u32,
-    prices: PricesObject,
+    prices: Pricing,
     cost: NanoUsd,
+    /// What the provider charges the operator; `null` where the configuration does not say.
+    provider_cost: Option<NanoUsd>,
     stream: bool,
     created_at: String,
-}
-
-/// US dollars per token.
-#[derive(Serialize)]
-pub struct PricesObject {
-    prompt: String,
-    completion: String,
-    input_cache_read: String,
-}
-
-impl From<Prices> for PricesObject {
-    fn from(prices: Prices) -> Self {
-        Self {
-            prompt: prices.input.to_string(),
-            completion: prices.output.to_string(),
-            input_cache_read: prices.cached_input.to_string(),
-        }
-    }
 }
 
 fn usage_object(call: Call) -> Option<UsageObject> {
@@ -70,10 +60,12 @@ fn usage_object(call: Call) -> Option<UsageObject> {
         outcome: call.outcome.as_str(),
         prompt_tokens: charged.usage.prompt,
         cached_tokens: charged.usage.cached,
+        cache_write_tokens: charged.usage.cache_write,
         completion_tokens: charged.usage.completion,
         reasoning_tokens: charged.usage.reasoning,
-        prices: call.prices.into(),
+        prices: (&*call.prices).into(),
         cost: charged.cost,
+        provider_cost: call.provider_cost.map(PicoUsd::rounded_up),
         stream: call.stream,
         created_at: time_text::shown(call.ended_ms.div_euclid(1_000)),
     })

@@ -14,7 +14,7 @@ use super::{
     words::{count, money},
 };
 use crate::{
-    catalog::{Model, Plan},
+    catalog::{Model, Plan, Prices},
     gateway::Gateway,
     money::{NanoUsd, TokenPrice},
 };
@@ -57,7 +57,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<P
 }
 
 fn row(model: &Model, plan: Plan) -> Markup {
-    let prices = model.prices;
+    let rates = &model.prices.rates;
     html! {
         tr {
             th.words scope="row" {
@@ -65,9 +65,10 @@ fn row(model: &Model, plan: Plan) -> Markup {
                 @if !model.description.is_empty() {
                     div.muted { (model.description) }
                 }
+                @for line in further_prices(&model.prices) { div.muted { (line) } }
             }
             td { div.copyable.slim { code.whole { (model.id) } (copy_button("Copy", &model.id)) } }
-            @for rate in [prices.input, prices.cached_input, prices.output] {
+            @for rate in [rates.input, rates.cached_input, rates.output] {
                 td.number {
                     @if model.is_hybrid() { "up to " }
                     (rate_words(rate))
@@ -84,6 +85,32 @@ fn row(model: &Model, plan: Plan) -> Markup {
             }
         }
     }
+}
+
+/// What the columns of the table do not say: cache writes, fees, thresholds.
+fn further_prices(prices: &Prices) -> Vec<String> {
+    let mut lines = Vec::new();
+    let rates = &prices.rates;
+    if rates.cache_write != rates.input {
+        let write = rate_words(rates.cache_write);
+        lines.push(format!("{write} for input written to the cache"));
+    }
+    if rates.cache_write_1h != rates.input {
+        let write = rate_words(rates.cache_write_1h);
+        lines.push(format!("{write} for input kept in the cache for an hour"));
+    }
+    if prices.request > NanoUsd::default() {
+        lines.push(format!("{} for each answer", money(prices.request)));
+    }
+    for above in &prices.above {
+        let (tokens, rates) = (count(above.prompt_tokens.into()), &above.rates);
+        let [input, cached, output] =
+            [rates.input, rates.cached_input, rates.output].map(rate_words);
+        lines.push(format!(
+            "Prompts above {tokens} tokens: input {input}, cached {cached}, output {output}"
+        ));
+    }
+    lines
 }
 
 /// A price as people write it: dollars per million tokens.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::circuit::{Circuit, State};
-use crate::{error::UpstreamError, upstream::Provider};
+use crate::{catalog::Prices, error::UpstreamError, upstream::Provider};
 
 /// How much the latest answer counts in the average.
 const NEWEST_SHARE: f64 = 0.2;
@@ -20,6 +20,8 @@ pub struct Deployment {
     pub priority: u32,
     /// How long a whole call may take.
     pub longest: Duration,
+    /// What it costs the operator, if the configuration says so.
+    pub cost: Option<Arc<Prices>>,
     pub record: Arc<Record>,
 }
 

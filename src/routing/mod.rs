@@ -83,6 +83,7 @@ impl Deployments {
                         weight: written.weight,
                         priority: written.priority,
                         longest: config.longest_call(written),
+                        cost: written.cost.clone(),
                         record: listed.record.clone(),
                     }))
                 });

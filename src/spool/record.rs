@@ -38,6 +38,11 @@ struct Line {
     input_price: i64,
     cached_price: i64,
     output_price: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    prices: Option<String>,
+    /// In nano-dollars, rounded up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    provider_cost: Option<i64>,
     admitted_ms: i64,
     first_byte_ms: Option<i64>,
     ended_ms: i64,
@@ -48,6 +53,10 @@ struct Line {
     places: Vec<(u64, u64, u32)>,
     prompt: u32,
     cached: u32,
+    #[serde(default)]
+    cache_write: u32,
+    #[serde(default)]
+    cache_write_1h: u32,
     completion: u32,
     reasoning: u32,
     cost: i64,
@@ -83,9 +92,11 @@ pub fn encode(owed: &Owed) -> Vec<u8> {
         reserved_tokens: call.reserved_tokens,
         held: call.held.nanos(),
         most: call.most.nanos(),
-        input_price: call.prices.input.picos(),
-        cached_price: call.prices.cached_input.picos(),
-        output_price: call.prices.output.picos(),
+        input_price: call.prices.rates.input.picos(),
+        cached_price: call.prices.rates.cached_input.picos(),
+        output_price: call.prices.rates.output.picos(),
+        prices: call.prices.to_stored(),
+        provider_cost: call.provider_cost.map(|cost| cost.rounded_up().nanos()),
         admitted_ms: call.admitted_ms,
         first_byte_ms: call.first_byte_ms,
         ended_ms: call.ended_ms,
@@ -95,6 +106,8 @@ pub fn encode(owed: &Owed) -> Vec<u8> {
         places: call.places.iter().map(flat).collect(),
         prompt: usage.prompt,
         cached: usage.cached,
+        cache_write: usage.cache_write,
+        cache_write_1h: usage.cache_write_1h,
         completion: usage.completion,
         reasoning: usage.reasoning,
         cost: cost.nanos(),
@@ -119,6 +132,8 @@ fn decode(line: &[u8]) -> Option<Owed> {
     }
     let line: Line = serde_json::from_slice(json).ok()?;
     let outcome = Outcome::parse(&line.outcome)?;
+    let [input, output, cached_input] =
+        [line.input_price, line.output_price, line.cached_price].map(TokenPrice::from_picos);
     let call = Call {
         id: CallId(line.call),
         request_id: line.request_id,
@@ -131,11 +146,8 @@ fn decode(line: &[u8]) -> Option<Owed> {
         reserved_tokens: line.reserved_tokens,
         held: NanoUsd::new(line.held),
         most: NanoUsd::new(line.most),
-        prices: Prices {
-            input: TokenPrice::from_picos(line.input_price),
-            cached_input: TokenPrice::from_picos(line.cached_price),
-            output: TokenPrice::from_picos(line.output_price),
-        },
+        prices: Prices::from_stored((input, output, cached_input), line.prices.as_deref())?,
+        provider_cost: line.provider_cost.map(|cost| NanoUsd::new(cost).into()),
         admitted_ms: line.admitted_ms,
         first_byte_ms: line.first_byte_ms,
         ended_ms: line.ended_ms,
@@ -152,6 +164,8 @@ fn decode(line: &[u8]) -> Option<Owed> {
         usage: Usage {
             prompt: line.prompt,
             cached: line.cached,
+            cache_write: line.cache_write,
+            cache_write_1h: line.cache_write_1h,
             completion: line.completion,
             reasoning: line.reasoning,
         },

@@ -1,6 +1,6 @@
 //! The spool on real files: what is written is found again, whatever happens in between.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use tempfile::TempDir;
 
@@ -29,11 +29,15 @@ fn owed(number: u64) -> Owed {
         reserved_tokens: 100,
         held: NanoUsd::new(30),
         most: NanoUsd::new(40),
-        prices: Prices {
-            input: TokenPrice::from_picos(1),
-            output: TokenPrice::from_picos(2),
-            cached_input: TokenPrice::from_picos(3),
-        },
+        prices: Arc::new(Prices {
+            request: NanoUsd::new(5),
+            ..Prices::flat(
+                TokenPrice::from_picos(1),
+                TokenPrice::from_picos(2),
+                TokenPrice::from_picos(3),
+            )
+        }),
+        provider_cost: Some(NanoUsd::new(6).into()),
         admitted_ms: 1,
         first_byte_ms: Some(2),
         ended_ms: 3,
@@ -64,6 +68,8 @@ fn owed(number: u64) -> Owed {
         usage: Usage {
             prompt: 10,
             cached: 1,
+            cache_write: 4,
+            cache_write_1h: 2,
             completion: 3,
             reasoning: 2,
         },

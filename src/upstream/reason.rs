@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::auth::Secret;
+use crate::{auth::Secret, error::CONTEXT_OVERFLOW};
 
 const MAX_WORDS: usize = 60;
 const HIDDEN: &str = "[...]";
@@ -77,12 +77,39 @@ impl Cleaner {
             .map(clean)
             .collect();
         let reason = words.join(" ");
-        if reason.contains("input token count") && reason.contains("exceeds the maximum") {
-            // The words that clients look for.
-            return Some(format!("maximum context length: {reason}"));
+        if is_context_overflow(&error, message) && !reason.to_lowercase().contains(CONTEXT_OVERFLOW)
+        {
+            return Some(format!(
+                "The model's {CONTEXT_OVERFLOW} is exceeded: {reason}"
+            ));
         }
         (!reason.is_empty()).then_some(reason)
     }
+}
+
+/// Whether a provider found the request longer than the model's context. Vendors have a word for it, or only a sentence.
+fn is_context_overflow(error: &Value, message: &str) -> bool {
+    const WORDS: [&str; 3] = [
+        "context_length_exceeded",
+        "exceed_context_size_error",
+        "model_max_prompt_tokens_exceeded",
+    ];
+    const SENTENCES: [[&str; 2]; 7] = [
+        [CONTEXT_OVERFLOW, ""],
+        ["input token count", "exceeds the maximum"],
+        ["prompt is too long", ""],
+        ["input is too long", ""],
+        ["input length", "context l"],
+        ["exceed", "context size"],
+        ["exceed", "context window"],
+    ];
+    let has_word = |field: &str| {
+        let word = error.get(field).and_then(Value::as_str);
+        word.is_some_and(|word| WORDS.contains(&word))
+    };
+    let message = message.to_lowercase();
+    let says = |parts: [&str; 2]| parts.iter().all(|part| message.contains(part));
+    has_word("code") || has_word("type") || SENTENCES.into_iter().any(says)
 }
 
 /// The error object of a body, or the body itself.
@@ -186,8 +213,8 @@ mod tests {
             "The input token count (9000) exceeds the maximum number of tokens allowed (8192)." } });
         assert_eq!(
             reason(too_long).unwrap(),
-            "maximum context length: The input token count (9000) exceeds the maximum number of \
-             tokens allowed (8192).",
+            "The model's maximum context length is exceeded: The input token count (9000) exceeds the \
+             maximum number of tokens allowed (8192).",
         );
     }
 

@@ -15,7 +15,8 @@ use crate::{
     chat::{self, ChatCall, Ours, Route},
     error::UpstreamError,
     metered::Shape,
-    wire::chat::{ChatRequest, Frames, ShowUsage},
+    money::NanoUsd,
+    wire::chat::{Bill, ChatRequest, Frames, ShowUsage, Usage},
 };
 
 pub const MODEL: &str = "svc-native-fast";
@@ -81,6 +82,12 @@ pub fn parts<'a>(
     (parts.into(), None)
 }
 
+/// What a caller is shown for these counts; what they cost is no provider's business.
+pub fn bill(usage: Usage) -> Bill {
+    let cost = NanoUsd::default();
+    Bill { usage, cost }
+}
+
 /// The frames that a caller gets for these parts, and what ended them early.
 pub fn frames(
     (parts, failed): (Vec<Part>, Option<UpstreamError>),
@@ -95,6 +102,7 @@ pub fn frames(
     let read = read.and(failed.map_or(Ok(()), Err));
     let ended = read.and_then(|()| shape.close());
     if ended.is_ok() {
+        shape.bill(shape.usage().map(bill));
         shape.end();
     }
     let frames = shape.take_ready();

@@ -36,8 +36,8 @@ fn explain<T: DeserializeOwned>(body: &str) -> GatewayError {
     let path = error.path().to_string();
     let reason = error.into_inner().to_string();
     let reason = match reason.split(" at line ").next().unwrap_or_default() {
-        "expected value" => "it has the wrong type",
-        reason => reason,
+        "expected value" => "it has the wrong type".to_owned(),
+        reason => in_words_of_json(reason),
     };
     match path.as_str() {
         "." => GatewayError::InvalidRequest {
@@ -46,6 +46,42 @@ fn explain<T: DeserializeOwned>(body: &str) -> GatewayError {
         },
         path => GatewayError::invalid(path, format!("`{path}` is not right: {reason}.")),
     }
+}
+
+/// A reader's reason without the names of our types: callers know JSON.
+pub fn in_words_of_json(reason: &str) -> String {
+    const WORDS: [(&str, &str); 12] = [
+        ("type: map", "type: object"),
+        ("type: sequence", "type: array"),
+        ("type: unit value", "type: null"),
+        ("type: floating point", "type: number"),
+        ("type: integer", "type: number"),
+        ("expected a sequence", "expected an array"),
+        ("expected a map", "expected an object"),
+        ("expected u64", "expected a whole number of at least 0"),
+        (
+            "expected u32",
+            "expected a whole number from 0 to 4294967295",
+        ),
+        ("expected i64", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected variant identifier", "expected a string"),
+    ];
+    // `struct Tool`, `struct Tool with 2 elements`, `enum Kind`
+    if let Some((before, _)) = reason.split_once("expected struct ") {
+        return in_words_of_json(before) + "expected an object";
+    }
+    if let Some((before, _)) = reason.split_once("expected enum ") {
+        return in_words_of_json(before) + "expected a string";
+    }
+    if reason.starts_with("data did not match any variant") {
+        return "it has none of the forms that are taken here".to_owned();
+    }
+    let mut words = reason.to_owned();
+    for (ours, theirs) in WORDS {
+        words = words.replace(ours, theirs);
+    }
+    words
 }
 
 fn not_json(reason: impl fmt::Display) -> GatewayError {

@@ -6,6 +6,10 @@ use memchr::{memchr, memmem};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::value::RawValue;
 
+/// Why a string means nothing, though it is JSON.
+pub const HALF_A_PAIR: &str = "it has half of a surrogate pair (a `\\uD800` to `\\uDFFF` without its other half), \
+    which is no character";
+
 /// A JSON string that is passed on without being unescaped and escaped again.
 ///
 /// It always decodes: a text with half a surrogate pair is refused when it is made.
@@ -159,7 +163,10 @@ impl TextBuffer {
 impl<'de> Deserialize<'de> for JsonText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Self::from_boxed(raw).ok_or_else(|| D::Error::custom("expected a string of valid Unicode"))
+        if !raw.get().starts_with('"') {
+            return Err(D::Error::custom("expected a string"));
+        }
+        Self::from_boxed(raw).ok_or_else(|| D::Error::custom(HALF_A_PAIR))
     }
 }
 

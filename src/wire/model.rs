@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::Pricing;
 use crate::catalog::Model;
 
 #[derive(Serialize)]
@@ -24,16 +25,6 @@ pub struct ModelObject<'a> {
     top_provider: TopProvider,
     supported_sampling_parameters: Vec<&'static str>,
     supported_features: &'a [String],
-}
-
-/// US dollars per token, as decimal strings.
-#[derive(Serialize)]
-struct Pricing {
-    prompt: String,
-    completion: String,
-    image: &'static str,
-    request: &'static str,
-    input_cache_read: String,
 }
 
 #[derive(Serialize)]
@@ -71,13 +62,7 @@ impl<'a> ModelObject<'a> {
             created: model.created,
             owned_by: "tollgate",
             description: &model.description,
-            pricing: Pricing {
-                prompt: model.prices.input.to_string(),
-                completion: model.prices.output.to_string(),
-                image: "0",
-                request: "0",
-                input_cache_read: model.prices.cached_input.to_string(),
-            },
+            pricing: (&*model.prices).into(),
             context_length: model.context_length,
             max_output_length: model.max_output,
             input_modalities: &model.input_modalities,

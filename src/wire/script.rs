@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::{
-    chat::{FinishReason, Usage},
+    chat::{Bill, FinishReason},
     json_text::JsonText,
 };
 use crate::error::Envelope;
@@ -40,7 +40,7 @@ pub trait Script: Send {
     fn close(&mut self, choice: u32, reason: FinishReason, out: &mut Vec<Bytes>);
 
     /// What is to be stored of a complete answer, where the caller wants that.
-    fn to_store(&self, _usage: Option<Usage>) -> Option<String> {
+    fn to_store(&self, _bill: Option<Bill>) -> Option<String> {
         None
     }
 
@@ -48,7 +48,7 @@ pub trait Script: Send {
     fn not_stored(&mut self) {}
 
     /// The answer is complete and paid for.
-    fn end(&mut self, usage: Option<Usage>, out: &mut Vec<Bytes>);
+    fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>);
 
     /// The last frames of an answer that failed after its head was sent.
     fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>);
@@ -94,16 +94,16 @@ impl<S: Script + ?Sized> Script for Box<S> {
         (**self).close(choice, reason, out);
     }
 
-    fn to_store(&self, usage: Option<Usage>) -> Option<String> {
-        (**self).to_store(usage)
+    fn to_store(&self, bill: Option<Bill>) -> Option<String> {
+        (**self).to_store(bill)
     }
 
     fn not_stored(&mut self) {
         (**self).not_stored();
     }
 
-    fn end(&mut self, usage: Option<Usage>, out: &mut Vec<Bytes>) {
-        (**self).end(usage, out);
+    fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>) {
+        (**self).end(bill, out);
     }
 
     fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {

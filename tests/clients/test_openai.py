@@ -1,6 +1,7 @@
 """The official Python library: answers, streams, tools, structured output, models."""
 
 import json
+from decimal import Decimal
 from typing import Literal
 
 import openai
@@ -112,6 +113,8 @@ def test_finish_reasons_and_usage_details(client):
     assert filtered.choices[0].finish_reason == "content_filter"
     counted = client.chat.completions.create(**ask("a b c d e [[sim cached=5 tokens=10 reasoning=50]]"))
     assert counted.usage.prompt_tokens_details.cached_tokens == 5
+    assert counted.usage.prompt_tokens_details.cache_write_tokens == 0
+    assert Decimal(counted.usage.cost) > 0
     assert counted.usage.completion_tokens == 60
 
 

@@ -227,7 +227,7 @@ fn metering(times: usize) {
                 key_id: &key_id,
                 model: &model.id,
                 routed_model: &model.id,
-                prices: model.prices,
+                prices: model.prices.clone(),
                 stream: false,
                 reserved_tokens: 300,
                 amount: NanoUsd::new(1_000),

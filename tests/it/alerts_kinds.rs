@@ -298,3 +298,25 @@ async fn books_that_do_not_add_up_are_told_until_an_audit_is_clean() {
     );
     watched.gateway.stop().await;
 }
+
+/// A key, an account or a name for a model that a provider refuses is the operator's to set right.
+#[tokio::test]
+async fn a_provider_that_refuses_the_operator_is_told_until_it_is_over_for_an_hour() {
+    let watched = Watched::start().await;
+    let upstream = &watched.gateway.upstream;
+    upstream.answer_json(401, &json!({ "error": { "message": "bad key" } }));
+    assert_eq!(watched.gateway.chat(&hello(MODEL)).await.status, 502);
+    upstream.answer_json(404, &json!({ "error": { "message": "no such model" } }));
+    assert_eq!(watched.gateway.chat(&hello(MODEL)).await.status, 502);
+    watched.look(0).await;
+    let opened: Vec<_> = watched.heard();
+    assert_eq!(opened, [message("opened", "upstream.refuses", "fake")]);
+    let data = &watched.hook.received()[0].body["data"];
+    assert_eq!(data["summary"], "fake refused 2 requests with status 404");
+    // What a provider finds wrong with a request is not the operator's.
+    upstream.answer_json(400, &json!({ "error": { "message": "no" } }));
+    assert_eq!(watched.gateway.chat(&hello(MODEL)).await.status, 502);
+    watched.look(10).await;
+    assert_eq!(watched.heard().len(), 1);
+    watched.gateway.stop().await;
+}

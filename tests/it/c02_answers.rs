@@ -68,8 +68,10 @@ async fn a_plain_answer() {
         "prompt_tokens": 11,
         "completion_tokens": 3,
         "total_tokens": 14,
+        "cost": "0.0000046",
         "prompt_tokens_details": {
-          "cached_tokens": 0
+          "cached_tokens": 0,
+          "cache_write_tokens": 0
         }
       }
     }
@@ -125,8 +127,10 @@ async fn an_answer_that_calls_tools() {
         "prompt_tokens": 11,
         "completion_tokens": 3,
         "total_tokens": 14,
+        "cost": "0.0000046",
         "prompt_tokens_details": {
-          "cached_tokens": 0
+          "cached_tokens": 0,
+          "cache_write_tokens": 0
         }
       }
     }
@@ -177,8 +181,10 @@ async fn an_answer_of_everything_a_provider_adds() {
         "prompt_tokens": 100,
         "completion_tokens": 50,
         "total_tokens": 150,
+        "cost": "0.00004848",
         "prompt_tokens_details": {
-          "cached_tokens": 64
+          "cached_tokens": 64,
+          "cache_write_tokens": 0
         },
         "completion_tokens_details": {
           "reasoning_tokens": 30
@@ -313,7 +319,7 @@ async fn cached_tokens_are_shown_where_the_model_caches() {
             let body = hello_with(model, json!({ "tools": [tool("f")] }));
             let answer = gateway.chat(&body).await;
             let usage = &answer.assert_ok()["usage"];
-            let expected = json!({ "cached_tokens": cached });
+            let expected = json!({ "cached_tokens": cached, "cache_write_tokens": 0 });
             let expected = has_prompt_caching(model).then_some(&expected);
             assert_eq!(usage.get("prompt_tokens_details"), expected, "{model}");
         }
@@ -329,7 +335,8 @@ async fn the_total_is_the_sum() {
         upstream["usage"]["total_tokens"] = total;
         let body = answer(&gateway, &upstream).await;
         let expected = json!({ "prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14,
-            "prompt_tokens_details": { "cached_tokens": 0 } });
+            "cost": "0.0000046",
+            "prompt_tokens_details": { "cached_tokens": 0, "cache_write_tokens": 0 } });
         assert_eq!(body["usage"], expected);
     }
 }

@@ -7,6 +7,8 @@ use tokio::net::TcpListener;
 
 use crate::support::{
     Answer, Step, TestGateway,
+    bodies::hello_with,
+    books,
     gateway::{PROVIDER_KEY, UPSTREAM_MODEL, hello},
     upstream::{completion, response},
 };
@@ -42,11 +44,16 @@ async fn a_failing_status_is_the_code() {
             gateway.upstream.answer(status, "application/json", &body);
             let answer = gateway.chat(&hello(MODEL)).await;
             assert_upstream_failed(&gateway, &answer, Some(&status.to_string()));
-            // Official clients repeat every 5xx; what the provider found wrong stays wrong.
-            let hopeless = (400..500).contains(&status) && ![408, 409, 429].contains(&status);
+            // Official clients repeat every 5xx. What the provider found wrong with the request stays wrong; what
+            // it found wrong with the operator may be mended.
+            let expected = match status {
+                401 | 403 | 404 => Some("true"),
+                400 | 413 | 422 => Some("false"),
+                _ => None,
+            };
             let retry = answer.headers.get("x-should-retry");
             let retry = retry.map(|value| value.to_str().unwrap());
-            assert_eq!(retry, hopeless.then_some("false"), "{status}");
+            assert_eq!(retry, expected, "{status}");
         }
     }
 }
@@ -87,16 +94,73 @@ async fn what_the_provider_says_gives_nothing_away() {
 #[tokio::test]
 async fn a_context_that_is_too_long_is_explained() {
     let gateway = TestGateway::start().await;
-    let message = format!(
+    let openai = format!(
         "{UPSTREAM_MODEL}: This model's maximum context length is 8192 tokens, you sent 9000."
     );
+    let coded = |code: &str| json!({ "message": "Too much.", "code": code });
+    for (status, error) in [
+        (400, json!({ "message": openai })),
+        (400, coded("context_length_exceeded")),
+        (413, coded("context_length_exceeded")),
+        (
+            400,
+            json!({ "type": "exceed_context_size_error", "message": "no" }),
+        ),
+        (
+            400,
+            json!({ "message": "the request exceeds the available context size. try increasing it" }),
+        ),
+        (
+            400,
+            json!({ "message": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length" }),
+        ),
+        (
+            400,
+            json!({ "message": "the input length exceeds the context length" }),
+        ),
+        (
+            400,
+            json!({ "message": "Input is too long for requested model." }),
+        ),
+    ] {
+        let body = json!({ "error": error });
+        gateway.upstream.answer_json(status, &body);
+        for stream in [false, true] {
+            let asked = hello_with(MODEL, json!({ "stream": stream }));
+            let answer = gateway.chat(&asked).await;
+            answer.assert_error(
+                400,
+                "invalid_request_error",
+                Some("context_length_exceeded"),
+                Some("messages"),
+            );
+            assert_eq!(answer.headers["x-should-retry"], "false");
+            let shown = answer.error()["message"].as_str().unwrap();
+            assert!(shown.contains("maximum context length"), "{error}: {shown}");
+            assert!(!shown.contains(UPSTREAM_MODEL), "{shown}");
+        }
+    }
+    // In an answer of status 200, or at the beginning of a stream.
+    let coded =
+        json!({ "error": { "message": "x", "type": "t", "code": "context_length_exceeded" } });
+    gateway.upstream.answer_json(200, &coded);
+    let whole = gateway.chat(&hello(MODEL)).await;
     gateway
         .upstream
-        .answer_json(400, &json!({ "error": { "message": message } }));
+        .answer_stream(&format!("data: {coded}\n\n"));
+    let streamed = gateway
+        .chat(&hello_with(MODEL, json!({ "stream": true })))
+        .await;
+    for answer in [whole, streamed] {
+        let code = Some("context_length_exceeded");
+        answer.assert_error(400, "invalid_request_error", code, Some("messages"));
+        let shown = answer.error()["message"].as_str().unwrap();
+        assert!(shown.contains("maximum context length"), "{shown}");
+    }
+    // A status of another kind says nothing about the request.
+    gateway.upstream.answer_json(500, &coded);
     let answer = gateway.chat(&hello(MODEL)).await;
-    assert_upstream_failed(&gateway, &answer, Some("400"));
-    let shown = answer.error()["message"].as_str().unwrap();
-    assert!(shown.contains("maximum context length is 8192"), "{shown}");
+    assert_upstream_failed(&gateway, &answer, Some("500"));
 }
 
 #[tokio::test]
@@ -139,10 +203,12 @@ async fn a_success_that_cannot_be_used_is_a_failure() {
     gateway.chat(&hello(MODEL)).await.assert_ok();
 }
 
-/// SPEC §2.5 promises usage and §8.6 bills by it.
+/// It is delivered without one and costs nothing, as a stream does; what it reserved stays in the window.
 #[tokio::test]
-async fn an_answer_without_its_usage_is_a_failure() {
+async fn an_answer_without_its_usage_is_delivered_and_free() {
     let gateway = TestGateway::start().await;
+    let purse = gateway.purse().await;
+    let mut calls = 0;
     for usage in [
         Value::Null,
         json!({}),
@@ -155,11 +221,22 @@ async fn an_answer_without_its_usage_is_a_failure() {
             "prompt_tokens_details": { "cached_tokens": 12 } }),
     ] {
         let mut upstream = completion("Hello");
-        upstream["usage"] = usage;
+        upstream["usage"] = usage.clone();
         gateway.upstream.answer_json(200, &upstream);
-        let answer = gateway.chat(&hello(MODEL)).await;
-        assert_upstream_failed(&gateway, &answer, None);
+        let answer = gateway.chat_as(&purse.key, &hello(books::MODEL)).await;
+        let body = answer.assert_ok();
+        assert_eq!(body["choices"][0]["message"]["content"], "Hello", "{usage}");
+        assert_eq!(body.get("usage"), None, "{usage}");
+        let id = answer.headers["x-request-id"].to_str().unwrap().to_owned();
+        let story = gateway.story(&id).await;
+        assert_eq!(story["outcome"], "no_usage", "{usage}");
+        assert_eq!(story["settlement"]["charge"], "0.000000", "{usage}");
+        let asked = json!({ "model": books::MODEL, "input": "Hi", "store": false });
+        let response = gateway.respond_as(&purse.key, &asked).await;
+        assert_eq!(response.assert_ok()["usage"], Value::Null, "{usage}");
+        calls += 2;
     }
+    purse.books().await.assert_uncounted(calls);
 }
 
 #[tokio::test]

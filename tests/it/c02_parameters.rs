@@ -241,3 +241,112 @@ async fn the_user_is_the_account_of_the_key() {
         assert_eq!(gateway.upstream.last_body()["user"], other_account);
     }
 }
+
+/// JSON knows one kind of number: what has no fraction is whole.
+#[tokio::test]
+async fn a_whole_number_may_be_written_with_a_point() {
+    let gateway = TestGateway::start().await;
+    for (field, written, forwarded) in [
+        ("max_tokens", "10.0", json!(10)),
+        ("max_tokens", "1e2", json!(100)),
+        ("n", "2.0", json!(2)),
+        ("n", "1", json!(1)),
+        ("seed", "-7.0", json!(-7)),
+        ("seed", "-0", json!(0)),
+        ("top_k", "5.0", json!(5)),
+    ] {
+        let body = hello_with(KEEPER, json!({ field: "here" })).to_string();
+        let body = body.replace("\"here\"", written);
+        gateway.chat_text(body).await.assert_ok();
+        assert_eq!(gateway.upstream.last_body()[field], forwarded, "{written}");
+    }
+    for (field, wrong) in [
+        ("max_tokens", "10.5"),
+        ("n", "1e300"),
+        ("seed", "0.5"),
+        ("max_tokens", "-1.0"),
+    ] {
+        let body = hello_with(KEEPER, json!({ field: "here" })).to_string();
+        gateway
+            .refuses_text(body.replace("\"here\"", wrong), Some(field))
+            .await;
+    }
+}
+
+/// What is wrong is said in the words of JSON, and not in those of the reader's types.
+#[tokio::test]
+async fn a_wrong_type_is_named_as_json_has_it() {
+    let gateway = TestGateway::start().await;
+    let surrogate =
+        r#"{"model":"svc-native-fast","messages":[{"role":"user","content":"half \ud83d"}]}"#;
+    let in_part = r#"{"model":"svc-native-fast","messages":[{"role":"user","content":[{"type":"text","text":"\ud83d"}]}]}"#;
+    let with = |more: Value| hello_with(KEEPER, more).to_string();
+    for (body, words) in [
+        (
+            with(json!({ "max_tokens": "many" })),
+            "expected a whole number of at least 0",
+        ),
+        (
+            with(json!({ "max_tokens": -5 })),
+            "expected a whole number of at least 0",
+        ),
+        (with(json!({ "n": {} })), "invalid type: object"),
+        (with(json!({ "tools": ["f"] })), "expected an object"),
+        (with(json!({ "tools": [[1, 2]] })), "wrong type"),
+        (with(json!({ "tools": {} })), "expected an array"),
+        (with(json!({ "messages": "Hi" })), "expected an array"),
+        (with(json!({ "messages": [5] })), "expected an object"),
+        (with(json!({ "response_format": [] })), "expected"),
+        (with(json!({ "stream": "yes" })), "expected a boolean"),
+        (with(json!({ "stream_options": 5 })), "expected an object"),
+        (surrogate.to_owned(), "half of a surrogate pair"),
+        (in_part.to_owned(), "half of a surrogate pair"),
+        (
+            with(json!({ "messages": [{ "role": "user", "content": 5 }] })),
+            "expected a string or an array",
+        ),
+    ] {
+        let refused = gateway.chat_text(body.clone()).await;
+        assert_eq!(refused.status, 400, "{body}");
+        let message = refused.error()["message"].as_str().unwrap();
+        assert!(message.contains(words), "{body}: {message}");
+        for ours in [
+            "u64", "i64", "u32", "struct ", "enum ", "Written", "sequence", "map,", "variant",
+        ] {
+            assert!(!message.contains(ours), "{body}: {message}");
+        }
+    }
+}
+
+/// An empty sequence stops nothing, and some providers refuse it.
+#[tokio::test]
+async fn an_empty_stop_sequence_is_dropped() {
+    let gateway = TestGateway::start().await;
+    for (sent, forwarded) in [
+        (json!(""), None),
+        (json!([""]), None),
+        (json!([]), None),
+        (json!(["", "end", ""]), Some(json!(["end"]))),
+        (json!(["", "", "", "", "", "end"]), Some(json!(["end"]))),
+    ] {
+        let sent = gateway
+            .forwards(&hello_with(KEEPER, json!({ "stop": sent })))
+            .await;
+        assert_eq!(sent.get("stop"), forwarded.as_ref());
+    }
+}
+
+#[tokio::test]
+async fn only_text_is_spoken_here() {
+    let gateway = TestGateway::start().await;
+    for fine in [json!(["text"]), json!([]), json!(null)] {
+        let sent = gateway
+            .forwards(&hello_with(KEEPER, json!({ "modalities": fine })))
+            .await;
+        assert_eq!(sent.get("modalities"), None);
+    }
+    for wrong in [json!(["text", "audio"]), json!(["audio"]), json!(["image"])] {
+        let body = hello_with(KEEPER, json!({ "modalities": wrong }));
+        gateway.refuses(&body, "modalities").await;
+    }
+}

@@ -373,3 +373,67 @@ async fn a_model_is_found_by_its_exact_id_however_it_is_encoded() {
     let message = decoded.error()["message"].as_str().unwrap();
     assert!(message.contains("vendor/model"), "{message}");
 }
+
+/// §4.4: what cannot be called now is not listed, nor found, nor answered.
+#[tokio::test]
+async fn a_model_that_no_deployment_serves_is_none() {
+    let gateway = TestGateway::start_serving("svc-native-fast").await;
+    let list = gateway.get("/v1/models").await;
+    let listed = list.assert_ok()["data"].as_array().unwrap().iter();
+    let listed: Vec<_> = listed.map(|model| model["id"].as_str().unwrap()).collect();
+    // The hybrids that can choose it.
+    let served = ["svc-native-fast", "svc-hybrid-cost"];
+    assert!(served.iter().all(|id| listed.contains(id)), "{listed:?}");
+    for id in ["svc-pro", "svc-native-flash", "svc-flex-alpha-5.6"] {
+        assert!(!listed.contains(&id), "{listed:?}");
+        let one = gateway.get(&format!("/v1/models/{id}")).await;
+        one.assert_error(
+            404,
+            "invalid_request_error",
+            Some("model_not_found"),
+            Some("model"),
+        );
+        let body = json!({ "model": id, "messages": [{ "role": "user", "content": "Hi" }] });
+        let refused = gateway.chat(&body).await;
+        refused.assert_error(
+            404,
+            "invalid_request_error",
+            Some("model_not_found"),
+            Some("model"),
+        );
+    }
+    for id in &listed {
+        let body = json!({ "model": id, "messages": [{ "role": "user", "content": "Hi" }] });
+        gateway.chat(&body).await.assert_ok();
+    }
+    // What is published does not depend on what is served just now.
+    let provider = answer(gateway.client.get(gateway.url("/v1/provider"))).await;
+    assert_eq!(provider.assert_ok()["model_count"], 15);
+}
+
+/// A filter that is named twice has two values.
+#[tokio::test]
+async fn a_category_may_be_named_twice() {
+    let gateway = TestGateway::start().await;
+    let ids = async |query: &str| -> BTreeSet<String> {
+        let list = gateway.get(&format!("/v1/models{query}")).await;
+        let models = list.assert_ok()["data"].as_array().unwrap().clone();
+        models
+            .iter()
+            .map(|model| model["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let (coding, general) = (
+        ids("?category=coding").await,
+        ids("?category=general").await,
+    );
+    assert!(!coding.is_empty() && !general.is_empty() && coding.is_disjoint(&general));
+    assert_eq!(
+        ids("?category=coding&category=general").await,
+        &coding | &general
+    );
+    assert_eq!(ids("?category=coding&category=poetry").await, coding);
+    let both = ids("?supported_parameters=seed&supported_parameters=top_k").await;
+    assert_eq!(both, ids("?supported_parameters=seed,top_k").await);
+    assert!(both.len() < ids("").await.len());
+}

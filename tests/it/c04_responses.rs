@@ -88,7 +88,7 @@ async fn every_key_is_there_with_the_type_that_clients_expect() {
                 "input_tokens": 11,
                 "input_tokens_details": { "cached_tokens": 0, "cache_write_tokens": 0 },
                 "output_tokens": 3, "output_tokens_details": { "reasoning_tokens": 0 },
-                "total_tokens": 14,
+                "total_tokens": 14, "cost": "0.0000046",
             }),
         ),
     ];
@@ -119,7 +119,7 @@ async fn usage_is_the_providers_under_other_names() {
             "input_tokens": 30,
             "input_tokens_details": { "cached_tokens": 20, "cache_write_tokens": 0 },
             "output_tokens": 9, "output_tokens_details": { "reasoning_tokens": 5 },
-            "total_tokens": 39,
+            "total_tokens": 39, "cost": "0.0000096",
         })
     );
 }
@@ -223,7 +223,11 @@ async fn what_is_only_repeated_goes_nowhere() {
         // Chat's names are nobody's here.
         ("messages", json!([{ "role": "nobody" }]), json!(null)),
         ("response_format", json!("x"), json!(null)),
-        ("n", json!(7), json!(null)),
+        ("n", json!(1), json!(null)),
+        ("stop", json!(""), json!(null)),
+        ("seed", json!(7), json!(null)),
+        ("frequency_penalty", json!(2), json!(0)),
+        ("logit_bias", json!({ "1": 5 }), json!(null)),
         (
             "text",
             json!({ "verbosity": "low" }),

@@ -18,6 +18,10 @@ async fn what_would_mean_something_else_is_refused_by_its_name() {
     let item = |item: Value| json!({ "input": [{ "role": "user", "content": "a" }, item] });
     for (more, param) in [
         (json!({ "background": true }), "background"),
+        (json!({ "web_search_options": {} }), "web_search_options"),
+        (json!({ "n": 2 }), "n"),
+        (json!({ "stop": "end" }), "stop"),
+        (json!({ "stop": ["", "end"] }), "stop"),
         (json!({ "conversation": "conv_1" }), "conversation"),
         (json!({ "prompt": { "id": "pmpt_1" } }), "prompt"),
         (tool("web_search"), "tools[1].type"),

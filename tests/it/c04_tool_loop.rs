@@ -92,7 +92,8 @@ async fn steps_follow_each_other_until_the_model_answers() {
         let heard = purse.hear("two", &hello(MODEL), stream).await.unwrap();
         assert_eq!(heard.choices, [("Done.".into(), "stop".into())]);
         let mut sum = usage(600, 60);
-        sum["prompt_tokens_details"] = json!({ "cached_tokens": 100 });
+        sum["prompt_tokens_details"]["cached_tokens"] = json!(100);
+        sum["cost"] = json!("0.001560");
         assert_eq!(heard.usage, sum);
         let expected = Books {
             spent: 500 * 2_000 + 100 * 200 + 60 * 9_000,

@@ -118,8 +118,7 @@ async fn of_several_choices_the_first_decides() {
         gateway.upstream.converse([talks().beside(calls())]);
         let heard = purse.hear("second", &two, stream).await.unwrap();
         assert_eq!(heard.choices[0], ("Talk.".into(), "stop".into()));
-        assert_eq!(heard.choices[1].1, "length", "{heard:?}");
-        assert!(heard.choices[1].0.contains("gave no answer"), "{heard:?}");
+        assert_eq!(heard.choices[1], (String::new(), "stop".into()));
         assert_eq!(
             gateway.upstream.calls() - before,
             1,

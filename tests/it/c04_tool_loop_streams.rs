@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
     Books, Gate, Purse, Step, Stream, TestGateway,
-    bodies::hello_with,
+    bodies::{hello_with, long},
     books::MODEL,
     gateway::hello,
     turns::{CONVERT, Turn, calls_json, open_events, usage},
@@ -328,8 +329,7 @@ async fn a_step_that_calls_tools_without_usage_is_a_failure() {
                 before + 1,
                 "nobody is asked again"
             );
-            let steps = u32::try_from(before).unwrap();
-            assert_eq!(purse.books().await, Books::free_after_steps(steps));
+            purse.books().await.assert_uncounted(1);
         }
     }
     let gateway = TestGateway::start().await;
@@ -339,7 +339,7 @@ async fn a_step_that_calls_tools_without_usage_is_a_failure() {
     gateway.upstream.converse([turn, Turn::says("Done.")]);
     let stream = read(&purse, "midway").await;
     stream.assert_interrupted(MODEL);
-    assert_eq!(purse.books().await, Books::free(1));
+    purse.books().await.assert_uncounted(1);
 }
 
 #[tokio::test]
@@ -356,7 +356,39 @@ async fn an_answer_without_usage_is_delivered_and_free_with_all_its_steps() {
         let heard = purse.hear("free", &hello(MODEL), true).await.unwrap();
         assert_eq!(heard.choices, [("Done.".into(), "stop".into())]);
         assert_eq!(heard.usage, Value::Null);
-        assert_eq!(purse.books().await, Books::free_after_steps(1));
+        purse.books().await.assert_uncounted(1);
         assert_eq!(gateway.story("free").await["outcome"], "no_usage");
     }
+}
+
+/// A step that is refused once the stream is open: one event, with all that the refusal would have said before.
+#[tokio::test]
+async fn a_refusal_between_steps_is_an_event_that_says_when_to_retry() {
+    let gateway = TestGateway::start().await;
+    let limit = json!({ "model": MODEL, "rpm": 10, "tpm": 10_000 });
+    let limit = gateway.operate(Method::PUT, "/operator/limits", Some(limit));
+    limit.await.assert_ok();
+    let mut body = long(MODEL, 3_000);
+    body["stream"] = json!(true);
+    let first = Turn::says_and_calls(&"x".repeat(LONG), &[CONVERT]).using(5_900, 100);
+    gateway.upstream.converse([first, Turn::says("Done.")]);
+    let url = gateway.url("/v1/chat/completions");
+    let response = gateway
+        .client
+        .post(url)
+        .bearer_auth(&gateway.key)
+        .json(&body);
+    let response = response.send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    let text = response.text().await.unwrap();
+    let last = text.trim_end().lines().last().unwrap();
+    let event: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
+    let error = &event["error"];
+    assert_eq!(error["type"], "rate_limit_exceeded", "{error}");
+    assert_eq!(error["code"], "tpm_exceeded", "{error}");
+    let seconds = error["retry_after"].as_u64().unwrap();
+    assert!((1..=60).contains(&seconds), "{error}");
+    assert_eq!(text.matches("\"error\"").count(), 1, "{text}");
+    assert_eq!(gateway.upstream.calls(), 1);
+    gateway.idle().await;
 }

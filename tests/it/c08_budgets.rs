@@ -113,7 +113,7 @@ async fn a_budget_is_a_whole_number() {
     }
 }
 
-/// A hybrid takes what it advertises; what its target wants beyond that is the gateway's business.
+/// A hybrid takes what some target takes; where the only one left has a minimum, that is the hybrid's too.
 #[tokio::test]
 async fn a_hybrids_target_gets_a_budget_it_takes() {
     let gateway = TestGateway::start().await;
@@ -125,8 +125,15 @@ async fn a_hybrids_target_gets_a_budget_it_takes() {
         .await
         .assert_ok();
     let (_, free) = gateway.account(Plan::FREE).await;
+    for name in NAMES {
+        let body = hello_with("svc-hybrid-cost", json!({ name: 50 }));
+        let refused = gateway.chat_as(&free, &body).await;
+        refused.assert_error(400, "invalid_request_error", None, Some(name));
+        let message = refused.error()["message"].as_str().unwrap();
+        assert!(message.contains("4096"), "{message}");
+    }
     for (sent, forwarded) in [
-        (json!(10), 4_096),
+        (json!(4_096), 4_096),
         (json!(null), 4_096),
         (json!(5_000), 5_000),
     ] {

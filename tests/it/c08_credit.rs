@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Answer, Step, TestGateway,
     bodies::{hello_with, long},
-    gateway::hello,
+    gateway::{answer, hello},
     upstream::{chunk, completion, events, stream_head, usage_chunk},
 };
 
@@ -223,13 +223,13 @@ async fn a_call_that_failed_is_free() {
         asked.send().await.unwrap().text().await.unwrap();
         assert_eq!(settled_balance(&gateway, &id).await, "1.000000");
     }
-    for (status, body) in [
-        (529, json!({})),
-        (200, json!({})),
-        (200, counted(11, 0, 1_000_000, 0)),
+    for (status, body, shown) in [
+        (529, json!({}), 502),
+        (200, json!({}), 502),
+        (200, counted(11, 0, 1_000_000, 0), 200),
     ] {
         gateway.upstream.answer_json(status, &body);
-        assert_eq!(gateway.chat_as(&key, &hello(MODEL)).await.status, 502);
+        assert_eq!(gateway.chat_as(&key, &hello(MODEL)).await.status, shown);
         assert_eq!(settled_balance(&gateway, &id).await, "1.000000");
     }
     assert!(usage(&gateway, &id).await.is_empty());
@@ -348,4 +348,60 @@ async fn usage_is_listed_by_time() {
     let path = format!("/operator/accounts/{id}/usage?from=yesterday");
     let refused = gateway.operate(Method::GET, &path, None).await;
     refused.assert_error(400, "invalid_request_error", None, Some("from"));
+}
+
+/// SPEC §8.5: on every answer for a known account, whatever it says.
+#[tokio::test]
+async fn when_credit_expires_is_said_with_every_answer() {
+    const AT: &str = "2090-01-01T00:00:00Z";
+    let gateway = TestGateway::start().await;
+    let (id, key) = account_with(&gateway, &[json!({ "amount": "1", "expires_at": AT })]).await;
+    let limit = json!({ "account": id, "model": "svc-native-light", "rpm": 1 });
+    gateway
+        .operate(Method::PUT, "/operator/limits", Some(limit))
+        .await
+        .assert_ok();
+    let chat = |body: Value| {
+        gateway
+            .client
+            .post(gateway.url("/v1/chat/completions"))
+            .bearer_auth(&key)
+            .json(&body)
+    };
+    let get = |path: &str| gateway.client.get(gateway.url(path)).bearer_auth(&key);
+    let mut large = hello(MODEL);
+    large["max_tokens"] = json!(66_000);
+    large["n"] = json!(128);
+    let said = |request, status| async move {
+        let answer = answer(request).await;
+        assert_eq!(answer.status, status, "{}", answer.body);
+        let expiry = answer.headers.get("x-credits-expire-at");
+        assert_eq!(
+            expiry.map(|value| value.to_str().unwrap()),
+            Some(AT),
+            "{status}"
+        );
+    };
+    said(chat(hello(MODEL)), 200).await;
+    said(chat(json!({ "model": MODEL })), 400).await;
+    said(chat(large), 402).await;
+    said(chat(hello("no-such-model")), 404).await;
+    said(chat(hello("svc-native-light")), 200).await;
+    said(chat(hello("svc-native-light")), 429).await;
+    said(get("/v1/models"), 200).await;
+    said(get("/v1/models/no-such-model"), 404).await;
+    said(get("/v1/responses/resp_none"), 404).await;
+    said(get("/v1/assistants"), 404).await;
+    gateway.upstream.answer_json(529, &json!({}));
+    said(chat(hello(MODEL)), 502).await;
+    // Nobody is known by a wrong key.
+    let unknown = gateway
+        .client
+        .get(gateway.url("/v1/assistants"))
+        .bearer_auth("sk-svc-x");
+    let unknown = answer(unknown).await;
+    assert_eq!(
+        (unknown.status, unknown.headers.get("x-credits-expire-at")),
+        (401, None)
+    );
 }

@@ -9,7 +9,7 @@ use crate::support::{
     Answer, Plan, Step, TestGateway,
     bodies::{hello_with, long},
     gateway::hello,
-    upstream::{chunk, events, stream_head, usage_chunk},
+    upstream::{chunk, completion, events, stream_head, usage_chunk},
 };
 
 const MODEL: &str = "svc-native-fast";
@@ -44,11 +44,20 @@ fn assert_refused(answer: &Answer, code: &str) {
     assert!(left.abs_diff(wait) <= 1, "they agree: {left} and {wait}");
 }
 
+/// More tokens than the ceiling: no time helps, and clients that would wait are told so.
+fn assert_never_fits(answer: &Answer) {
+    answer.assert_error(429, "rate_limit_exceeded", Some("tpm_exceeded"), None);
+    assert!(!answer.headers.contains_key("retry-after"));
+    assert_eq!(answer.headers["x-should-retry"], "false");
+    let message = answer.error()["message"].as_str().unwrap();
+    assert!(message.contains("never fit"), "{message}");
+}
+
 async fn tokens_left(gateway: &TestGateway) -> u64 {
     gateway.idle().await;
     let probe = hello_with(MODEL, json!({ "max_tokens": 66_000 }));
     let refused = gateway.chat(&probe).await;
-    assert_refused(&refused, "tpm_exceeded");
+    assert_never_fits(&refused);
     number(&refused, "x-ratelimit-remaining-tokens")
 }
 
@@ -116,22 +125,14 @@ async fn a_budget_is_reserved_and_real_usage_takes_its_place() {
     let larger = hello_with(MODEL, json!({ "max_tokens": 9_900, "n": 1 }));
     gateway.chat(&larger).await.assert_ok();
     let twice = hello_with(MODEL, json!({ "max_tokens": 5_000, "n": 2 }));
-    let refused = gateway.chat(&twice).await;
-    assert_refused(&refused, "tpm_exceeded");
+    assert_never_fits(&gateway.chat(&twice).await);
 }
 
 #[tokio::test]
 async fn a_request_that_can_never_fit_is_told_so() {
     let gateway = TestGateway::start_set(&[("LIMITS__TPM", "1000")]).await;
     let refused = gateway.chat(&hello(MODEL)).await;
-    assert_refused(&refused, "tpm_exceeded");
-    assert_eq!(number(&refused, "retry-after"), 60);
-    assert!(
-        refused.error()["message"]
-            .as_str()
-            .unwrap()
-            .contains("never fit")
-    );
+    assert_never_fits(&refused);
     let small = hello_with(MODEL, json!({ "max_tokens": 100 }));
     gateway.chat(&small).await.assert_ok();
     let wide = hello_with(
@@ -142,7 +143,7 @@ async fn a_request_that_can_never_fit_is_told_so() {
         } },
     }] }),
     );
-    assert_refused(&gateway.chat(&wide).await, "tpm_exceeded");
+    assert_never_fits(&gateway.chat(&wide).await);
 }
 
 #[tokio::test]
@@ -252,4 +253,36 @@ async fn a_ceiling_that_makes_no_sense_is_refused() {
         assert_eq!(refused.status, status, "{limit}");
         assert_eq!(refused.error()["param"].as_str(), param, "{limit}");
     }
+}
+
+/// What a provider did not count stays reserved, whole or streamed, and after a restart too.
+#[tokio::test]
+async fn an_answer_without_usage_keeps_its_reservation() {
+    let gateway = TestGateway::start().await;
+    let limit = json!({ "model": MODEL, "rpm": 100, "tpm": 10_000 });
+    set_limit(&gateway, limit).await.assert_ok();
+    for stream in [false, true] {
+        let mut whole = completion("Hi");
+        whole.as_object_mut().unwrap().remove("usage");
+        let streamed = events(&[chunk(json!({ "content": "Hi" }), Some("stop"))]);
+        if stream {
+            gateway.upstream.answer_stream(&streamed);
+            gateway
+                .stream(&hello_with(MODEL, json!({ "max_tokens": 3_000 })))
+                .await;
+        } else {
+            gateway.upstream.answer_json(200, &whole);
+            let body = hello_with(MODEL, json!({ "max_tokens": 3_000 }));
+            gateway.chat(&body).await.assert_ok();
+        }
+    }
+    let left = tokens_left(&gateway).await;
+    assert!((3_900..4_000).contains(&left), "{left}");
+    let account = gateway.account_id.clone();
+    let gateway = TestGateway::start_in(gateway.stop().await, "").await;
+    let (_, key) = gateway.new_key(&account).await;
+    let probe = hello_with(MODEL, json!({ "max_tokens": 66_000 }));
+    let refused = gateway.chat_as(&key, &probe).await;
+    assert_never_fits(&refused);
+    assert_eq!(number(&refused, "x-ratelimit-remaining-tokens"), left);
 }

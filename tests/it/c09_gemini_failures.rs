@@ -66,7 +66,12 @@ async fn a_reason_is_shown_where_it_is_the_callers() {
         for body in [json!({ "error": error }), json!([{ "error": error }])] {
             gateway.upstream.answer_json(400, &body);
             let answer = gateway.chat(&hello(MODEL)).await;
-            answer.assert_error(502, "upstream_error", Some("400"), None);
+            if message.starts_with("The input token count") {
+                let code = Some("context_length_exceeded");
+                answer.assert_error(400, "invalid_request_error", code, Some("messages"));
+            } else {
+                answer.assert_error(502, "upstream_error", Some("400"), None);
+            }
             let text = answer.error()["message"].as_str().unwrap();
             match shown {
                 Some(words) => assert!(text.contains(words), "{text}"),

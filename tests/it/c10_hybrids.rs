@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Gate, Step,
     bodies::tool,
-    gateway::Plan,
+    gateway::{self, Plan},
     hybrids::{Hybrids, question, question_with, routed, status},
     upstream::{completion, response},
 };
@@ -123,16 +123,29 @@ async fn a_plan_is_routed_to_its_own_models_alone() {
     let candidates = story["decision"]["candidates"].as_array().unwrap();
     let vip = candidates.iter().find(|one| one["model"] == "vip").unwrap();
     assert_eq!(vip["rejected"], "not_entitled");
-    // Where only others' models are left, it says which plan has them.
+    // Where only others' models are left, there is no such model for this account: not in the list either.
+    let sees = async |key: &str| {
+        let look = |path: &str| {
+            let url = hybrids.gateway.url(path);
+            gateway::answer(hybrids.gateway.client.get(url).bearer_auth(key))
+        };
+        let list = look("/v1/models").await;
+        let one = look("/v1/models/mixed").await;
+        let listed = list.assert_ok()["data"].as_array().unwrap().clone();
+        let listed = listed.iter().any(|model| model["id"] == "mixed");
+        assert_eq!(one.status, if listed { 200 } else { 404 });
+        listed
+    };
+    assert!(sees(&free).await);
     hybrids.set("small", false).await;
     let refused = hybrids.gateway.chat_as(&free, &question("mixed")).await;
     refused.assert_error(
-        403,
-        "tier_upgrade_required",
-        Some("forbidden"),
+        404,
+        "invalid_request_error",
+        Some("model_not_found"),
         Some("model"),
     );
-    assert_eq!(refused.error()["required_tier"], "max");
+    assert_eq!((sees(&free).await, sees(&max).await), (false, true));
     // A dry run is for an account, or for whoever may use everything.
     let path = format!("/operator/routing/explain?account={free_id}");
     let body = Some(question("mixed"));
@@ -140,7 +153,7 @@ async fn a_plan_is_routed_to_its_own_models_alone() {
         .gateway
         .operate(Method::POST, &path, body.clone())
         .await;
-    assert_eq!(explained.status, 403);
+    assert_eq!(explained.status, 404);
     let path = format!("/operator/routing/explain?account={free_id}");
     let above = Some(question("svc-hybrid-tiered"));
     let explained = hybrids.gateway.operate(Method::POST, &path, above).await;

@@ -163,7 +163,7 @@ fn five_mistakes_are_reported_as_five() {
     tollgate.toml cannot be used: 5 mistakes
     - line 2: `server.listen` is "localhost"; expected an IP address and a port, e.g. `127.0.0.1:8080`
     - line 13: `store.durability` is "eternal"; expected `power` or `process`
-    - line 16: `limits.rpm` is 0; expected a number of at least 1; 0 would refuse every request
+    - line 16: `limits.rpm` is 0; expected a number from 1 to 4294967295; 0 would refuse every request
     - line 27: `providers.play.kind` is "telepathy"; expected `openai`, `anthropic`, `gemini` or `simulator`
     - line 35: `deployments[1].provider` is "plya"; expected the name of a provider above (`local`, `play`)
     "#);
@@ -205,12 +205,12 @@ fn mistakes_of_every_kind_name_the_line_and_what_is_expected() {
         (
             "tpm = 100000",
             "tpm = \"many\"",
-            "line 17: `limits.tpm` is \"many\"; expected a number of at least 1",
+            "line 17: `limits.tpm` is \"many\"; expected a number from 1 to 4294967295",
         ),
         (
             "tpm = 100000",
             "max_abandoned = 0",
-            "line 17: `limits.max_abandoned` is 0; expected a number of at least 1",
+            "line 17: `limits.max_abandoned` is 0; expected a number from 1 to 4294967295",
         ),
         (
             "url = \"sqlite:data/tollgate.db\"",
@@ -276,6 +276,16 @@ fn mistakes_of_every_kind_name_the_line_and_what_is_expected() {
             "[catalog]",
             "[credit]\nmax_overdraft = \"-5\"",
             "`credit.max_overdraft` is \"-5\"; expected US dollars",
+        ),
+        (
+            "tpm = 100000",
+            "tpm = 1000000000000",
+            "`limits.tpm` is 1000000000000; expected a number from 1 to 4294967295",
+        ),
+        (
+            "weight = 3",
+            "cost = { input = \"1.00\" }",
+            "`deployments[1].cost.output` is missing; expected a price",
         ),
         (
             "weight = 3",

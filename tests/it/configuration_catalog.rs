@@ -44,7 +44,7 @@ fn a_file_extends_the_built_in_models() {
     let config = with_catalog(OWN, true).unwrap();
     assert_eq!(config.catalog.models().count(), 18);
     let own = config.catalog.find("own-model").unwrap();
-    assert_eq!(own.prices.output.to_string(), "0.000002");
+    assert_eq!(own.prices.rates.output.to_string(), "0.000002");
     assert_eq!((own.max_output, own.context_length), (1_000, 1_050_000));
     assert!(config.catalog.find("svc-pro").is_some());
     let basic = config.catalog.find("svc-basic").unwrap();
@@ -60,7 +60,7 @@ fn a_model_with_a_known_id_replaces_it() {
     let config = with_catalog(&OWN.replace("own-model", "svc-pro"), true).unwrap();
     assert_eq!(config.catalog.models().count(), 17);
     let pro = config.catalog.find("svc-pro").unwrap();
-    assert_eq!(pro.prices.input.to_string(), "0.000001");
+    assert_eq!(pro.prices.rates.input.to_string(), "0.000001");
     assert_eq!(pro.max_output, 1_000);
 }
 
@@ -74,11 +74,11 @@ fn a_hybrid_follows_its_targets_new_price() {
         let config = with_catalog(&cheaper, true).unwrap();
         let tiered = config.catalog.find("svc-hybrid-tiered").unwrap();
         assert_eq!(
-            tiered.prices.input.to_string(),
+            tiered.prices.rates.input.to_string(),
             shown,
             "svc-standard or svc-basic"
         );
-        assert_eq!(tiered.prices.output.to_string(), "0.00004");
+        assert_eq!(tiered.prices.rates.output.to_string(), "0.00004");
     }
 }
 
@@ -149,7 +149,7 @@ fn a_price_must_be_written_though_it_may_be_zero() {
     }
     let free = with_catalog(&model("input = \"0\"\noutput = \"0\""), true).unwrap();
     let own = free.catalog.find("own").unwrap();
-    assert_eq!(own.prices.output.to_string(), "0");
+    assert_eq!(own.prices.rates.output.to_string(), "0");
 }
 
 #[test]

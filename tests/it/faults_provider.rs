@@ -20,7 +20,7 @@ const SILENCE: Step = Step::Pause(Duration::from_mins(1));
 /// A failure that comes before the answer, the same for whole answers and streams.
 fn before_the_answer() -> Vec<(String, Vec<Step>, View)> {
     let send = |bytes: Vec<u8>| vec![Step::Send(bytes)];
-    let refusal = json!({ "error": { "message": "maximum context length is 8192" } });
+    let refusal = json!({ "error": { "message": "no such thing" } });
     let mut cases: Vec<(String, Vec<Step>, View)> = Vec::new();
     for status in [400_u16, 401, 403, 404, 413, 422, 429, 500, 502, 503, 529] {
         let answer = response(status, "application/json", &refusal.to_string());

@@ -45,6 +45,7 @@ mod c08_bounds;
 mod c08_budgets;
 mod c08_credit;
 mod c08_limits;
+mod c08_prices;
 mod c08_store;
 mod c09_anthropic;
 mod c09_anthropic_failures;

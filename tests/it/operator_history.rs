@@ -70,12 +70,13 @@ async fn a_request_tells_its_whole_story() {
     assert!((800..1_300).contains(&reserved), "{reserved}");
     let settlement = &story["settlement"];
     let usage = json!({
-        "prompt_tokens": 1000, "cached_tokens": 400, "completion_tokens": 60,
+        "prompt_tokens": 1000, "cached_tokens": 400, "cache_write_tokens": 0, "completion_tokens": 60,
         "reasoning_tokens": 50, "total_tokens": 1060,
     });
     assert_eq!(settlement["usage"], usage);
     let prices = json!({
         "prompt": "0.000002", "completion": "0.000009", "input_cache_read": "0.0000002",
+        "image": "0", "request": "0",
     });
     assert_eq!(settlement["prices"], prices);
     // 600 × 2,000 + 400 × 200 + 60 × 9,000 billionths.
@@ -89,7 +90,7 @@ async fn a_request_tells_its_whole_story() {
     assert!((0.0040..0.0080).contains(&(most - hold)), "{most}");
     let steps = json!([{
         "kind": "provider", "upstream": "fake", "prompt_tokens": 1000, "cached_tokens": 400,
-        "completion_tokens": 60, "ms": story["duration_ms"],
+        "cache_write_tokens": 0, "cache_write_1h_tokens": 0, "completion_tokens": 60, "ms": story["duration_ms"],
     }]);
     assert_eq!(story["steps"], steps);
     let times = [
@@ -194,7 +195,8 @@ async fn calls_are_added_up_by_account_model_and_day() {
         json!({
             "requests": requests, "charged_requests": charged, "prompt_tokens": 100 * charged,
             "cached_tokens": 0, "completion_tokens": 10 * charged, "reasoning_tokens": 0,
-            "cost": cost,
+            "cache_write_tokens": 0, "cost": cost, "provider_cost": "0.000000", "margin": "0.000000",
+            "below_cost_requests": 0,
         })
     };
     let named = |name: &str, value: &str, mut sums: Value| {

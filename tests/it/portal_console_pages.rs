@@ -273,3 +273,44 @@ async fn the_audit_says_what_it_looked_at() {
     assert!(!page.text.contains("key.create"));
     gateway.stop().await;
 }
+
+/// Charges beside what the deployment costs, where the configuration says so.
+#[tokio::test]
+async fn the_margin_is_shown_by_model_account_and_day() {
+    let deployment = r#"
+        [[deployments]]
+        model = "svc-standard"
+        provider = "fake"
+        cost = { input = "1.00", output = "20.00" }
+    "#;
+    let gateway = TestGateway::start_with(deployment).await;
+    let browser = with_token(&gateway).await;
+    let page = browser.get("/portal/console/margin").await;
+    assert!(page.assert_page().contains("There were no calls"));
+    // 11 × 2 + 3 × 9 millionths are charged, and 11 × 1 + 3 × 20 are to be paid; the other model's cost is unknown.
+    let answer = gateway.chat(&hello(MODEL)).await;
+    answer.assert_ok();
+    gateway.chat(&hello("svc-native-fast")).await.assert_ok();
+    for query in ["", "?days=7", "?days=30", "?days=90"] {
+        let page = browser.get(&format!("/portal/console/margin{query}")).await;
+        let page = page.assert_page();
+        for told in ["$0.0000536", "$0.000071", "−$0.000022", &gateway.account_id] {
+            assert!(page.contains(told), "no {told} in {page}");
+        }
+    }
+    let id = answer.headers["x-request-id"].to_str().unwrap();
+    gateway.idle().await;
+    let found = browser
+        .get(&format!("/portal/console/requests?id={id}"))
+        .await;
+    let story = browser.get(found.header("location")).await;
+    assert!(
+        story.assert_page().contains("Its provider charges"),
+        "{}",
+        story.text
+    );
+    assert!(story.text.contains("$0.000071"), "{}", story.text);
+    let wrong = browser.get("/portal/console/margin?days=8").await;
+    assert_eq!(wrong.status, 400);
+    gateway.stop().await;
+}

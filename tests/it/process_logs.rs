@@ -281,7 +281,7 @@ async fn script(session: &mut Session) -> (String, Vec<String>) {
         (
             session.client.get(url("/v1/models")).bearer_auth(&keys[0]),
             200,
-            false,
+            true,
             None,
         ),
         (session.client.get(url("/health")), 200, false, None),

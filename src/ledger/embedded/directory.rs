@@ -66,6 +66,7 @@ impl Directory {
             account_id: account.id.clone(),
             key_id: key.id.clone(),
             plan: account.plan,
+            credits_expire_at: None,
             account_closed: account.closed,
             digest,
             seen: Seen::fresh(),

@@ -40,8 +40,10 @@ const CHECKS: [&str; 6] = [
          THEN c.cost IS NOT NULL OR r.delta <> -e.delta OR r.account_id <> e.account_id
          ELSE c.cost IS NULL OR c.account_id <> e.account_id OR c.cost <> -e.delta
              OR c.balance_after <> e.balance_after
-             OR c.cost <> ceil((greatest(prompt - cached, 0)::numeric * input_price
-                 + cached::numeric * cached_price + completion::numeric * output_price) / 1000) END)",
+             OR c.cost <> CASE WHEN c.prices IS NULL
+                 THEN ceil((greatest(prompt - cached, 0)::numeric * input_price
+                     + cached::numeric * cached_price + completion::numeric * output_price) / 1000)
+                 ELSE cost_of(c) END END)",
     "SELECT e.account_id, format('entry %s is not what grant %s gave', e.seq, e.ref)
      FROM ledger_entries e LEFT JOIN credit_grants g ON g.id = e.ref AND g.account_id = e.account_id
      WHERE e.seq > $1 AND e.kind = 'grant' AND g.amount IS DISTINCT FROM e.delta",

@@ -70,7 +70,10 @@ impl Shared {
             "SELECT to_char(to_timestamp(ended_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
                 account_id, model, count(*), count(cost), coalesce(sum(prompt), 0)::bigint,
                 coalesce(sum(cached), 0)::bigint, coalesce(sum(completion), 0)::bigint,
-                coalesce(sum(reasoning), 0)::bigint, coalesce(sum(cost), 0)::bigint
+                coalesce(sum(reasoning), 0)::bigint, coalesce(sum(cost), 0)::bigint,
+                coalesce(sum(cache_write), 0)::bigint, coalesce(sum(provider_cost), 0)::bigint,
+                coalesce(sum(coalesce(cost, 0) - provider_cost), 0)::bigint,
+                count(*) FILTER (WHERE coalesce(cost, 0) < provider_cost)
             FROM calls
             WHERE ended_ms >= $1 AND ended_ms < $2 AND ($3 IS NULL OR account_id = $3)
                 AND ($4 IS NULL OR model = $4)
@@ -133,5 +136,9 @@ fn read_analytics(row: &Row) -> Result<AnalyticsRow, Error> {
         completion: count(7)?,
         reasoning: count(8)?,
         cost: NanoUsd::new(get(row, 9)?),
+        cache_write: count(10)?,
+        provider_cost: NanoUsd::new(get(row, 11)?),
+        margin: NanoUsd::new(get(row, 12)?),
+        below_cost: count(13)?,
     })
 }

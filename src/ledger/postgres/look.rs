@@ -27,6 +27,7 @@ pub struct Known {
     pub plan: Plan,
     pub closed: bool,
     pub version: i64,
+    pub credits_expire_at: Option<i64>,
 }
 
 /// The key's caller, if it has one, and the version of the settings at that moment.
@@ -73,6 +74,7 @@ struct Row {
     tier: String,
     closed: bool,
     version: i64,
+    expires: Option<i64>,
 }
 
 /// Works as long as the ledger lives.
@@ -134,6 +136,7 @@ fn tell(batch: Vec<Look>, answer: Answer) {
                 plan: Plan::new(track, tier)?,
                 closed: row.closed,
                 version: row.version,
+                credits_expire_at: row.expires,
             };
             Some((row.digest, known))
         })

@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use crate::postgres::{Address, Connected, Error};
 
 /// One after the other, each once. Functions are replaced by the last.
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration {
         sql: concat!(
             include_str!("sql/1_tables.sql"),
@@ -17,12 +17,18 @@ const MIGRATIONS: [Migration; 2] = [
         oldest: 1,
     },
     Migration {
-        sql: concat!(
-            include_str!("sql/2_since_version_1.sql"),
-            include_str!("sql/2_steps.sql"),
-            include_str!("sql/3_desk.sql"),
-        ),
+        sql: include_str!("sql/2_since_version_1.sql"),
         oldest: 2,
+    },
+    Migration {
+        sql: concat!(
+            include_str!("sql/3_prices.sql"),
+            include_str!("sql/steps.sql"),
+            include_str!("sql/desk.sql"),
+            include_str!("sql/cost.sql"),
+        ),
+        // The audit of an earlier gateway would price calls without these columns.
+        oldest: 3,
     },
 ];
 

@@ -389,6 +389,7 @@ fn caller(digest: KeyDigest, known: Known, settings: i64, fresh: bool) -> Caller
         key_id: known.key_id,
         plan: known.plan,
         account_closed: known.closed,
+        credits_expire_at: known.credits_expire_at,
         digest,
         seen: Seen {
             account: known.version,

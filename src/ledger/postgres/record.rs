@@ -20,7 +20,8 @@ pub const COLUMNS: &str =
     "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
     outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
     admitted_ms, first_byte_ms, ended_ms, prompt, cached, completion, reasoning, cost,
-    balance_before, balance_after, attempts, steps, decision";
+    balance_before, balance_after, attempts, steps, decision, cache_write, cache_write_1h, prices,
+    provider_cost";
 
 pub struct CallRecord<'a> {
     pub call: &'a Call,
@@ -58,6 +59,10 @@ struct Columns<'a> {
     steps: Option<String>,
     decision: Option<String>,
     places: Vec<i64>,
+    cache_write: Option<u32>,
+    cache_write_1h: Option<u32>,
+    prices: Option<String>,
+    provider_cost: Option<i64>,
 }
 
 impl CallRecord<'_> {
@@ -71,7 +76,7 @@ impl CallRecord<'_> {
 
     pub fn to_json(&self) -> Box<RawValue> {
         let Self { call, usage } = self;
-        let (prices, used) = (call.prices, usage.map(|(usage, _)| usage));
+        let (rates, used) = (call.prices.rates, usage.map(|(usage, _)| usage));
         let columns = Columns {
             id: call.id.0,
             request_id: storable(&call.request_id),
@@ -86,9 +91,9 @@ impl CallRecord<'_> {
             reserved_tokens: call.reserved_tokens,
             held: call.held.nanos(),
             most: call.most.nanos(),
-            input_price: prices.input.picos(),
-            cached_price: prices.cached_input.picos(),
-            output_price: prices.output.picos(),
+            input_price: rates.input.picos(),
+            cached_price: rates.cached_input.picos(),
+            output_price: rates.output.picos(),
             admitted_ms: call.admitted_ms,
             first_byte_ms: call.first_byte_ms,
             ended_ms: call.ended_ms,
@@ -101,6 +106,10 @@ impl CallRecord<'_> {
             steps: list(&call.steps),
             decision: call.decision.as_deref().map(storable),
             places: flat(&call.places),
+            cache_write: used.map(|used| used.cache_write),
+            cache_write_1h: used.map(|used| used.cache_write_1h),
+            prices: call.prices.to_stored(),
+            provider_cost: call.provider_cost.map(|cost| cost.rounded_up().nanos()),
         };
         serde_json::value::to_raw_value(&columns).expect("numbers and texts can be written")
     }
@@ -148,11 +157,16 @@ pub fn read(row: &Row) -> Result<Call, Error> {
     let charged = match get::<Option<i64>>(row, 23)? {
         None => None,
         Some(cost) => {
-            let count = |column| get::<i64>(row, column).map(|it| u32::try_from(it).unwrap_or(0));
+            let count = |column| {
+                let count = get::<Option<i64>>(row, column)?;
+                Ok::<_, Error>(u32::try_from(count.unwrap_or(0)).unwrap_or(0))
+            };
             Some(Charged {
                 usage: Usage {
                     prompt: count(19)?,
                     cached: count(20)?,
+                    cache_write: count(29)?,
+                    cache_write_1h: count(30)?,
                     completion: count(21)?,
                     reasoning: count(22)?,
                 },
@@ -176,11 +190,12 @@ pub fn read(row: &Row) -> Result<Call, Error> {
         reserved_tokens: unsigned(get(row, 10)?),
         held: amount(11)?,
         most: amount(12)?,
-        prices: Prices {
-            input: price(13)?,
-            cached_input: price(14)?,
-            output: price(15)?,
-        },
+        prices: Prices::from_stored(
+            (price(13)?, price(15)?, price(14)?),
+            get::<Option<&str>>(row, 31)?,
+        )
+        .ok_or_else(|| unreadable("prices"))?,
+        provider_cost: get::<Option<i64>>(row, 32)?.map(|cost| NanoUsd::new(cost).into()),
         admitted_ms: get(row, 16)?,
         first_byte_ms: get(row, 17)?,
         ended_ms: get(row, 18)?,

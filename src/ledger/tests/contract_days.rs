@@ -13,6 +13,8 @@ contract!(
 const USAGE: Usage = Usage {
     prompt: 100,
     cached: 40,
+    cache_write: 0,
+    cache_write_1h: 0,
     completion: 10,
     reasoning: 4,
 };

@@ -243,11 +243,12 @@ impl Paying {
             key_id: &self.key_id,
             model: "svc-standard",
             routed_model: "svc-standard",
-            prices: Prices {
-                // A nano-dollar a token.
-                input: TokenPrice::from_picos(1_000),
-                ..Prices::default()
-            },
+            // A nano-dollar a token.
+            prices: Arc::new(Prices::flat(
+                TokenPrice::from_picos(1_000),
+                TokenPrice::default(),
+                TokenPrice::default(),
+            )),
             stream: false,
             reserved_tokens: 1,
             amount: NanoUsd::new(amount),
@@ -417,8 +418,6 @@ pub fn new_account() -> NewAccount {
 pub fn tokens(cost: i64) -> Usage {
     Usage {
         prompt: u32::try_from(cost).unwrap(),
-        cached: 0,
-        completion: 0,
-        reasoning: 0,
+        ..Usage::default()
     }
 }

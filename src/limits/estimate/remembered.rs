@@ -1,7 +1,7 @@
 //! Texts that a thread has counted lately. Conversations are sent again with every turn, and system prompts with every
 //! request: they are hashed instead of counted.
 //!
-//! The hash is SipHash with a random key of the process, so that nobody can make up two texts with one hash. It has the
+//! The hash is `SipHash` with a random key of the process, so that nobody can make up two texts with one hash. It has the
 //! sender in it: how long a request takes tells nobody what others have sent.
 
 use std::{
@@ -42,8 +42,9 @@ pub fn tokens(sender: Sender, text: &str, count: impl FnOnce() -> (u64, bool)) -
     hasher.write_u64(sender.0);
     hasher.write(text.as_bytes());
     let hash = hasher.finish();
+    let place = usize::try_from(hash % REMEMBERED as u64).unwrap_or(0);
     COUNTS.with(|counts| {
-        let slot = &counts[(hash % REMEMBERED as u64) as usize];
+        let slot = &counts[place];
         match slot.get() {
             (found, tokens) if found == hash && tokens > 0 => tokens,
             _ => {

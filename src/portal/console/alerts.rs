@@ -178,7 +178,9 @@ fn how(alert: &Alert) -> Markup {
             let account = words::account_of(alert.kind, &alert.subject);
             (accounts::path(account.unwrap_or_default()), "The account")
         }
-        AlertKind::UpstreamFailing => ("/portal/console/deployments".into(), "Deployments"),
+        AlertKind::UpstreamFailing | AlertKind::UpstreamRefuses => {
+            ("/portal/console/deployments".into(), "Deployments")
+        }
         AlertKind::StreamUnbilled => {
             let outcome = if alert.subject == "gateway" {
                 "not_charged"

@@ -22,13 +22,14 @@ pub enum Place {
     Models,
     Limits,
     Deployments,
+    Margin,
     Audit,
     Alerts,
     Actions,
 }
 
 impl Place {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Live,
         Self::Accounts,
         Self::People,
@@ -36,6 +37,7 @@ impl Place {
         Self::Models,
         Self::Limits,
         Self::Deployments,
+        Self::Margin,
         Self::Audit,
         Self::Alerts,
         Self::Actions,
@@ -50,6 +52,7 @@ impl Place {
             Self::Models => ("/portal/console/models", "Models"),
             Self::Limits => ("/portal/console/limits", "Limits"),
             Self::Deployments => ("/portal/console/deployments", "Deployments"),
+            Self::Margin => ("/portal/console/margin", "Margin"),
             Self::Audit => ("/portal/console/audit", "Audit"),
             Self::Alerts => ("/portal/console/alerts", "Alerts"),
             Self::Actions => ("/portal/console/actions", "Actions"),

@@ -25,6 +25,7 @@ mod frame;
 mod keys;
 mod limits;
 mod live;
+mod margin;
 mod models;
 mod people;
 mod requests;
@@ -94,6 +95,7 @@ pub fn router() -> Router<Arc<Gateway>> {
             get(limits::list).post(limits::change),
         )
         .route("/portal/console/deployments", get(deployments::show))
+        .route("/portal/console/margin", get(margin::show))
         .route("/portal/console/audit", get(audit::show).post(audit::run))
         .route("/portal/console/actions", get(actions::list))
         .route("/portal/console/alerts", get(alerts::list))

@@ -66,8 +66,8 @@ fn row(gateway: &Gateway, routes: &Routes, me: &OperatorIn, model: &Model) -> Ma
         tr {
             th scope="row" { code { (model.id) } " " span.muted { (model.name) } }
             td { (model.min_tier) }
-            td.number { (rate_words(model.prices.input)) }
-            td.number { (rate_words(model.prices.output)) }
+            td.number { (rate_words(model.prices.rates.input)) }
+            td.number { (rate_words(model.prices.rates.output)) }
             td { (upstreams(routes, model)) }
             td {
                 @if settings.enabled { span.badge.good { "enabled" } } @else { span.badge.bad { "disabled" } }

@@ -70,6 +70,9 @@ fn facts(call: &Call) -> Markup {
             dt { "Took" } dd { (duration(call.ended_ms - call.admitted_ms)) }
             dt { "Reserved" } dd { (count(call.reserved_tokens)) " tokens of the minute" }
             dt { "Held" } dd { (money(call.held)) ", at most " (money(call.most)) }
+            @if let Some(cost) = call.provider_cost {
+                dt { "Its provider charges" } dd { (money(cost.rounded_up())) }
+            }
         }
     }
 }
@@ -123,12 +126,16 @@ fn step_row(step: &Step) -> Markup {
             finish_reason,
             prompt_tokens,
             cached_tokens,
+            cache_write_tokens,
+            cache_write_1h_tokens: _,
             completion_tokens,
             ms,
         } => (
             html! { "Answer of " (upstream) },
             html! {
-                (count((*prompt_tokens).into())) " tokens in (" (count((*cached_tokens).into())) " cached), "
+                (count((*prompt_tokens).into())) " tokens in (" (count((*cached_tokens).into())) " cached"
+                @if *cache_write_tokens > 0 { ", " (count((*cache_write_tokens).into())) " written to the cache" }
+                "), "
                 (count((*completion_tokens).into())) " out"
                 @if let Some(reason) = finish_reason { ", " code { (reason) } }
             },

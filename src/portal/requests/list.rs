@@ -169,7 +169,7 @@ fn nothing(filter: &Filter<'_>) -> Markup {
 }
 
 fn form(gateway: &Gateway, filter: &Filter<'_>, keys: &[Key]) -> Markup {
-    let models = gateway.visible_models(Plan::ALL);
+    let models = gateway.published_models(Plan::ALL);
     html! {
         form.inline method="get" action="/portal/requests" {
             label { "Key"

@@ -7,9 +7,10 @@ use maud::{Markup, html};
 
 use super::{key_words, outcome};
 use crate::{
+    catalog::{Line, TokenKind},
     gateway::Gateway,
-    ledger::{Call, CallId, Charged, Key, Step},
-    money::TokenPrice,
+    ledger::{Breakdown, Call, CallId, Charged, Key, Step},
+    money::{NanoUsd, TokenPrice},
     portal::{
         error::PortalError,
         layout::{self, Page, Place},
@@ -96,16 +97,9 @@ pub fn cost(call: &Call) -> Markup {
 
 /// Each kind of token at its rate. Only the sum is rounded, so that the parts are told exactly.
 fn bill(call: &Call, charged: Charged) -> Markup {
-    let (usage, prices) = (charged.usage, call.prices);
-    let parts = [
-        (
-            "Input",
-            usage.prompt.saturating_sub(usage.cached),
-            prices.input,
-        ),
-        ("Cached input", usage.cached, prices.cached_input),
-        ("Output", usage.completion, prices.output),
-    ];
+    let usage = charged.usage;
+    let Breakdown { lines, answers } = call.breakdown(usage);
+    let fee = call.prices.request;
     html! {
         div.scroll tabindex="0" role="region" aria-label="What it cost" {
             table {
@@ -119,19 +113,27 @@ fn bill(call: &Call, charged: Charged) -> Markup {
                     }
                 }
                 tbody {
-                    @for (kind, tokens, rate) in parts {
+                    @for Line { kind, tokens, rate } in lines {
                         tr {
                             th scope="row" {
-                                (kind)
-                                @if kind == "Output" && usage.reasoning > 0 {
+                                (kind.name())
+                                @if kind == TokenKind::Output && usage.reasoning > 0 {
                                     " " span.muted {
                                         "(" (words::count(usage.reasoning.into())) " of them reasoning)"
                                     }
                                 }
                             }
-                            td.number { (words::count(tokens.into())) }
+                            td.number { (words::count(tokens)) }
                             td.number { (rate_words(rate)) }
                             td.number { (exactly(tokens, rate)) }
+                        }
+                    }
+                    @if fee > NanoUsd::default() {
+                        tr {
+                            th scope="row" { "Fee for each answer of the model" }
+                            td.number { (words::count(answers)) }
+                            td.number { (words::money(fee)) " each" }
+                            td.number { (words::money(times(fee, answers))) }
                         }
                     }
                 }
@@ -216,8 +218,13 @@ fn step_row(step: &Step) -> Markup {
     }
 }
 
+fn times(fee: NanoUsd, requests: u64) -> NanoUsd {
+    let requests = i64::try_from(requests).unwrap_or(i64::MAX);
+    NanoUsd::new(fee.nanos().saturating_mul(requests))
+}
+
 /// In dollars, to the last trillionth.
-fn exactly(tokens: u32, rate: TokenPrice) -> String {
+fn exactly(tokens: u64, rate: TokenPrice) -> String {
     const PER_DOLLAR: u128 = 1_000_000_000_000;
     let picos = u128::from(tokens) * u128::from(rate.picos().unsigned_abs());
     let whole = u64::try_from(picos / PER_DOLLAR).unwrap_or(u64::MAX);
@@ -237,6 +244,6 @@ mod tests {
         assert_eq!(told(1, "0.000001"), "$0.000000000001");
         assert_eq!(told(0, "9"), "$0.00");
         assert_eq!(told(1_000_000_000, "36"), "$36,000.00");
-        assert_eq!(told(u32::MAX, "1000000"), "$4,294,967,295.00");
+        assert_eq!(told(u32::MAX.into(), "1000000"), "$4,294,967,295.00");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    catalog::{Model, Prices},
+    catalog::{Billable, Model},
     money::NanoUsd,
 };
 
@@ -46,7 +46,7 @@ pub enum Rejection {
     JsonSchema,
     JsonMode,
     Streaming,
-    /// It writes more, if it must, than the caller wants to pay for.
+    /// Its minimum is above the budget that the caller named.
     MinOutput,
 }
 
@@ -104,10 +104,14 @@ impl Candidate {
             .or_else(|| lacks(&model, need, budget));
         let too_much = budget.is_raised.then_some(Rejection::MinOutput);
         Self {
-            // What nobody is refused for is told last: it counts only where nothing else is wrong.
-            rejected: lacking.or(in_service).or(too_much),
+            // One that rests can be asked all the same, so that it does is said last.
+            rejected: lacking.or(too_much).or(in_service),
             output_tokens,
-            cost: model.prices.cost(need.prompt_tokens, 0, output_tokens),
+            cost: model.prices.cost(Billable {
+                input: need.prompt_tokens,
+                output: output_tokens,
+                ..Billable::default()
+            }),
             model,
         }
     }
@@ -124,8 +128,13 @@ impl Candidate {
 
     /// What it costs when so much of the prompt is in its provider's cache.
     pub fn cost_with_cached(&self, prompt_tokens: u64, cached: u64) -> NanoUsd {
-        let (prices, cached): (&Prices, _) = (&self.model.prices, cached.min(prompt_tokens));
-        prices.cost(prompt_tokens - cached, cached, self.output_tokens)
+        let cached_input = cached.min(prompt_tokens);
+        self.model.prices.cost(Billable {
+            input: prompt_tokens - cached_input,
+            cached_input,
+            output: self.output_tokens,
+            ..Billable::default()
+        })
     }
 }
 
@@ -162,5 +171,5 @@ fn lacks(model: &Model, need: &Need, budget: Cap) -> Option<Rejection> {
 pub fn cheapest<'a>(candidates: impl IntoIterator<Item = &'a Candidate>) -> Option<&'a Candidate> {
     candidates
         .into_iter()
-        .min_by_key(|one| (one.cost, one.model.prices.input))
+        .min_by_key(|one| (one.cost, one.model.prices.rates.input))
 }

@@ -64,16 +64,11 @@ pub fn choose(
         candidates.filter(|one| one.rejected == rejected).collect()
     };
     let mut eligible = of(None);
-    // What a tool said belongs to who called it, even if that one writes more than is wanted.
+    // What a tool said belongs to who called it.
     let callers = match router {
-        Router::Turn(_) if question.after_tool => {
-            [of(None), of(Some(Rejection::MinOutput))].concat()
-        }
+        Router::Turn(_) if question.after_tool => of(None),
         _ => Vec::new(),
     };
-    if eligible.is_empty() {
-        eligible = of(Some(Rejection::MinOutput));
-    }
     let resting = eligible.is_empty();
     if resting {
         // Being asked too often is better than nobody being asked.

@@ -87,7 +87,7 @@ fn best<'a>(
 ) -> Option<&'a Candidate> {
     candidates.reduce(|best, one| {
         let (this, that) = (worth(one), worth(best));
-        let cheaper = one.model.prices.input < best.model.prices.input;
+        let cheaper = one.model.prices.rates.input < best.model.prices.rates.input;
         #[expect(clippy::float_cmp, reason = "ties are told by the price")]
         if this > that || (this == that && cheaper) {
             one

@@ -48,17 +48,14 @@ impl Anthropic {
     pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
         let body = request::write(call, model, false);
         let reply = self.client.ask(MESSAGES, body, call, model).await;
-        let body = reply.map_err(words::explained)?.json().await?;
+        let body = reply?.json().await?;
         answer::read(&body)
     }
 
     pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
         let body = request::write(call, model, true);
         let reply = self.client.ask(MESSAGES, body, call, model).await;
-        stream::parts(
-            reply.map_err(words::explained)?,
-            events::Messages::default(),
-        )
+        stream::parts(reply?, events::Messages::default())
     }
 
     /// Lists the provider's models, which costs nothing.

@@ -1,4 +1,4 @@
-//! What whole and streamed answers have in common: stop reasons, counts, IDs; and one refusal.
+//! What whole and streamed answers have in common: stop reasons, counts, IDs.
 
 use serde_json::Value;
 
@@ -39,9 +39,13 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
     let reasoning = optional(usage.pointer("/output_tokens_details/thinking_tokens"))?;
     // Thinking is part of the output; more than the whole must have been counted beside it.
     let beside = if reasoning > completion { reasoning } else { 0 };
+    // Of how long each part is kept, older servers say nothing.
+    let hour = optional(usage.pointer("/cache_creation/ephemeral_1h_input_tokens"))?;
     let usage = Usage {
         prompt,
         cached,
+        cache_write: written,
+        cache_write_1h: hour.min(written),
         completion: completion.checked_add(beside)?,
         reasoning,
     };
@@ -53,26 +57,6 @@ pub fn call_id(id: String) -> Option<String> {
     match id.strip_prefix("toolu_") {
         Some(rest) => Some(format!("call_{rest}")),
         None => Some(id).filter(|id| !id.is_empty()),
-    }
-}
-
-/// A refusal with the words that clients know an overlong conversation by.
-pub fn explained(error: UpstreamError) -> UpstreamError {
-    match error {
-        UpstreamError::Status {
-            status,
-            reason: Some(reason),
-            retry_after,
-            about_us,
-        } if reason.contains("prompt is too long") => UpstreamError::Status {
-            status,
-            reason: Some(format!(
-                "The model's maximum context length is exceeded: {reason}"
-            )),
-            retry_after,
-            about_us,
-        },
-        error => error,
     }
 }
 
@@ -121,6 +105,19 @@ mod tests {
         assert_eq!(usage(json!({})), Some((9, 0, 2, 0)));
         let cache = json!({ "cache_creation_input_tokens": 30, "cache_read_input_tokens": 4 });
         assert_eq!(usage(cache), Some((43, 4, 2, 0)));
+        let written = |hour: Value| {
+            let usage = json!({ "input_tokens": 9, "output_tokens": 2, "cache_creation_input_tokens": 30,
+                "cache_creation": { "ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": hour } });
+            read_usage(&usage).map(|u| (u.prompt, u.cache_write, u.cache_write_1h))
+        };
+        assert_eq!(written(json!(20)), Some((39, 30, 20)));
+        assert_eq!(written(json!(null)), Some((39, 30, 0)));
+        assert_eq!(
+            written(json!(31)),
+            Some((39, 30, 30)),
+            "no more than all of it"
+        );
+        assert_eq!(written(json!(-1)), None);
         let null = json!({ "cache_read_input_tokens": null, "cache_creation_input_tokens": null });
         assert_eq!(usage(null), Some((9, 0, 2, 0)));
         let thought =

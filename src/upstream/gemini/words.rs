@@ -60,6 +60,9 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
     let usage = Usage {
         prompt: billable(prompt)?,
         cached: billable(count("cachedContentTokenCount")?)?,
+        // Writing to its cache costs what reading the prompt costs, and is not counted apart.
+        cache_write: 0,
+        cache_write_1h: 0,
         completion: billable(completion)?,
         reasoning: billable(thoughts)?,
     };
@@ -144,6 +147,7 @@ mod tests {
                 cached,
                 completion,
                 reasoning,
+                ..Usage::default()
             };
             assert_eq!(
                 usage(counts, &total),

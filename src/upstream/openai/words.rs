@@ -63,8 +63,22 @@ struct WrittenUsage<'a> {
 }
 
 #[derive(Deserialize)]
-struct Details {
+struct PromptDetails<'a> {
     cached_tokens: Option<Count>,
+    cache_write_tokens: Option<Count>,
+    /// Other servers' word for the tokens that were written to a cache.
+    cache_creation_tokens: Option<Count>,
+    #[serde(borrow)]
+    cache_creation_token_details: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WriteDetails {
+    ephemeral_1h_input_tokens: Option<Count>,
+}
+
+#[derive(Deserialize)]
+struct CompletionDetails {
     reasoning_tokens: Option<Count>,
 }
 
@@ -86,20 +100,34 @@ fn read_counts(usage: &RawValue) -> serde_json::Result<Option<Usage>> {
     let Some(usage) = object::<WrittenUsage<'_>>(Some(usage))? else {
         return Ok(None);
     };
-    let of_prompt = object::<Details>(usage.prompt_tokens_details)?;
-    let of_completion = object::<Details>(usage.completion_tokens_details)?;
-    let cached = of_prompt.and_then(|details| details.cached_tokens);
+    let of_prompt = object::<PromptDetails<'_>>(usage.prompt_tokens_details)?;
+    let of_completion = object::<CompletionDetails>(usage.completion_tokens_details)?;
+    let (cached, written, writes) = of_prompt.map_or((None, None, None), |details| {
+        let written = details.cache_write_tokens.or(details.cache_creation_tokens);
+        (
+            details.cached_tokens,
+            written,
+            details.cache_creation_token_details,
+        )
+    });
     let cached = cached.or(usage.prompt_cache_hit_tokens);
+    let hour = object::<WriteDetails>(writes)?.and_then(|writes| writes.ephemeral_1h_input_tokens);
     let reasoning = of_completion.and_then(|details| details.reasoning_tokens);
     let total = usage.total_tokens.and_then(Count::whole);
     let usage = || {
-        let usage = Usage {
-            prompt: usage.prompt_tokens?.billable()?,
+        let count = |count: Option<Count>| count.map_or(Some(0), Count::billable);
+        let prompt = usage.prompt_tokens?.billable()?;
+        let cached = count(cached)?;
+        // Servers that count writes beside the prompt, or only how long they are kept, are charged for the prompt.
+        let cache_write = count(written)?.min(prompt.checked_sub(cached)?);
+        Some(Usage {
+            prompt,
             completion: usage.completion_tokens?.billable()?,
-            cached: cached.map_or(Some(0), Count::billable)?,
-            reasoning: reasoning.map_or(Some(0), Count::billable)?,
-        };
-        (usage.cached <= usage.prompt).then_some(usage)
+            cached,
+            cache_write,
+            cache_write_1h: count(hour)?.min(cache_write),
+            reasoning: count(reasoning)?,
+        })
     };
     Ok(usage().map(|usage| with_reasoning_inside(usage, total)))
 }
@@ -189,6 +217,43 @@ mod tests {
         assert_eq!(completion(60, 63), 60, "inside");
         assert_eq!(completion(60, 113), 110, "beside, as the total says");
         assert_eq!(completion(4, 7), 54, "more than the whole cannot be inside");
+    }
+
+    #[test]
+    fn what_was_written_to_a_cache_is_part_of_the_prompt() {
+        let read = |details: Value| {
+            let usage = json!({ "prompt_tokens": 100, "completion_tokens": 2, "prompt_tokens_details": details });
+            read_usage(&usage).map(|u| (u.prompt, u.cached, u.cache_write, u.cache_write_1h))
+        };
+        let hour = |tokens: u32| json!({ "ephemeral_1h_input_tokens": tokens });
+        for (details, expected) in [
+            (json!({ "cache_write_tokens": 30 }), (100, 0, 30, 0)),
+            (
+                json!({ "cache_creation_tokens": 30, "cached_tokens": 60 }),
+                (100, 60, 30, 0),
+            ),
+            (
+                json!({ "cache_write_tokens": 30, "cache_creation_token_details": hour(20) }),
+                (100, 0, 30, 20),
+            ),
+            (
+                json!({ "cache_write_tokens": 0, "cache_creation_tokens": 5 }),
+                (100, 0, 0, 0),
+            ),
+            // Counted beside the prompt, or not at all: the prompt is charged.
+            (
+                json!({ "cache_write_tokens": 2_000, "cached_tokens": 60 }),
+                (100, 60, 40, 0),
+            ),
+            (
+                json!({ "cache_creation_token_details": hour(20) }),
+                (100, 0, 0, 0),
+            ),
+        ] {
+            assert_eq!(read(details.clone()), Some(expected), "{details}");
+        }
+        assert_eq!(read(json!({ "cached_tokens": 101 })), None);
+        assert_eq!(read(json!({ "cache_write_tokens": -1 })), None);
     }
 
     #[test]

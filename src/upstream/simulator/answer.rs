@@ -35,10 +35,13 @@ pub fn compose(call: &ChatCall, script: &Directives) -> Answer {
         logprobs: None,
     };
     let prompt = call.messages.iter().map(message_tokens).sum::<u32>();
+    let cache_write = script.cache_write + script.cache_write_1h;
     let usage = Usage {
-        // What came from a cache is part of what was read.
-        prompt: prompt.max(script.cached),
+        // What came from a cache or was written to it is part of what was read.
+        prompt: prompt.max(script.cached + cache_write),
         cached: script.cached,
+        cache_write,
+        cache_write_1h: script.cache_write_1h,
         completion: call.choices() * (written + script.reasoning),
         reasoning: call.choices() * script.reasoning,
     };

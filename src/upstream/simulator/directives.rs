@@ -21,6 +21,8 @@ pub struct Directives {
     pub finish: Option<FinishReason>,
     pub no_usage: bool,
     pub cached: u32,
+    pub cache_write: u32,
+    pub cache_write_1h: u32,
     pub reasoning: u32,
     /// Words that are no directives; the answer says so.
     pub unknown: Vec<String>,
@@ -80,6 +82,8 @@ impl Directives {
             }
             "no_usage" if value.is_empty() => self.no_usage = true,
             "cached" => self.cached = count(value)?,
+            "cache_write" => self.cache_write = count(value)?,
+            "cache_write_1h" => self.cache_write_1h = count(value)?,
             "reasoning" => self.reasoning = count(value)?,
             _ => return None,
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    catalog::Prices,
+    catalog::{Billable, Prices},
     limits::TokenCount,
     money::NanoUsd,
     wire::{json_text::JsonText, json_writer::JsonWriter},
@@ -100,6 +100,10 @@ pub struct Usage {
     pub prompt: u32,
     /// Those of the prompt that came from a cache.
     pub cached: u32,
+    /// Those of the prompt that were written to a cache.
+    pub cache_write: u32,
+    /// Those of the written ones that are kept for an hour.
+    pub cache_write_1h: u32,
     pub completion: u32,
     /// Those of the completion that the caller does not see.
     pub reasoning: u32,
@@ -116,17 +120,39 @@ impl Usage {
         Self {
             prompt: self.prompt.saturating_add(other.prompt),
             cached: self.cached.saturating_add(other.cached),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            cache_write_1h: self.cache_write_1h.saturating_add(other.cache_write_1h),
             completion: self.completion.saturating_add(other.completion),
             reasoning: self.reasoning.saturating_add(other.reasoning),
         }
     }
 
-    /// What these counts cost. Reasoning is part of the completion and costs what it costs.
-    pub fn cost(self, prices: &Prices) -> NanoUsd {
+    /// Each token in its kind. Reasoning is part of the completion and costs what it costs.
+    pub fn billable(self) -> Billable {
         let fresh = self.prompt.saturating_sub(self.cached);
-        prices.cost(fresh.into(), self.cached.into(), self.completion.into())
+        Billable {
+            input: fresh.saturating_sub(self.cache_write).into(),
+            cached_input: self.cached.into(),
+            cache_write: self.cache_write.saturating_sub(self.cache_write_1h).into(),
+            cache_write_1h: self.cache_write_1h.into(),
+            output: self.completion.into(),
+        }
     }
 
+    /// What one answer with these counts costs.
+    pub fn cost(self, prices: &Prices) -> NanoUsd {
+        prices.cost(self.billable())
+    }
+}
+
+/// What is charged for an answer: the counts, and what they cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bill {
+    pub usage: Usage,
+    pub cost: NanoUsd,
+}
+
+impl Bill {
     /// The `usage` object. `show_cached` where the model advertises prompt caching.
     pub fn to_json(self, show_cached: bool) -> String {
         let mut json = JsonWriter::with_capacity(USAGE_BYTES);
@@ -135,16 +161,20 @@ impl Usage {
     }
 
     fn write(self, show_cached: bool, json: &mut JsonWriter) {
-        json.raw("{\"prompt_tokens\":").number(self.prompt);
-        json.raw(",\"completion_tokens\":").number(self.completion);
-        json.raw(",\"total_tokens\":").number(self.total());
-        if show_cached {
+        let Self { usage, cost } = self;
+        json.raw("{\"prompt_tokens\":").number(usage.prompt);
+        json.raw(",\"completion_tokens\":").number(usage.completion);
+        json.raw(",\"total_tokens\":").number(usage.total());
+        json.raw(",\"cost\":\"").raw(&cost.to_string()).raw("\"");
+        if show_cached || usage.cache_write > 0 {
             json.raw(",\"prompt_tokens_details\":{\"cached_tokens\":");
-            json.number(self.cached).raw("}");
+            json.number(usage.cached);
+            json.raw(",\"cache_write_tokens\":");
+            json.number(usage.cache_write).raw("}");
         }
-        if self.reasoning > 0 {
+        if usage.reasoning > 0 {
             json.raw(",\"completion_tokens_details\":{\"reasoning_tokens\":");
-            json.number(self.reasoning).raw("}");
+            json.number(usage.reasoning).raw("}");
         }
         json.raw("}");
     }
@@ -167,13 +197,14 @@ pub struct Choice {
 }
 
 impl Answer {
-    /// The body of a non-streaming answer, with an ID of ours and the requested model's.
+    /// The body of a non-streaming answer, with an ID of ours and the requested model's. Without a bill, the provider
+    /// has not counted.
     pub fn to_json(
         &self,
         id: &str,
         created: u64,
         model: &str,
-        usage: Usage,
+        bill: Option<Bill>,
         show_cached: bool,
     ) -> Vec<u8> {
         let choices = self.choices.iter().map(Choice::about_bytes).sum::<usize>();
@@ -184,8 +215,10 @@ impl Answer {
         json.raw(",\"model\":").string(model);
         json.raw(",\"choices\":");
         json.list(&self.choices, Choice::write);
-        json.raw(",\"usage\":");
-        usage.write(show_cached, &mut json);
+        if let Some(bill) = bill {
+            json.raw(",\"usage\":");
+            bill.write(show_cached, &mut json);
+        }
         json.raw("}");
         json.into_bytes()
     }

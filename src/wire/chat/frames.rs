@@ -3,7 +3,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::value::RawValue;
 
-use super::{FinishReason, Usage};
+use super::{Bill, FinishReason};
 use crate::{
     error::Envelope,
     wire::{json_text::JsonText, script::Script},
@@ -40,8 +40,8 @@ impl Frames {
     }
 
     /// The frame without choices that brings the usage.
-    fn usage(&self, usage: Usage) -> Bytes {
-        let usage = usage.to_json(self.usage.cached);
+    fn usage(&self, bill: Bill) -> Bytes {
+        let usage = bill.to_json(self.usage.cached);
         let mut frame = BytesMut::with_capacity(self.opening.len() + usage.len() + 16);
         frame.put_slice(self.opening.as_bytes());
         frame.put_slice(b"],\"usage\":");
@@ -141,9 +141,9 @@ impl Script for Frames {
         out.push(self.delta(choice, &[], None, Some(reason)));
     }
 
-    fn end(&mut self, usage: Option<Usage>, out: &mut Vec<Bytes>) {
-        if let Some(usage) = usage.filter(|_| self.usage.at_all) {
-            out.push(self.usage(usage));
+    fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>) {
+        if let Some(bill) = bill.filter(|_| self.usage.at_all) {
+            out.push(self.usage(bill));
         }
         out.push(Bytes::from_static(b"data: [DONE]\n\n"));
     }

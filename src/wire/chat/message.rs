@@ -6,7 +6,10 @@ use serde_json::value::RawValue;
 use super::ToolCall;
 use crate::{
     limits::TokenCount,
-    wire::{json_text::JsonText, json_writer::JsonWriter},
+    wire::{
+        json_text::{HALF_A_PAIR, JsonText},
+        json_writer::JsonWriter,
+    },
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -210,15 +213,21 @@ impl Content {
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        if !raw.get().starts_with('[') {
-            return JsonText::from_boxed(raw)
+        match raw.get().as_bytes().first() {
+            Some(b'"') => JsonText::from_boxed(raw)
                 .map(Self::Text)
-                .ok_or_else(|| D::Error::custom("expected a string or an array of content parts"));
+                .ok_or_else(|| D::Error::custom(HALF_A_PAIR)),
+            Some(b'[') => serde_json::from_str(raw.get())
+                .map(Self::Parts)
+                .map_err(|error| {
+                    let is_half = error.to_string().contains(HALF_A_PAIR);
+                    let parts = "expected content parts: objects, whose `text` is a string";
+                    D::Error::custom(if is_half { HALF_A_PAIR } else { parts })
+                }),
+            _ => Err(D::Error::custom(
+                "expected a string or an array of content parts",
+            )),
         }
-        let parts = serde_json::from_str(raw.get()).map_err(|_| {
-            D::Error::custom("expected content parts: objects, whose `text` is a string")
-        })?;
-        Ok(Self::Parts(parts))
     }
 }
 

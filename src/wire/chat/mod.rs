@@ -7,7 +7,7 @@ mod request;
 mod sampling;
 mod tool;
 
-pub use answer::{Answer, Choice, FinishReason, ToolCall, Usage};
+pub use answer::{Answer, Bill, Choice, FinishReason, ToolCall, Usage};
 pub use frames::{Frames, ShowUsage};
 pub use message::{Content, Message, Role};
 pub use request::{ChatRequest, StreamOptions, ToolExecution};

@@ -10,7 +10,7 @@ use serde::{
 use super::{Message, ResponseFormat, Sampling, Schema, Tool, ToolChoice};
 use crate::{
     error::GatewayError,
-    wire::{body, json_text::JsonText},
+    wire::{body, integer::Whole, json_text::JsonText, words::Modalities},
 };
 
 /// A request of the right shape; whether its values are allowed is asked later.
@@ -87,6 +87,16 @@ impl ChatRequest {
     }
 }
 
+impl ChatRequest {
+    /// Of two equal keys the last one counts, here too.
+    fn refuse(&mut self, name: &'static str, is_sent: bool) {
+        self.refused.retain(|earlier| *earlier != name);
+        if is_sent {
+            self.refused.push(name);
+        }
+    }
+}
+
 /// Filled where it stays: it is large, and would be copied from hand to hand on its way out of the reader.
 struct Read(Box<ChatRequest>);
 
@@ -116,9 +126,9 @@ impl<'de> Visitor<'de> for Fields {
                 "messages" => request.messages = absent_or(&mut map)?,
                 "stream" => request.stream = absent_or(&mut map)?,
                 "stream_options" => request.stream_options = absent_or(&mut map)?,
-                "max_tokens" => request.max_tokens = map.next_value()?,
-                "max_completion_tokens" => request.max_completion_tokens = map.next_value()?,
-                "max_output_tokens" => request.max_output_tokens = map.next_value()?,
+                "max_tokens" => request.max_tokens = whole(&mut map)?,
+                "max_completion_tokens" => request.max_completion_tokens = whole(&mut map)?,
+                "max_output_tokens" => request.max_output_tokens = whole(&mut map)?,
                 "temperature" => sampling.temperature = map.next_value()?,
                 "top_p" => sampling.top_p = map.next_value()?,
                 "top_k" => sampling.top_k = map.next_value()?,
@@ -133,7 +143,7 @@ impl<'de> Visitor<'de> for Fields {
                 "tool_choice" => request.tool_choice = map.next_value()?,
                 "parallel_tool_calls" => request.parallel_tool_calls = map.next_value()?,
                 "response_format" => request.response_format = map.next_value()?,
-                "n" => request.n = map.next_value()?,
+                "n" => request.n = whole(&mut map)?,
                 // Overwritten with the account's ID; read only for its type.
                 "user" => drop(map.next_value::<Option<JsonText>>()?),
                 "reasoning_effort" => request.reasoning_effort = map.next_value()?,
@@ -147,6 +157,13 @@ impl<'de> Visitor<'de> for Fields {
                 "functions" => refuse(&mut request, &mut map, "functions")?,
                 "function_call" => refuse(&mut request, &mut map, "function_call")?,
                 "audio" => refuse(&mut request, &mut map, "audio")?,
+                "modalities" => {
+                    let wanted = map.next_value::<Option<Modalities>>()?;
+                    request.refuse(
+                        "modalities",
+                        wanted.is_some_and(Modalities::is_more_than_text),
+                    );
+                }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -170,9 +187,12 @@ fn refuse<'de, M: MapAccess<'de>>(
     map: &mut M,
     name: &'static str,
 ) -> Result<(), M::Error> {
-    request.refused.retain(|earlier| *earlier != name);
-    if map.next_value::<Option<IgnoredAny>>()?.is_some() {
-        request.refused.push(name);
-    }
+    let is_sent = map.next_value::<Option<IgnoredAny>>()?.is_some();
+    request.refuse(name, is_sent);
     Ok(())
+}
+
+fn whole<'de, M: MapAccess<'de>>(map: &mut M) -> Result<Option<u64>, M::Error> {
+    let number = map.next_value::<Option<Whole>>()?;
+    Ok(number.map(|Whole(number)| number))
 }

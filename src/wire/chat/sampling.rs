@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{catalog::Parameter, error::GatewayError, limits::TokenCount};
+use crate::{catalog::Parameter, error::GatewayError, limits::TokenCount, wire::integer};
 
 /// The sampling fields as they were sent.
 ///
@@ -53,7 +53,7 @@ impl Sampling {
     pub fn checked(self, dropped: impl Fn(Parameter) -> bool) -> Result<Settings, GatewayError> {
         let reader = Reader { dropped };
         let number = |value: &Value| value.as_f64();
-        let integer = |value: &Value| value.as_i64();
+        let integer = integer::read;
         let flag = |value: &Value| value.as_bool();
         Ok(Settings {
             temperature: reader.read(
@@ -95,7 +95,7 @@ impl Sampling {
                     Parameter::Stop,
                     self.stop,
                     "a string or an array of strings",
-                    strings,
+                    stops,
                 )?
                 .unwrap_or_default(),
         })
@@ -214,4 +214,11 @@ fn strings(value: &Value) -> Option<Vec<String>> {
             .collect(),
         _ => None,
     }
+}
+
+/// The sequences that stop an answer. An empty one stops nothing, and providers refuse it.
+fn stops(value: &Value) -> Option<Vec<String>> {
+    let mut stops = strings(value)?;
+    stops.retain(|stop| !stop.is_empty());
+    Some(stops)
 }

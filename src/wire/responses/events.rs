@@ -13,7 +13,7 @@ use super::{
 use crate::{
     error::Envelope,
     wire::{
-        chat::{FinishReason, Usage},
+        chat::{Bill, FinishReason},
         json_text::JsonText,
         script::Script,
     },
@@ -148,10 +148,10 @@ impl Events {
         last.is_some_and(|item| matches!(item.kind, ItemKind::Call { .. }))
     }
 
-    fn finished(&self, usage: Option<Usage>) -> Value {
+    fn finished(&self, bill: Option<Bill>) -> Value {
         let ending = Ending {
             reason: self.reason,
-            usage,
+            bill,
             at: self.ended_at,
         };
         self.response.finished(&self.items, ending, self.stored)
@@ -203,21 +203,21 @@ impl Script for Events {
         self.finish_item(item_status(reason, true), out);
     }
 
-    fn to_store(&self, usage: Option<Usage>) -> Option<String> {
+    fn to_store(&self, bill: Option<Bill>) -> Option<String> {
         let wanted = self.response.echo.store;
-        wanted.then(|| self.finished(usage).to_string())
+        wanted.then(|| self.finished(bill).to_string())
     }
 
     fn not_stored(&mut self) {
         self.stored = false;
     }
 
-    fn end(&mut self, usage: Option<Usage>, out: &mut Vec<Bytes>) {
+    fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>) {
         let kind = match status(self.reason) {
             ("completed", _) => "response.completed",
             _ => "response.incomplete",
         };
-        let fields = json!({ "response": self.finished(usage) });
+        let fields = json!({ "response": self.finished(bill) });
         self.event(kind, fields, out);
         out.push(Bytes::from_static(b"data: [DONE]\n\n"));
     }

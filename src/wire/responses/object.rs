@@ -6,7 +6,7 @@ use super::{
     echo::Echo,
     output::{OutputItem, finished},
 };
-use crate::wire::chat::{Answer, FinishReason, Usage};
+use crate::wire::chat::{Answer, Bill, FinishReason};
 
 /// A response that is being made: what is known of it before there is an answer.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct NewResponse {
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
     pub reason: FinishReason,
-    pub usage: Option<Usage>,
+    pub bill: Option<Bill>,
     /// Unix seconds.
     pub at: u64,
 }
@@ -31,11 +31,11 @@ impl NewResponse {
         self.object("in_progress", &[], None, None, self.echo.store)
     }
 
-    pub fn whole(&self, answer: &Answer, usage: Usage, at: u64, stored: bool) -> Value {
+    pub fn whole(&self, answer: &Answer, bill: Option<Bill>, at: u64, stored: bool) -> Value {
         let reason = answer.choices.first().map(|choice| choice.finish);
         let ending = Ending {
             reason: reason.unwrap_or(FinishReason::Stop),
-            usage: Some(usage),
+            bill,
             at,
         };
         self.finished(&OutputItem::all_of(answer, &self.id), ending, stored)
@@ -45,7 +45,7 @@ impl NewResponse {
         let (status, why) = status(ending.reason);
         let output = finished(items, ending.reason);
         let completed_at = (status == "completed").then_some(ending.at);
-        let mut object = self.object(status, &output, ending.usage, completed_at, stored);
+        let mut object = self.object(status, &output, ending.bill, completed_at, stored);
         if let Some(reason) = why {
             object["incomplete_details"] = json!({ "reason": reason });
         }
@@ -56,7 +56,7 @@ impl NewResponse {
         &self,
         status: &str,
         output: &[Value],
-        usage: Option<Usage>,
+        bill: Option<Bill>,
         completed_at: Option<u64>,
         store: bool,
     ) -> Value {
@@ -91,7 +91,7 @@ impl NewResponse {
             "presence_penalty": 0,
             "frequency_penalty": 0,
             "truncation": echo.truncation,
-            "usage": usage.map(counts),
+            "usage": bill.map(counts),
             "user": echo.user,
             "metadata": echo.metadata,
         })
@@ -112,13 +112,16 @@ pub fn status(reason: FinishReason) -> (&'static str, Option<&'static str>) {
     }
 }
 
-fn counts(usage: Usage) -> Value {
+fn counts(Bill { usage, cost }: Bill) -> Value {
     json!({
         "input_tokens": usage.prompt,
-        // What is written to a cache is input like any other; the newest clients want the key.
-        "input_tokens_details": { "cached_tokens": usage.cached, "cache_write_tokens": 0 },
+        "input_tokens_details": {
+            "cached_tokens": usage.cached,
+            "cache_write_tokens": usage.cache_write,
+        },
         "output_tokens": usage.completion,
         "output_tokens_details": { "reasoning_tokens": usage.reasoning },
         "total_tokens": usage.total(),
+        "cost": cost,
     })
 }

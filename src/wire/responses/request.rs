@@ -13,7 +13,9 @@ use crate::{
     wire::{
         body,
         chat::{ChatRequest, Message, Role, Sampling, Schema, ToolExecution},
+        integer::Whole,
         json_text::JsonText,
+        words::{Modalities, StopSequences},
     },
 };
 
@@ -35,13 +37,13 @@ struct Written {
     model: Option<String>,
     input: Option<Input>,
     instructions: Option<JsonText>,
-    max_output_tokens: Option<u64>,
-    max_completion_tokens: Option<u64>,
-    max_tokens: Option<u64>,
-    max_tool_calls: Option<u64>,
+    max_output_tokens: Option<Whole>,
+    max_completion_tokens: Option<Whole>,
+    max_tokens: Option<Whole>,
+    max_tool_calls: Option<Whole>,
     temperature: Option<Value>,
     top_p: Option<Value>,
-    top_logprobs: Option<u64>,
+    top_logprobs: Option<Whole>,
     tools: Option<Vec<FlatTool>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
@@ -59,6 +61,10 @@ struct Written {
     background: Option<bool>,
     conversation: Option<IgnoredAny>,
     prompt: Option<IgnoredAny>,
+    web_search_options: Option<IgnoredAny>,
+    n: Option<Whole>,
+    stop: Option<StopSequences>,
+    modalities: Option<Modalities>,
 }
 
 #[derive(Deserialize)]
@@ -100,8 +106,8 @@ impl ResponsesRequest {
         let echo = Echo {
             model: model.clone(),
             instructions: written.instructions.clone(),
-            max_output_tokens: written.max_output_tokens,
-            max_tool_calls: written.max_tool_calls,
+            max_output_tokens: number_of(written.max_output_tokens),
+            max_tool_calls: number_of(written.max_tool_calls),
             parallel_tool_calls: written.parallel_tool_calls.unwrap_or(true),
             previous_response_id: written.previous_response_id.clone(),
             prompt_cache_key: written.prompt_cache_key.clone(),
@@ -115,7 +121,7 @@ impl ResponsesRequest {
             },
             tool_choice: written.tool_choice.unwrap_or(default.tool_choice),
             tools: tools::shown(&offered)?,
-            top_logprobs: written.top_logprobs.unwrap_or(0),
+            top_logprobs: number_of(written.top_logprobs).unwrap_or(0),
             top_p: number(written.top_p.as_ref()).unwrap_or(default.top_p),
             truncation: written.truncation.unwrap_or(default.truncation),
             user: written.user,
@@ -127,9 +133,9 @@ impl ResponsesRequest {
         let chat = Box::new(ChatRequest {
             model,
             stream: written.stream.unwrap_or(false),
-            max_output_tokens: written.max_output_tokens,
-            max_completion_tokens: written.max_completion_tokens,
-            max_tokens: written.max_tokens,
+            max_output_tokens: number_of(written.max_output_tokens),
+            max_completion_tokens: number_of(written.max_completion_tokens),
+            max_tokens: number_of(written.max_tokens),
             sampling: Sampling {
                 temperature: written.temperature,
                 top_p: written.top_p,
@@ -165,6 +171,10 @@ impl ResponsesRequest {
         chat.messages = instructions.chain(conversation).collect();
         chat
     }
+}
+
+fn number_of(whole: Option<Whole>) -> Option<u64> {
+    whole.map(|Whole(number)| number)
 }
 
 /// A model that drops a setting never looks at its value, which may then be anything.
@@ -216,6 +226,26 @@ impl Written {
                 "prompt",
                 self.prompt.is_some(),
                 "stored prompts are not kept here; send `instructions` and `input`",
+            ),
+            (
+                "web_search_options",
+                self.web_search_options.is_some(),
+                "there is no web search",
+            ),
+            (
+                "n",
+                self.n.is_some_and(|Whole(n)| n != 1),
+                "a response has one answer; send the request again, or use chat completions",
+            ),
+            (
+                "stop",
+                self.stop.is_some_and(StopSequences::is_any),
+                "responses take no stop sequences; use chat completions",
+            ),
+            (
+                "modalities",
+                self.modalities.is_some_and(Modalities::is_more_than_text),
+                "responses are text",
             ),
         ];
         match refused.into_iter().find(|(_, is_sent, _)| *is_sent) {

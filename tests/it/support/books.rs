@@ -52,6 +52,17 @@ impl Books {
         }
     }
 
+    /// So many calls whose answers were delivered uncounted: free, and what they reserved stays in the window.
+    #[track_caller]
+    pub fn assert_uncounted(&self, calls: u32) {
+        let free = Self {
+            tokens: self.tokens,
+            ..Self::free(calls)
+        };
+        assert_eq!(*self, free);
+        assert!(self.tokens >= u64::from(calls) * 128, "{self:?}");
+    }
+
     /// So many calls that count as requests and cost nothing.
     pub fn free(calls: u32) -> Self {
         Self {

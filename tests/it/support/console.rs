@@ -10,7 +10,7 @@ use super::{
     portal::{Browser, Seen},
 };
 
-pub const PAGES: [&str; 10] = [
+pub const PAGES: [&str; 11] = [
     "/portal/console",
     "/portal/console/accounts",
     "/portal/console/people",
@@ -18,6 +18,7 @@ pub const PAGES: [&str; 10] = [
     "/portal/console/models",
     "/portal/console/limits",
     "/portal/console/deployments",
+    "/portal/console/margin",
     "/portal/console/audit",
     "/portal/console/actions",
     "/portal/console/alerts",

@@ -94,7 +94,12 @@ impl TestGateway {
 
     /// With single settings replaced, e.g. `("SERVER__MAX_BODY_BYTES", "2048")`.
     pub async fn start_set(settings: &[(&str, &str)]) -> Self {
-        Self::start_with_all(TempDir::new().unwrap(), "", settings).await
+        Self::start_with_all(TempDir::new().unwrap(), "", settings, "*").await
+    }
+
+    /// With a deployment for one model only.
+    pub async fn start_serving(model: &str) -> Self {
+        Self::start_with_all(TempDir::new().unwrap(), "", &[], model).await
     }
 
     /// With a provider that may take its time: for tests that hold it back.
@@ -106,10 +111,15 @@ impl TestGateway {
 
     /// On the data of an earlier gateway.
     pub async fn start_in(data: TempDir, more: &str) -> Self {
-        Self::start_with_all(data, more, &[]).await
+        Self::start_with_all(data, more, &[], "*").await
     }
 
-    async fn start_with_all(data: TempDir, more: &str, settings: &[(&str, &str)]) -> Self {
+    async fn start_with_all(
+        data: TempDir,
+        more: &str,
+        settings: &[(&str, &str)],
+        model: &str,
+    ) -> Self {
         let upstream = FakeUpstream::start().await;
         let text = format!(
             r#"
@@ -125,7 +135,7 @@ impl TestGateway {
             api_key_env = "PROVIDER_KEY"
             timeouts = {{ connect_seconds = 2, first_byte_seconds = 2, idle_seconds = 2 }}
             [[deployments]]
-            model = "*"
+            model = "{model}"
             provider = "fake"
             upstream_model = "{UPSTREAM_MODEL}"
             {more}

@@ -211,11 +211,13 @@ pub fn calls_json(calls: &[Call]) -> Value {
     calls.collect()
 }
 
+/// The usage of an answer of `svc-standard`, which costs 2.00 and 9.00 dollars a million.
 pub fn usage(prompt: u32, completion: u32) -> Value {
+    let cost = 2 * u64::from(prompt) + 9 * u64::from(completion);
     json!({
         "prompt_tokens": prompt, "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": { "cached_tokens": 0 },
+        "total_tokens": u64::from(prompt) + u64::from(completion), "cost": format!("0.{cost:06}"),
+        "prompt_tokens_details": { "cached_tokens": 0, "cache_write_tokens": 0 },
     })
 }
 

@@ -14,7 +14,10 @@ use super::{
     new_pages::Pages,
     record::{Framed, Record, framed},
 };
-use crate::ledger::{Audit, CallId, Violation};
+use crate::{
+    ledger::{Audit, CallId, Violation},
+    money::NanoUsd,
+};
 
 /// The lines that are no charges, after one of them.
 const LINES: &str = "SELECT seq, account_id, kind, ref, delta, balance_after FROM ledger_entries
@@ -132,7 +135,7 @@ impl Look<'_> {
         self.add(seq, record.account_id, record.delta(), paid.after)?;
         let right = framed.id == id
             && record.delta() == -paid.cost
-            && paid.usage().cost(&record.prices()).nanos() == paid.cost;
+            && record.price()? == Some(NanoUsd::new(paid.cost));
         if !right {
             let id = CallId(u64::try_from(id).unwrap_or(0));
             let what = format!("entry {seq} is not what call {id} came to");

@@ -166,15 +166,27 @@ fn nothing(day: i64, record: &Record<'_>) -> AnalyticsRow {
         completion: 0,
         reasoning: 0,
         cost: NanoUsd::default(),
+        cache_write: 0,
+        provider_cost: NanoUsd::default(),
+        margin: NanoUsd::default(),
+        below_cost: 0,
     }
 }
 
 fn add_to(row: &mut AnalyticsRow, record: &Record<'_>) {
     row.calls += 1;
+    if let Some(provider_cost) = record.more.provider_cost {
+        let charged = record.paid.map_or(0, |paid| paid.cost);
+        row.below_cost += u64::from(charged < provider_cost);
+        let plus = |sum: NanoUsd, more: i64| NanoUsd::new(sum.nanos().saturating_add(more));
+        row.provider_cost = plus(row.provider_cost, provider_cost);
+        row.margin = plus(row.margin, charged.saturating_sub(provider_cost));
+    }
     if let Some(paid) = record.paid {
         row.charged += 1;
         row.prompt += u64::from(paid.prompt);
         row.cached += u64::from(paid.cached);
+        row.cache_write += u64::from(record.more.cache_write);
         row.completion += u64::from(paid.completion);
         row.reasoning += u64::from(paid.reasoning);
         row.cost = NanoUsd::new(row.cost.nanos().saturating_add(paid.cost));

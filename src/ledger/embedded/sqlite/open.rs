@@ -12,7 +12,7 @@ use super::{files::is_linked, lock::is_taken, upgrade::put_rows_into_blocks};
 use crate::{config::Durability, ledger::OpenError, migrations};
 
 /// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 12] = [
+const MIGRATIONS: [&str; 13] = [
     include_str!("../migrations/1_accounts.sql"),
     include_str!("../migrations/2_limits.sql"),
     include_str!("../migrations/3_credit.sql"),
@@ -25,6 +25,7 @@ const MIGRATIONS: [&str; 12] = [
     include_str!("../migrations/10_records.sql"),
     include_str!("../migrations/11_blocks.sql"),
     include_str!("../migrations/12_pages.sql"),
+    include_str!("../migrations/13_prices.sql"),
 ];
 /// The version that has calls in rows of many: until then the file is changed from end to end.
 const IN_BLOCKS: i64 = 11;

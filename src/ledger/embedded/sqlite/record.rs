@@ -1,18 +1,22 @@
 //! A call that has ended, and what its charge left, as bytes.
 
+use std::{borrow::Cow, sync::Arc};
+
 use rusqlite::Error;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::unreadable;
 use crate::{
     catalog::Prices,
-    ledger::{Call, CallId, Charged, Outcome, Step, credit::Charge},
+    ledger::{Call, CallId, Charged, Outcome, Step, bill::price, credit::Charge},
     money::{NanoUsd, TokenPrice},
     wire::chat::Usage,
 };
 
 /// The first byte of every record. Whoever changes [`Record`] counts on, and reads what was before.
 const FORM: u8 = 1;
+/// The same with [`More`] behind it.
+const FORM_WITH_MORE: u8 = 2;
 
 /// It borrows from a call that is written down, or from the value that is read.
 #[derive(Serialize, Deserialize)]
@@ -49,6 +53,21 @@ pub struct Record<'a> {
     pub left: Vec<(&'a str, i64)>,
     /// What is owed since, where that changed.
     pub debt: Option<i64>,
+    /// Written behind the rest, where there is something in it.
+    #[serde(skip)]
+    pub more: More<'a>,
+}
+
+/// What only some calls have.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct More<'a> {
+    pub cache_write: u32,
+    pub cache_write_1h: u32,
+    /// See [`Prices::to_stored`].
+    #[serde(borrow)]
+    pub prices: Option<Cow<'a, str>>,
+    /// In nano-dollars, rounded up.
+    pub provider_cost: Option<i64>,
 }
 
 /// What was used, and what it cost.
@@ -103,6 +122,7 @@ impl<'a> Record<'a> {
         lists: &'a Lists,
     ) -> Self {
         let left = charge.map_or(&[][..], |charge| &charge.left);
+        let usage = charged.map_or_else(Usage::default, |charged| charged.usage);
         Self {
             id: number(call.id),
             request_id: &call.request_id,
@@ -117,9 +137,9 @@ impl<'a> Record<'a> {
             reserved_tokens: i64::try_from(call.reserved_tokens).unwrap_or(i64::MAX),
             held: call.held.nanos(),
             most: call.most.nanos(),
-            input_price: call.prices.input.picos(),
-            cached_price: call.prices.cached_input.picos(),
-            output_price: call.prices.output.picos(),
+            input_price: call.prices.rates.input.picos(),
+            cached_price: call.prices.rates.cached_input.picos(),
+            output_price: call.prices.rates.output.picos(),
             admitted_ms: call.admitted_ms,
             first_byte_ms: call.first_byte_ms,
             ended_ms: call.ended_ms,
@@ -140,6 +160,12 @@ impl<'a> Record<'a> {
                 .map(|left| (&*left.grant_id, left.remaining.nanos()))
                 .collect(),
             debt: charge.and_then(|charge| charge.debt).map(NanoUsd::nanos),
+            more: More {
+                cache_write: usage.cache_write,
+                cache_write_1h: usage.cache_write_1h,
+                prices: call.prices.to_stored().map(Cow::Owned),
+                provider_cost: call.provider_cost.map(|cost| cost.rounded_up().nanos()),
+            },
         }
     }
 
@@ -148,9 +174,16 @@ impl<'a> Record<'a> {
         let before = bytes.len();
         let start = before + HEAD;
         bytes.resize(start + 1 + self.room(), 0);
-        bytes[start] = FORM;
+        let has_more = self.more != More::default();
+        bytes[start] = if has_more { FORM_WITH_MORE } else { FORM };
         let written = postcard::to_slice(self, &mut bytes[start + 1..]);
-        let length = written.ok().map(|written| written.len() + 1);
+        let mut length = written.ok().map(|written| written.len() + 1);
+        if has_more {
+            length = length.and_then(|length| {
+                let more = postcard::to_slice(&self.more, &mut bytes[start + length..]).ok()?;
+                Some(length + more.len())
+            });
+        }
         let stored = length.and_then(|length| u32::try_from(length).ok());
         let (Some(length), Some(stored)) = (length, stored) else {
             bytes.truncate(before);
@@ -184,10 +217,12 @@ impl<'a> Record<'a> {
         ];
         let texts: usize = texts.iter().map(|text| text.len()).sum();
         let left = self.left.iter().map(|(grant_id, _)| grant_id.len() + 20);
-        texts + left.sum::<usize>() + 10 * NUMBERS
+        let prices = self.more.prices.as_ref().map_or(0, |prices| prices.len());
+        texts + prices + left.sum::<usize>() + 10 * NUMBERS
     }
 
-    /// What it used in the end; where nothing was charged, what the steps used that came before the failure.
+    /// What it used in the end; where nothing was charged, what the steps used that came before the failure. Where
+    /// nobody has counted, what it reserved stands for that.
     fn used(&self) -> u64 {
         if let Some(paid) = self.paid {
             return u64::from(paid.prompt) + u64::from(paid.completion);
@@ -200,7 +235,11 @@ impl<'a> Record<'a> {
             } => u64::from(prompt_tokens) + u64::from(completion_tokens),
             Step::Tool { .. } => 0,
         });
-        steps.sum()
+        let counted = steps.sum();
+        if self.outcome == Outcome::NoUsage.as_str() {
+            return unsigned(self.reserved_tokens).max(counted);
+        }
+        counted
     }
 
     /// What it did to the balance.
@@ -225,7 +264,11 @@ impl<'a> Record<'a> {
             reserved_tokens: unsigned(self.reserved_tokens),
             held: NanoUsd::new(self.held),
             most: NanoUsd::new(self.most),
-            prices: self.prices(),
+            prices: self.prices()?,
+            provider_cost: self
+                .more
+                .provider_cost
+                .map(|cost| NanoUsd::new(cost).into()),
             admitted_ms: self.admitted_ms,
             first_byte_ms: self.first_byte_ms,
             ended_ms: self.ended_ms,
@@ -234,7 +277,7 @@ impl<'a> Record<'a> {
             decision: self.decision.map(str::to_owned),
             places: Vec::new(),
             charged: self.paid.map(|paid| Charged {
-                usage: paid.usage(),
+                usage: self.usage(&paid),
                 cost: NanoUsd::new(paid.cost),
                 balance_before: NanoUsd::new(paid.before),
                 balance_after: NanoUsd::new(paid.after),
@@ -243,23 +286,32 @@ impl<'a> Record<'a> {
     }
 
     /// The answering model's, as they were then.
-    pub fn prices(&self) -> Prices {
-        Prices {
-            input: TokenPrice::from_picos(self.input_price),
-            cached_input: TokenPrice::from_picos(self.cached_price),
-            output: TokenPrice::from_picos(self.output_price),
+    fn prices(&self) -> rusqlite::Result<Arc<Prices>> {
+        let [input, output, cached_input] =
+            [self.input_price, self.output_price, self.cached_price].map(TokenPrice::from_picos);
+        let prices =
+            Prices::from_stored((input, output, cached_input), self.more.prices.as_deref());
+        prices.ok_or_else(|| unreadable(0, "prices"))
+    }
+
+    fn usage(&self, paid: &Paid) -> Usage {
+        Usage {
+            prompt: paid.prompt,
+            cached: paid.cached,
+            cache_write: self.more.cache_write,
+            cache_write_1h: self.more.cache_write_1h,
+            completion: paid.completion,
+            reasoning: paid.reasoning,
         }
     }
-}
 
-impl Paid {
-    pub fn usage(&self) -> Usage {
-        Usage {
-            prompt: self.prompt,
-            cached: self.cached,
-            completion: self.completion,
-            reasoning: self.reasoning,
-        }
+    /// What the charge should have been: the counts at the prices, both as they were written down.
+    pub fn price(&self) -> rusqlite::Result<Option<NanoUsd>> {
+        let Some(paid) = &self.paid else {
+            return Ok(None);
+        };
+        let (prices, steps) = (self.prices()?, read_list(self.steps));
+        Ok(Some(price(&prices, &steps, self.usage(paid))))
     }
 }
 
@@ -302,9 +354,18 @@ pub fn framed(bytes: &[u8]) -> impl Iterator<Item = rusqlite::Result<Framed<'_>>
 
 /// Without what stands before it.
 pub fn read(bytes: &[u8]) -> rusqlite::Result<Record<'_>> {
-    let record = bytes.split_first().filter(|(form, _)| **form == FORM);
-    let record = record.and_then(|(_, record)| postcard::from_bytes(record).ok());
+    let record = match bytes.split_first() {
+        Some((&FORM, record)) => postcard::from_bytes(record).ok(),
+        Some((&FORM_WITH_MORE, record)) => read_with_more(record),
+        _ => None,
+    };
     record.ok_or_else(|| unreadable(0, "a call that was written down"))
+}
+
+fn read_with_more(bytes: &[u8]) -> Option<Record<'_>> {
+    let (record, more) = postcard::take_from_bytes::<Record<'_>>(bytes).ok()?;
+    let more = postcard::from_bytes(more).ok()?;
+    Some(Record { more, ..record })
 }
 
 pub fn number(id: CallId) -> i64 {

@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::{
     gathered::Gathered,
-    record::{self, Paid, Record},
+    record::{self, More, Paid, Record},
     unreadable,
 };
 
@@ -187,5 +187,6 @@ fn read<'a>(row: &'a Row<'_>) -> rusqlite::Result<Record<'a>> {
         decision: maybe(28)?,
         left: Vec::new(),
         debt: None,
+        more: More::default(),
     })
 }

@@ -127,7 +127,7 @@ async fn every_way_in_which_calls_can_be_wrong_is_noticed() {
         ),
         (
             "prices",
-            |calls| calls[1].1.prices.output = TokenPrice::from_picos(7),
+            |calls| Arc::make_mut(&mut calls[1].1.prices).rates.output = TokenPrice::from_picos(7),
             "",
         ),
         (

@@ -39,6 +39,9 @@ async fn tables_of_an_earlier_version_are_brought_up_to_date() {
             ADD COLUMN lease_until timestamptz NOT NULL DEFAULT now();
         DROP FUNCTION beat(integer, bigint);
         CREATE FUNCTION beat(integer, bigint, integer) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+        DROP FUNCTION cost_of(calls);
+        ALTER TABLE calls DROP COLUMN cache_write, DROP COLUMN cache_write_1h, DROP COLUMN prices,
+            DROP COLUMN provider_cost;
         UPDATE tollgate SET version = 1, oldest = 1";
     let paying = paying.restart_after(|| drop(place.sql(as_it_was))).await;
     let mut held = paying.hold(30, 40, 0).await.unwrap();
@@ -46,7 +49,7 @@ async fn tables_of_an_earlier_version_are_brought_up_to_date() {
     drop(held);
     paying.assert_sound().await;
     let version = paying.sql("SELECT version || ' ' || oldest FROM tollgate");
-    assert_eq!((paying.balance().await, version.as_str()), (60, "2 2"));
+    assert_eq!((paying.balance().await, version.as_str()), (60, "3 3"));
 }
 
 #[tokio::test]

@@ -85,6 +85,9 @@ fn what_a_target_lacks_is_said() {
         let found = Candidate::new(small.clone(), &long, None, cap);
         assert_eq!(found.rejected, expected, "{cap:?}");
     }
+    // One that rests may be asked all the same; one that takes no budget as small may not.
+    let resting = Candidate::new(small.clone(), &none(), rest, cap(500, true));
+    assert_eq!(resting.rejected, Some(Rejection::MinOutput));
     for (need, in_service, expected) in [
         (none(), None, None),
         (Need { tools: 2, ..none() }, None, None),
@@ -497,7 +500,7 @@ proptest! {
         prop_assert_eq!(shown(&one), shown(&other));
         let rejected: Vec<_> = candidates.iter().map(|one| one.rejected).collect();
         // The first of these that there is anyone of.
-        let order = [None, Some(Rejection::MinOutput), Some(Rejection::Unhealthy)];
+        let order = [None, Some(Rejection::Unhealthy)];
         let wanted = order.into_iter().find(|one| rejected.contains(one));
         let able = |rejected: &Option<Rejection>| wanted == Some(*rejected);
         prop_assert_eq!(one.is_some(), rejected.iter().any(able));
@@ -507,9 +510,8 @@ proptest! {
         for target in &asked {
             let candidate = candidates.iter().find(|other| other.model.id == target.id);
             let rejected = candidate.unwrap().rejected;
-            // Who called a tool hears what it said, even if it writes more than is wanted.
-            let locked = one.decision.reason == Reason::TurnLockTool;
-            let called = locked && matches!(rejected, None | Some(Rejection::MinOutput));
+            // Who called a tool hears what it said.
+            let called = one.decision.reason == Reason::TurnLockTool && rejected.is_none();
             prop_assert!(called || able(&rejected), "{}", target.id);
         }
         let resting = wanted == Some(Some(Rejection::Unhealthy));

@@ -38,12 +38,12 @@ fn streams() {
     });
 }
 
-/// An answer as the caller gets it; without usage there is none to give, which is shown as null.
+/// An answer as the caller gets it. That it has no usage is shown as null.
 fn shown(answer: &Answer) -> Value {
-    let usage = answer.usage.unwrap_or_default();
-    let body = answer.to_json("[id]", 1, MODEL, usage, true);
+    let bill = answer.usage.map(testing::bill);
+    let body = answer.to_json("[id]", 1, MODEL, bill, true);
     let mut shown: Value = serde_json::from_slice(&body).unwrap();
-    if answer.usage.is_none() {
+    if bill.is_none() {
         shown["usage"] = Value::Null;
     }
     shown

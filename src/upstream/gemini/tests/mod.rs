@@ -21,7 +21,8 @@ fn answer(body: &[u8], n: u32) -> Result<Value, String> {
     let answer = super::answer::read(body, n, &Calls::default());
     let answer = answer.map_err(|error| error.to_string())?;
     let usage = answer.usage.ok_or("no usage to bill by")?;
-    let json = answer.to_json("chatcmpl-1", 1, testing::MODEL, usage, true);
+    let bill = Some(testing::bill(usage));
+    let json = answer.to_json("chatcmpl-1", 1, testing::MODEL, bill, true);
     Ok(serde_json::from_slice(&json).unwrap())
 }
 

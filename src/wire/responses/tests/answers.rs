@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{USAGE, new_response};
+use super::{BILL, USAGE, new_response};
 use crate::wire::{
     chat::{Answer, Choice, FinishReason, ToolCall},
     json_text::JsonText,
@@ -23,7 +23,7 @@ fn answer(content: Option<&str>, calls: &[(&str, &str)], finish: FinishReason) -
         choices: vec![choice],
         usage: Some(USAGE),
     };
-    new_response().whole(&answer, USAGE, 200, true)
+    new_response().whole(&answer, Some(BILL), 200, true)
 }
 
 #[test]

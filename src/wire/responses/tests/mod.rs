@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::{Echo, NewResponse, ResponsesRequest};
 use crate::{
     error::GatewayError,
-    wire::chat::{Message, Usage},
+    money::NanoUsd,
+    wire::chat::{Bill, Message, Usage},
 };
 
 mod answers;
@@ -21,8 +22,15 @@ mod streams;
 const USAGE: Usage = Usage {
     prompt: 11,
     cached: 4,
+    cache_write: 2,
+    cache_write_1h: 0,
     completion: 3,
     reasoning: 1,
+};
+
+const BILL: Bill = Bill {
+    usage: USAGE,
+    cost: NanoUsd::new(4_200_000),
 };
 
 /// The smallest request with more fields, or other ones.

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-use super::{super::Events, USAGE, new_response};
+use super::{super::Events, BILL, USAGE, new_response};
 use crate::{
     error::Envelope,
     metered::Shape,
@@ -59,6 +59,7 @@ fn complete(mut parts: Vec<Part>, reason: FinishReason) -> Vec<String> {
     parts.extend([finished(reason), Part::Usage(USAGE)]);
     let mut shape = shape(parts);
     shape.close().unwrap();
+    shape.bill(Some(BILL));
     shape.end();
     frames(&mut shape)
 }
@@ -239,7 +240,8 @@ fn what_could_not_be_stored_says_so_at_the_end() {
         let parts = vec![said("Hi"), finished(FinishReason::Stop), Part::Usage(USAGE)];
         let mut shape = shape(parts);
         shape.close().unwrap();
-        let kept = shape.script().to_store(Some(USAGE)).unwrap();
+        shape.bill(Some(BILL));
+        let kept = shape.script().to_store(Some(BILL)).unwrap();
         if !is_stored {
             shape.script().not_stored();
         }
@@ -254,7 +256,7 @@ fn what_could_not_be_stored_says_so_at_the_end() {
     assert_eq!(ended(false).1["store"], false);
     let mut unwanted = new_response();
     unwanted.echo.store = false;
-    assert_eq!(Events::new(unwanted, || 200).to_store(Some(USAGE)), None);
+    assert_eq!(Events::new(unwanted, || 200).to_store(Some(BILL)), None);
 }
 
 /// What a provider may send of one choice, in any order. Fragments of a call need not be JSON.

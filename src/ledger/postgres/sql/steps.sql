@@ -438,6 +438,7 @@ BEGIN
                     total := total + ended.cost;
                     UPDATE calls SET outcome = step #>> '{call,outcome}',
                         failure = step #>> '{call,failure}', prompt = NULL, cached = NULL,
+                        cache_write = NULL, cache_write_1h = NULL,
                         completion = NULL, reasoning = NULL, cost = NULL, balance_before = NULL,
                         balance_after = NULL, paid_from = NULL, paid = NULL
                     WHERE id = call_id;

@@ -81,7 +81,12 @@ CREATE OR REPLACE FUNCTION look_up(p_digests bytea[]) RETURNS jsonb LANGUAGE plp
 BEGIN
     RETURN jsonb_build_object('settings', (SELECT version FROM settings), 'callers', (
         SELECT coalesce(jsonb_agg(jsonb_build_object('digest', encode(digest, 'hex'), 'key', k.id,
-            'account', a.id, 'track', track, 'tier', tier, 'closed', closed, 'version', version)), '[]')
+            'account', a.id, 'track', track, 'tier', tier, 'closed', closed, 'version', version,
+            -- Of the credit that is used first; there is no such end in the list where it never expires.
+            'expires', (SELECT min(ends) FROM unnest(fund_left, fund_held, fund_expires)
+                    AS fund (remaining, held, ends)
+                WHERE remaining > fund.held AND ends > extract(epoch FROM clock_timestamp())
+                    AND ends < 9223372036854775807))), '[]')
         FROM api_keys k JOIN accounts a ON a.id = k.account_id
         WHERE digest = ANY (p_digests) AND state = 'active'));
 END $$;

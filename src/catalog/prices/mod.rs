@@ -1,0 +1,201 @@
+//! What a model costs its caller, or a deployment its operator.
+
+mod read;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+use crate::money::{self, NanoUsd, PicoUsd, TokenPrice};
+
+/// Prices of tokens by the size of the prompt, and fees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prices {
+    /// For prompts up to the first threshold in `above`.
+    pub rates: Rates,
+    /// Other prices for larger prompts, in ascending order of their thresholds.
+    pub above: Vec<Above>,
+    /// For each time that the model is called.
+    pub request: NanoUsd,
+    /// For each image in a prompt.
+    pub image: NanoUsd,
+}
+
+/// The price of each kind of token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rates {
+    pub input: TokenPrice,
+    pub output: TokenPrice,
+    pub cached_input: TokenPrice,
+    /// Input that the provider writes to its cache for some minutes.
+    pub cache_write: TokenPrice,
+    /// The same for an hour.
+    pub cache_write_1h: TokenPrice,
+}
+
+/// Rates for prompts with more than `prompt_tokens` tokens. They apply to all tokens of such a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Above {
+    pub prompt_tokens: u32,
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+/// Tokens of one answer, each counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Billable {
+    pub input: u64,
+    pub cached_input: u64,
+    pub cache_write: u64,
+    pub cache_write_1h: u64,
+    pub output: u64,
+}
+
+/// A kind of token with a price of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenKind {
+    Input,
+    CachedInput,
+    CacheWrite,
+    CacheWrite1h,
+    Output,
+}
+
+/// So many tokens of one kind, at one price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub kind: TokenKind,
+    pub tokens: u64,
+    pub rate: TokenPrice,
+}
+
+impl TokenKind {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Input => "Input",
+            Self::CachedInput => "Cached input",
+            Self::CacheWrite => "Input written to the cache",
+            Self::CacheWrite1h => "Input written to the cache for an hour",
+            Self::Output => "Output",
+        }
+    }
+}
+
+impl Billable {
+    fn prompt(&self) -> u64 {
+        self.input + self.cached_input + self.cache_write + self.cache_write_1h
+    }
+}
+
+impl Rates {
+    /// The dearest price that a token of a prompt can have.
+    fn dearest_input(&self) -> TokenPrice {
+        self.input
+            .max(self.cached_input)
+            .max(self.cache_write)
+            .max(self.cache_write_1h)
+    }
+
+    /// The dearer of both, kind by kind.
+    #[must_use]
+    fn max(self, other: Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            output: self.output.max(other.output),
+            cached_input: self.cached_input.max(other.cached_input),
+            cache_write: self.cache_write.max(other.cache_write),
+            cache_write_1h: self.cache_write_1h.max(other.cache_write_1h),
+        }
+    }
+}
+
+impl Prices {
+    /// Prices without thresholds or fees, where a cache write costs what input costs.
+    pub fn flat(input: TokenPrice, output: TokenPrice, cached_input: TokenPrice) -> Self {
+        let rates = Rates {
+            input,
+            output,
+            cached_input,
+            cache_write: input,
+            cache_write_1h: input,
+        };
+        Self {
+            rates,
+            ..Self::default()
+        }
+    }
+
+    /// The tokens of one answer at the prices that apply to a prompt of its size.
+    pub fn lines(&self, tokens: Billable) -> [Line; 5] {
+        use TokenKind::{CacheWrite, CacheWrite1h, CachedInput, Input, Output};
+        let rates = self.rates_for(tokens.prompt());
+        [
+            (Input, tokens.input, rates.input),
+            (CachedInput, tokens.cached_input, rates.cached_input),
+            (CacheWrite, tokens.cache_write, rates.cache_write),
+            (CacheWrite1h, tokens.cache_write_1h, rates.cache_write_1h),
+            (Output, tokens.output, rates.output),
+        ]
+        .map(|(kind, tokens, rate)| Line { kind, tokens, rate })
+    }
+
+    /// What one answer costs, not rounded yet.
+    pub fn exact(&self, tokens: Billable) -> PicoUsd {
+        let lines = self.lines(tokens).map(|line| (line.tokens, line.rate));
+        money::exact(&lines) + self.request.into()
+    }
+
+    /// What one answer costs.
+    pub fn cost(&self, tokens: Billable) -> NanoUsd {
+        self.exact(tokens).rounded_up()
+    }
+
+    /// The most that an answer can cost whose prompt has at most `input` tokens, whatever a cache does with them.
+    pub fn most(&self, input: u64, output: u64) -> NanoUsd {
+        // Below each threshold the largest prompt costs most, and so does the whole one behind the last.
+        let ends = self
+            .above
+            .iter()
+            .map(|above| u64::from(above.prompt_tokens));
+        let prompts = ends.filter(|end| *end < input).chain([input]);
+        let each = prompts.map(|prompt| {
+            let rates = self.rates_for(prompt);
+            money::exact(&[(prompt, rates.dearest_input()), (output, rates.output)])
+        });
+        let tokens = each.max().unwrap_or_default();
+        (tokens + self.request.into()).rounded_up()
+    }
+
+    /// Prices that are nowhere below these two. Thresholds of both are kept.
+    #[must_use]
+    pub fn max(&self, other: &Self) -> Self {
+        let mut thresholds: Vec<_> = [self, other]
+            .iter()
+            .flat_map(|prices| &prices.above)
+            .map(|above| above.prompt_tokens)
+            .collect();
+        thresholds.sort_unstable();
+        thresholds.dedup();
+        let above = thresholds.into_iter().map(|prompt_tokens| {
+            let behind = u64::from(prompt_tokens) + 1;
+            Above {
+                prompt_tokens,
+                rates: self.rates_for(behind).max(*other.rates_for(behind)),
+            }
+        });
+        Self {
+            rates: self.rates.max(other.rates),
+            above: above.collect(),
+            request: self.request.max(other.request),
+            image: self.image.max(other.image),
+        }
+    }
+
+    fn rates_for(&self, prompt: u64) -> &Rates {
+        let reached = self.above.iter().rev();
+        let mut reached = reached.filter(|above| prompt > u64::from(above.prompt_tokens));
+        reached.next().map_or(&self.rates, |above| &above.rates)
+    }
+}

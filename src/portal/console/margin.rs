@@ -1,0 +1,184 @@
+//! What was earned: charges beside what providers charge for the same calls, by model, account and day.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::extract::State;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::{
+    access::OperatorIn,
+    accounts,
+    frame::{self, Place, scrolled},
+};
+use crate::{
+    gateway::Gateway,
+    ledger::{AnalyticsFilter, AnalyticsRow},
+    money::NanoUsd,
+    portal::{
+        days,
+        error::PortalError,
+        layout::Page,
+        query::{ReadQuery, given},
+        words::{count, money},
+    },
+    time_text,
+};
+
+const HERE: &str = "/portal/console/margin";
+/// For how many days it can be shown, the first by default.
+const PERIODS: [u16; 3] = [7, 30, 90];
+const DAY_SECONDS: i64 = 24 * 60 * 60;
+
+#[derive(Deserialize)]
+pub struct Period {
+    days: Option<String>,
+}
+
+impl Period {
+    fn days(&self) -> Result<u16, PortalError> {
+        let Some(text) = given(self.days.as_ref()) else {
+            return Ok(PERIODS[0]);
+        };
+        let period = PERIODS.into_iter().find(|days| days.to_string() == text);
+        period.ok_or_else(|| PortalError::Invalid("Margin is shown for 7, 30 or 90 days.".into()))
+    }
+}
+
+/// Calls added up.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    calls: u64,
+    charged: i64,
+    provider_cost: i64,
+    margin: i64,
+    below_cost: u64,
+}
+
+impl Sums {
+    fn add(&mut self, row: &AnalyticsRow) {
+        self.calls += row.calls;
+        self.charged = self.charged.saturating_add(row.cost.nanos());
+        self.provider_cost = self.provider_cost.saturating_add(row.provider_cost.nanos());
+        self.margin = self.margin.saturating_add(row.margin.nanos());
+        self.below_cost += row.below_cost;
+    }
+
+    fn of<'a>(rows: impl IntoIterator<Item = &'a AnalyticsRow>) -> Self {
+        let mut sums = Self::default();
+        for row in rows {
+            sums.add(row);
+        }
+        sums
+    }
+}
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    me: OperatorIn,
+    ReadQuery(period): ReadQuery<Period>,
+) -> Result<Page, PortalError> {
+    let days = period.days()?;
+    let now = time_text::now();
+    // From the first moment of the first day.
+    let midnight = now - now.rem_euclid(DAY_SECONDS);
+    let from = midnight - i64::from(days - 1) * DAY_SECONDS;
+    let filter = AnalyticsFilter {
+        from_ms: from.saturating_mul(1_000),
+        to_ms: i64::MAX,
+        ..AnalyticsFilter::default()
+    };
+    let rows = gateway.ledger.analytics(filter).await?;
+    let content = html! {
+        h1 { "Margin" }
+        p.muted {
+            "What was charged, and what providers charge for the same calls where a deployment says what it costs ("
+            code { "cost" } " in the configuration). The margin is of those calls alone."
+        }
+        (choice(days))
+        @if rows.is_empty() {
+            p.empty { "There were no calls in these days." }
+        } @else {
+            (totals(&Sums::of(&rows)))
+            (table("By model", "Model", &rows, |row| &row.model, |model| html! { code { (model) } }))
+            (table("By account", "Account", &rows, |row| &row.account_id, |id| html! {
+                a href=(accounts::path(id)) { code { (id) } }
+            }))
+            (table("By day", "Day (UTC)", &rows, |row| &row.day, |day| html! { (days::long(day)) }))
+        }
+    };
+    Ok(frame::page(&me, Place::Margin, "Margin", &content))
+}
+
+fn choice(chosen: u16) -> Markup {
+    html! {
+        nav.choices aria-label="Period" {
+            ul {
+                @for days in PERIODS {
+                    li {
+                        a href={ (HERE) "?days=" (days) } aria-current=[(days == chosen).then_some("true")] {
+                            (days) " days"
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn totals(sums: &Sums) -> Markup {
+    html! {
+        dl {
+            dt { "Charged" } dd { (dollars(sums.charged)) }
+            dt { "Providers charge" } dd { (dollars(sums.provider_cost)) }
+            dt { "Margin" } dd { (dollars(sums.margin)) }
+            dt { "Calls charged below their cost" } dd { (count(sums.below_cost)) }
+        }
+    }
+}
+
+/// The rows of one kind, those with the smallest margin first: they are what one looks for.
+fn table(
+    title: &str,
+    name: &str,
+    rows: &[AnalyticsRow],
+    key: fn(&AnalyticsRow) -> &String,
+    shown: impl Fn(&str) -> Markup,
+) -> Markup {
+    let mut groups: BTreeMap<&str, Sums> = BTreeMap::new();
+    for row in rows {
+        groups.entry(key(row)).or_default().add(row);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, sums)| sums.margin);
+    let table = html! {
+        table {
+            caption { (title) }
+            thead { tr {
+                th scope="col" { (name) }
+                th.number scope="col" { "Calls" }
+                th.number scope="col" { "Charged" }
+                th.number scope="col" { "Providers charge" }
+                th.number scope="col" { "Margin" }
+                th.number scope="col" { "Below cost" }
+            } }
+            tbody {
+                @for (name, sums) in &groups {
+                    tr {
+                        th scope="row" { (shown(name)) }
+                        td.number { (count(sums.calls)) }
+                        td.number { (dollars(sums.charged)) }
+                        td.number { (dollars(sums.provider_cost)) }
+                        td.number { (dollars(sums.margin)) }
+                        td.number { (count(sums.below_cost)) }
+                    }
+                }
+            }
+        }
+    };
+    html! { section { h2 { (title) } (scrolled(title, &table)) } }
+}
+
+fn dollars(nanos: i64) -> String {
+    money(NanoUsd::new(nanos))
+}

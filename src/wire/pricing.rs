@@ -1,0 +1,79 @@
+//! Prices as the API shows them.
+
+use serde::Serialize;
+
+use crate::{
+    catalog::{Above, Prices, Rates},
+    money::TokenPrice,
+};
+
+/// US dollars as decimal strings: for a token, for a request, for an image.
+#[derive(Serialize)]
+pub struct Pricing {
+    prompt: String,
+    completion: String,
+    image: String,
+    request: String,
+    #[serde(flatten)]
+    cache: CachePricing,
+    /// Other rates for larger prompts; left out where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    above: Vec<ShownAbove>,
+}
+
+#[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "as they are called everywhere")]
+struct CachePricing {
+    input_cache_read: String,
+    /// Left out where writing to a cache costs what input costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_cache_write: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_cache_write_1h: Option<String>,
+}
+
+/// What all tokens cost of a request whose prompt has more than `prompt_tokens`.
+#[derive(Serialize)]
+struct ShownAbove {
+    prompt_tokens: u32,
+    prompt: String,
+    completion: String,
+    #[serde(flatten)]
+    cache: CachePricing,
+}
+
+impl From<&Prices> for Pricing {
+    fn from(prices: &Prices) -> Self {
+        let above = prices.above.iter();
+        Self {
+            prompt: prices.rates.input.to_string(),
+            completion: prices.rates.output.to_string(),
+            cache: (&prices.rates).into(),
+            image: prices.image.shortest(),
+            request: prices.request.shortest(),
+            above: above.map(ShownAbove::from).collect(),
+        }
+    }
+}
+
+impl From<&Rates> for CachePricing {
+    fn from(rates: &Rates) -> Self {
+        let other = |price: TokenPrice| (price != rates.input).then(|| price.to_string());
+        Self {
+            input_cache_read: rates.cached_input.to_string(),
+            input_cache_write: other(rates.cache_write),
+            input_cache_write_1h: other(rates.cache_write_1h),
+        }
+    }
+}
+
+impl From<&Above> for ShownAbove {
+    fn from(above: &Above) -> Self {
+        Self {
+            prompt_tokens: above.prompt_tokens,
+            prompt: above.rates.input.to_string(),
+            completion: above.rates.output.to_string(),
+            cache: (&above.rates).into(),
+        }
+    }
+}
