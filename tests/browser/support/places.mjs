@@ -95,6 +95,7 @@ export const CONSOLE = [
   page('console-models', '/portal/console/models', 'Models', 'svc-flex-beta-3.6', 'enabled'),
   page('console-limits', '/portal/console/limits', 'Limits per minute', 'Set a limit'),
   page('console-deployments', '/portal/console/deployments', 'Deployments', 'simulator'),
+  page('console-margin', '/portal/console/margin', 'Margin', 'Providers charge'),
   page('console-audit', '/portal/console/audit', 'Audit', 'Run the audit'),
   page('console-alerts', '/portal/console/alerts', 'Alerts', 'Each opens once', 'Over'),
   page('console-actions', '/portal/console/actions', 'Actions', 'Done to'),
