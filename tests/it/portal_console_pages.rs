@@ -294,7 +294,13 @@ async fn the_margin_is_shown_by_model_account_and_day() {
     for query in ["", "?days=7", "?days=30", "?days=90"] {
         let page = browser.get(&format!("/portal/console/margin{query}")).await;
         let page = page.assert_page();
-        for told in ["$0.0000536", "$0.000071", "−$0.000022", &gateway.account_id] {
+        for told in [
+            "$0.0000536",
+            "$0.000071",
+            "−$0.000022",
+            "unknown",
+            &gateway.account_id,
+        ] {
             assert!(page.contains(told), "no {told} in {page}");
         }
     }

@@ -64,6 +64,14 @@ impl Sums {
         self.below_cost += row.below_cost;
     }
 
+    /// In words, where the cost of any call is known. One that costs nothing has a margin all the same.
+    fn known(&self, nanos: i64) -> String {
+        if (self.provider_cost, self.margin) == (0, 0) {
+            return "unknown".into();
+        }
+        dollars(nanos)
+    }
+
     fn of<'a>(rows: impl IntoIterator<Item = &'a AnalyticsRow>) -> Self {
         let mut sums = Self::default();
         for row in rows {
@@ -130,8 +138,8 @@ fn totals(sums: &Sums) -> Markup {
     html! {
         dl {
             dt { "Charged" } dd { (dollars(sums.charged)) }
-            dt { "Providers charge" } dd { (dollars(sums.provider_cost)) }
-            dt { "Margin" } dd { (dollars(sums.margin)) }
+            dt { "Providers charge" } dd { (sums.known(sums.provider_cost)) }
+            dt { "Margin" } dd { (sums.known(sums.margin)) }
             dt { "Calls charged below their cost" } dd { (count(sums.below_cost)) }
         }
     }
@@ -153,7 +161,7 @@ fn table(
     groups.sort_by_key(|(_, sums)| sums.margin);
     let table = html! {
         table {
-            caption { (title) }
+            caption { "The smallest margin first" }
             thead { tr {
                 th scope="col" { (name) }
                 th.number scope="col" { "Calls" }
@@ -168,8 +176,8 @@ fn table(
                         th scope="row" { (shown(name)) }
                         td.number { (count(sums.calls)) }
                         td.number { (dollars(sums.charged)) }
-                        td.number { (dollars(sums.provider_cost)) }
-                        td.number { (dollars(sums.margin)) }
+                        td.number { (sums.known(sums.provider_cost)) }
+                        td.number { (sums.known(sums.margin)) }
                         td.number { (count(sums.below_cost)) }
                     }
                 }
