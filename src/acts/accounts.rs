@@ -53,19 +53,10 @@ impl Acts {
         self.whole(async move {
             let ledger = &acts.gateway.ledger;
             ledger.account(&account_id).await?;
-            // Before the look at what was given: where the grant is not among that, it is not in this.
             let balance = ledger.balances(&account_id).await?.balance;
-            let is_known = match &new.reference {
-                Some(reference) => {
-                    let grants = ledger.grants(&account_id).await?;
-                    let mut numbers = grants.iter().map(|grant| grant.reference.as_ref());
-                    numbers.any(|number| number == Some(reference))
-                }
-                None => false,
-            };
-            let grant = ledger.add_grant(&account_id, new).await?;
-            // A grant that was given before is that one, and was written down then.
-            if !is_known {
+            let (grant, is_new) = ledger.grant_once(&account_id, new).await?;
+            // A grant that was given before is that one, and was written down by whoever gave it.
+            if is_new {
                 let before = Some(json!({ "balance": balance }));
                 // The act stands, whatever can be told of the balance.
                 let balance = ledger.balances(&account_id).await;

@@ -281,11 +281,24 @@ impl Ledger {
     }
 
     pub async fn add_grant(&self, account_id: &str, new: NewGrant) -> Result<Grant, LedgerError> {
-        let grant = new.made(self.clock().now());
-        match self {
-            Self::Embedded(ledger) => ledger.add_grant(account_id, grant).await,
-            Self::Shared(ledger) => ledger.add_grant(account_id, grant).await,
-        }
+        let (grant, _) = self.grant_once(account_id, new).await?;
+        Ok(grant)
+    }
+
+    /// The same, and whether it was given just now: not where its reference was used before.
+    pub async fn grant_once(
+        &self,
+        account_id: &str,
+        new: NewGrant,
+    ) -> Result<(Grant, bool), LedgerError> {
+        let made = new.made(self.clock().now());
+        let id = made.id.clone();
+        let grant = match self {
+            Self::Embedded(ledger) => ledger.add_grant(account_id, made).await?,
+            Self::Shared(ledger) => ledger.add_grant(account_id, made).await?,
+        };
+        let is_new = grant.id == id;
+        Ok((grant, is_new))
     }
 
     /// Sets what is given, keeps the rest; lasts across restarts.
