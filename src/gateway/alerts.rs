@@ -16,7 +16,7 @@ use crate::{config, money::NanoUsd, office::AlertKind, webhook::Webhook};
 /// How many accounts are remembered between two looks; the others are noticed with their next call.
 const MAX_NOTED: usize = 1_000;
 /// How long an upstream that reported too much or refused us is remembered.
-const REPORTED_FOR: Duration = Duration::from_hours(1);
+const REMEMBERED_FOR: Duration = Duration::from_hours(1);
 
 pub struct Alerts {
     pub settings: config::Alerts,
@@ -24,9 +24,9 @@ pub struct Alerts {
     /// Accounts that a call has just left with little.
     noted: Mutex<HashSet<String>>,
     /// Upstreams that reported more tokens than requests could use.
-    reported: Mutex<BTreeMap<String, Reported>>,
+    reported: Lately<Reported>,
     /// Upstreams that refused the operator's key, account or name for a model.
-    refusing: Mutex<BTreeMap<String, Refusing>>,
+    refusing: Lately<Refusing>,
     /// How many are open, as it was last seen.
     open: Mutex<BTreeMap<AlertKind, i64>>,
     /// When it was last looked through what expires, and the grants that did soon.
@@ -37,21 +37,48 @@ pub struct Alerts {
 }
 
 /// What an upstream reported beyond what requests could use.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Reported {
     pub calls: u64,
     /// What it would have cost.
     pub lost: NanoUsd,
-    last: Instant,
 }
 
 /// What an upstream refused for reasons that only the operator can mend.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Refusing {
     pub calls: u64,
     /// The latest one.
     pub status: u16,
-    last: Instant,
+}
+
+/// What upstreams did lately, each with when it last did.
+struct Lately<T>(Mutex<BTreeMap<String, (T, Instant)>>);
+
+impl<T: Copy + Default> Lately<T> {
+    fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    /// Returns what is known of it now.
+    fn add(&self, upstream: &str, add: impl FnOnce(&mut T)) -> T {
+        let mut all = locked(&self.0);
+        let known = all.entry(upstream.to_owned());
+        let (known, last) = known.or_insert_with(|| (T::default(), Instant::now()));
+        add(known);
+        *last = Instant::now();
+        *known
+    }
+
+    /// Those that did so within [`REMEMBERED_FOR`].
+    fn all(&self) -> Vec<(String, T)> {
+        let mut all = locked(&self.0);
+        all.retain(|_, (_, last)| last.elapsed() < REMEMBERED_FOR);
+        let copied = all
+            .iter()
+            .map(|(upstream, (known, _))| (upstream.clone(), *known));
+        copied.collect()
+    }
 }
 
 impl Alerts {
@@ -61,8 +88,8 @@ impl Alerts {
             settings,
             webhook,
             noted: Mutex::default(),
-            reported: Mutex::default(),
-            refusing: Mutex::default(),
+            reported: Lately::new(),
+            refusing: Lately::new(),
             open: Mutex::default(),
             expiries_at: AtomicI64::new(i64::MIN),
             expiring: Mutex::default(),
@@ -79,40 +106,23 @@ impl Alerts {
 
     /// An upstream reported more tokens than a request could use; what is beyond that was not charged.
     pub fn reported_too_much(&self, upstream: &str, lost: NanoUsd) {
-        let now = Instant::now();
-        let mut reported = locked(&self.reported);
-        let reported = reported.entry(upstream.to_owned()).or_insert(Reported {
-            calls: 0,
-            lost: NanoUsd::default(),
-            last: now,
+        self.reported.add(upstream, |reported| {
+            reported.calls += 1;
+            reported.lost = reported.lost.checked_add(lost).unwrap_or(reported.lost);
         });
-        reported.calls += 1;
-        reported.lost = reported.lost.checked_add(lost).unwrap_or(reported.lost);
-        reported.last = now;
     }
 
     /// Those that did so within the last hour.
     pub fn reported(&self) -> Vec<(String, Reported)> {
-        let mut reported = locked(&self.reported);
-        reported.retain(|_, it| it.last.elapsed() < REPORTED_FOR);
-        let copied = reported
-            .iter()
-            .map(|(upstream, it)| (upstream.clone(), *it));
-        copied.collect()
+        self.reported.all()
     }
 
     /// An upstream refused a call for reasons that only the operator can mend. The first time they hear of it at once.
     pub fn refused(&self, upstream: &str, status: u16) {
-        let now = Instant::now();
-        let mut all = locked(&self.refusing);
-        let refusing = all.entry(upstream.to_owned()).or_insert(Refusing {
-            calls: 0,
-            status,
-            last: now,
+        let refusing = self.refusing.add(upstream, |refusing| {
+            refusing.calls += 1;
+            refusing.status = status;
         });
-        refusing.calls += 1;
-        refusing.status = status;
-        refusing.last = now;
         if refusing.calls == 1 {
             self.want();
         }
@@ -120,12 +130,7 @@ impl Alerts {
 
     /// Those that did so within the last hour.
     pub fn refusing(&self) -> Vec<(String, Refusing)> {
-        let mut refusing = locked(&self.refusing);
-        refusing.retain(|_, it| it.last.elapsed() < REPORTED_FOR);
-        let copied = refusing
-            .iter()
-            .map(|(upstream, it)| (upstream.clone(), *it));
-        copied.collect()
+        self.refusing.all()
     }
 
     fn note(&self, account_id: &str) {

@@ -108,7 +108,7 @@ pub enum Outcome {
     ProviderFailed,
     /// The provider broke off in the middle of a stream.
     Interrupted,
-    /// A stream that ended without a usage to bill by.
+    /// It was delivered without a usage to bill by.
     NoUsage,
     /// The charge could not be written down, and the answer was withheld.
     NotCharged,

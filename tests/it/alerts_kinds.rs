@@ -301,7 +301,7 @@ async fn books_that_do_not_add_up_are_told_until_an_audit_is_clean() {
 
 /// A key, an account or a name for a model that a provider refuses is the operator's to set right.
 #[tokio::test]
-async fn a_provider_that_refuses_the_operator_is_told_until_it_is_over_for_an_hour() {
+async fn a_provider_that_refuses_the_operator_is_told() {
     let watched = Watched::start().await;
     let upstream = &watched.gateway.upstream;
     upstream.answer_json(401, &json!({ "error": { "message": "bad key" } }));

@@ -1,6 +1,12 @@
 //! Everything an audit is there to notice, done to a database on purpose and mended again.
 
 use super::*;
+use crate::{
+    catalog::{Above, Prices, Rates},
+    ledger::{HoldRequest, tests::charge_for},
+    money::TokenPrice,
+    wire::chat::Usage,
+};
 
 /// What is done, how it is noticed, and how it is mended.
 const TAMPERED: [(&str, &str, &str); 12] = [
@@ -108,6 +114,69 @@ async fn what_was_tampered_with_is_noticed_and_frozen_until_it_is_mended() {
     assert_eq!(looked.unwrap().violations, []);
     drop(running);
     paying.assert_sound().await;
+}
+
+/// What a call cost is computed once more, with every price that it was charged at.
+#[tokio::test]
+async fn a_call_with_thresholds_and_fees_is_priced_again() {
+    let paying = with(1_000_000).await;
+    let price = TokenPrice::from_picos;
+    let rates = |input: i64| Rates {
+        input: price(input),
+        output: price(7_000),
+        cached_input: price(300),
+        cache_write: price(5_000),
+        cache_write_1h: price(9_000),
+    };
+    let request = HoldRequest {
+        prices: Arc::new(Prices {
+            rates: rates(2_000),
+            above: vec![Above {
+                prompt_tokens: 100,
+                rates: rates(4_000),
+            }],
+            request: NanoUsd::new(11),
+            image: NanoUsd::default(),
+        }),
+        ..paying.request(10_000, 10_000, 0)
+    };
+    let mut held = paying.ledger.hold(request).await.unwrap();
+    let usage = Usage {
+        prompt: 101,
+        cached: 20,
+        cache_write: 30,
+        cache_write_1h: 10,
+        completion: 3,
+        reasoning: 0,
+    };
+    let charged = charge_for(&mut held, usage, Outcome::Answered)
+        .await
+        .unwrap();
+    // 51 × 4 + 20 × 0.3 + 20 × 5 + 10 × 9 + 3 × 7 + 11
+    assert_eq!(charged.charged.unwrap().cost, NanoUsd::new(432));
+    paying.assert_sound().await;
+    for (tamper, mend) in [
+        (
+            "UPDATE calls SET prices = replace(prices, '4000', '4001')",
+            "UPDATE calls SET prices = replace(prices, '4001', '4000')",
+        ),
+        (
+            "UPDATE calls SET cache_write_1h = cache_write_1h - 1",
+            "UPDATE calls SET cache_write_1h = cache_write_1h + 1",
+        ),
+        (
+            "UPDATE calls SET prompt = 100, cached = 19",
+            "UPDATE calls SET prompt = 101, cached = 20",
+        ),
+    ] {
+        paying.sql(tamper);
+        let audit = paying.ledger.audit().await.unwrap();
+        let mut found = audit.violations.iter();
+        let told = found.any(|found| found.what.contains("is not what its call"));
+        assert!(told, "{tamper}: {:?}", audit.violations);
+        paying.sql(mend);
+        paying.assert_sound().await;
+    }
 }
 
 /// The look every minute is at what is new, and a contradiction it found stays found.
