@@ -1,4 +1,4 @@
-//! Writes the tables of the token estimate, `src/limits/estimate`: the merges of two vocabularies, the words that they
+//! Writes the tables of the token estimate, `src/base/tokens`: the merges of two vocabularies, the words that they
 //! have, and what each character is to a pre-tokenizer.
 //!
 //! The vocabularies come with `tiktoken-rs`, the character classes with `regex-syntax`; neither is part of the program.
@@ -9,9 +9,9 @@ use regex_syntax::hir::{Class, HirKind};
 use tiktoken_rs::CoreBPE;
 use unicode_normalization::{IsNormalized, char::canonical_combining_class, is_nfc_quick};
 
-#[path = "src/limits/estimate/merge.rs"]
+#[path = "src/base/tokens/merge.rs"]
 mod merge;
-#[path = "src/limits/estimate/table.rs"]
+#[path = "src/base/tokens/table.rs"]
 #[expect(dead_code, reason = "the other half is for the program")]
 mod table;
 
@@ -24,8 +24,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=src/limits/estimate/merge.rs");
-    println!("cargo:rerun-if-changed=src/limits/estimate/table.rs");
+    println!("cargo:rerun-if-changed=src/base/tokens/merge.rs");
+    println!("cargo:rerun-if-changed=src/base/tokens/table.rs");
     let folder = env::var("OUT_DIR")?;
     let write = |name: &str, bytes: &[u8]| fs::write(Path::new(&folder).join(name), bytes);
 

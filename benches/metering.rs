@@ -19,11 +19,10 @@ use std::{
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 use tollgate::{
+    base::{durability::Durability, money::NanoUsd, rate::Ceilings, tokens::estimate_tokens},
     catalog::{Catalog, Tier, Track},
-    config::Durability,
     ledger::{HoldRequest, Ledger, NewAccount, NewGrant, Outcome, Seen},
-    limits::{Ceilings, Limiter, estimate_tokens},
-    money::NanoUsd,
+    limits::Limiter,
     wire::chat::Usage,
 };
 
@@ -178,7 +177,7 @@ fn estimate(time: Duration) {
     let cl100k = tiktoken_rs::cl100k_base().unwrap();
     for (name, text) in [
         ("Markdown", include_str!("../docs/ARCHITECTURE.md")),
-        ("code", include_str!("../src/metered/shape.rs")),
+        ("code", include_str!("../src/wire/shape.rs")),
         ("JSON", include_str!("../tests/clients/package-lock.json")),
         ("CJK", CJK),
         ("random", &random),

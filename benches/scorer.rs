@@ -11,7 +11,7 @@
 use std::hint::black_box;
 
 use rustix::time::{ClockId, clock_gettime};
-use tollgate::routing::hybrid::scorer::Scorer;
+use tollgate::routing::scorer::Scorer;
 
 /// The time of a clock, in nanoseconds.
 fn now(clock: ClockId) -> i64 {

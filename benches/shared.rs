@@ -22,15 +22,14 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::{
+    base::{durability::Durability, money::NanoUsd},
     catalog::{Catalog, Tier, Track},
-    config::Durability,
+    db::postgres::Address,
     ledger::{self, Caller, HoldRequest, Ledger, NewAccount, NewGrant, Outcome},
-    money::NanoUsd,
-    postgres::Address,
     wire::chat::Usage,
 };
 
-#[path = "../src/testing/postgres_server.rs"]
+#[path = "../src/db/testing/postgres_server.rs"]
 mod postgres_server;
 #[allow(dead_code, reason = "tests use more of it")]
 #[path = "../tests/it/support/redis_server.rs"]

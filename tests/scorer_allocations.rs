@@ -5,7 +5,7 @@
 use std::{alloc::System, hint::black_box};
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollgate::routing::hybrid::Scorer;
+use tollgate::routing::Scorer;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;

@@ -10,10 +10,9 @@ use std::{
 };
 
 use tollgate::{
+    base::{clock::Clock, durability::Durability, money::NanoUsd},
     catalog::{Catalog, Model, Tier, Track},
-    config::Durability,
-    ledger::{Caller, Clock, HoldRequest, Ledger, NewAccount, NewGrant, Outcome},
-    money::NanoUsd,
+    ledger::{Caller, HoldRequest, Ledger, NewAccount, NewGrant, Outcome},
     wire::chat::Usage,
 };
 

@@ -15,17 +15,18 @@ use std::{
 
 use tempfile::TempDir;
 use tollgate::{
-    config::{Config, Durability},
+    backoffice::{NewPerson, Role},
+    base::durability::Durability,
+    config::Config,
+    db::postgres::Address,
     ledger::{self, Ledger},
-    office::{NewPerson, Role},
-    postgres::Address,
     server::{self, Running},
 };
 
 mod browser;
 mod fill;
 mod plans;
-#[path = "../../src/testing/postgres_server.rs"]
+#[path = "../../src/db/testing/postgres_server.rs"]
 mod postgres_server;
 #[allow(dead_code, reason = "tests use more of it")]
 #[path = "../../tests/it/support/redis_server.rs"]

@@ -15,7 +15,7 @@ pub use plan::{Plan, Tier, Track};
 pub use prices::{Above, Billable, Line, Prices, Rates, TokenKind};
 pub use router::{Cost, DOMAINS, Router, Semantic, SemanticRoute, Tiered, Turn};
 
-use crate::{checked_toml::Mistake, fast_map::FastMap};
+use crate::base::{checked_toml::Mistake, fast_map::FastMap};
 
 /// The catalog that is part of the program.
 pub const BUILT_IN: &str = include_str!("catalog.toml");

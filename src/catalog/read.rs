@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Catalog, Model, Parameter, Prices, Router, Tier, router::as_quality_tier};
-use crate::{
+use crate::base::{
     checked_toml::{self, Mistake, Section, Value, as_text},
     money::TokenPrice,
 };

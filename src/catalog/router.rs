@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::checked_toml::{Section, Value, as_fraction, as_integer, as_text};
+use crate::base::checked_toml::{Section, Value, as_fraction, as_integer, as_text};
 
 /// What a request can be about.
 pub const DOMAINS: [&str; 11] = [

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::operator_commands::Target;
 use crate::{
+    api::operator::AuditObject,
+    db::postgres::Address,
     ledger::{self, Audit},
-    operator::AuditObject,
-    postgres::Address,
 };
 
 #[derive(Args)]

@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use crate::{
+    backoffice::{self, mail::Mail, oidc::Issuer},
     config::{self, Config, Minute, StorePlace},
-    conversations, ledger,
-    mail::Mail,
-    office,
-    oidc::Issuer,
-    routing, spool,
+    conversations,
+    ledger::{self, spool},
     tools::Toolbox,
+    upstream::deployments,
 };
 
 /// Reports on the file, the store, each provider and each source of the tools; an error if anything
@@ -29,7 +28,7 @@ pub async fn run(file: &Path) -> Result<(), String> {
         StorePlace::File(path) => {
             report("store", ledger::probe(path));
             report("responses", conversations::probe(path));
-            report("portal", office::probe(path));
+            report("portal", backoffice::probe(path));
         }
         StorePlace::Postgres { address, .. } => {
             report("store", ledger::probe_database(address).await);
@@ -54,7 +53,7 @@ pub async fn run(file: &Path) -> Result<(), String> {
     if let Some(weights) = &config.weights {
         report("router weights", Ok(weights.scorer.version().to_owned()));
     }
-    match routing::providers(&config) {
+    match deployments::providers(&config) {
         Err(error) => report("providers", Err(error)),
         Ok(providers) => {
             for name in config.providers.keys() {

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    auth::{ApiKey, random_text},
+    backoffice::{NewPerson, OfficeError, Role},
+    base::{
+        keys::{ApiKey, random_text},
+        money::NanoUsd,
+        timestamp,
+    },
     catalog::{Tier, Track},
     gateway::Gateway,
     ledger::{Ledger, LedgerError, NewAccount, NewGrant},
-    money::NanoUsd,
-    office::{NewPerson, OfficeError, Role},
-    time_text,
 };
 
 pub const DEMO_EMAIL: &str = "demo@tollgate.local";
@@ -63,7 +65,7 @@ async fn demo_person(
     let password = random_text(PASSWORD_CHARS);
     let hash = passwords.hash(password.clone()).await;
     let hash = hash.map_err(|_| DemoError::Password)?;
-    let now = time_text::now();
+    let now = timestamp::now();
     if let Some(person) = person {
         office.set_password(&person.id, &hash, None, now).await?;
         return Ok(password);

@@ -15,17 +15,15 @@ use super::{
     serve::{StopSignals, until_stopped},
 };
 use crate::{
-    auth::Secret,
+    base::{durability::Durability, keys::Secret, money::NanoUsd, rate::Ceilings},
     catalog::Catalog,
+    cli::telemetry,
     config::{
-        Alerts, Config, Deployment, Durability, Log, LogFormat, MAX_ABANDONED, Minute, Offer,
-        Operator, Patience, PaymentProvider, Payments, Portal, Provider, Routing, Server, Store,
-        StorePlace, Tools,
+        Alerts, Config, Deployment, Log, LogFormat, MAX_ABANDONED, Minute, Offer, Operator,
+        Patience, PaymentProvider, Payments, Portal, Provider, Routing, Server, Store, StorePlace,
+        Tools,
     },
-    limits::Ceilings,
-    money::NanoUsd,
     server::{self, Running, StartError},
-    telemetry,
 };
 
 #[derive(Args)]

@@ -13,6 +13,7 @@ mod operator_commands;
 mod router_calibrate;
 mod serve;
 mod table;
+mod telemetry;
 
 use operator_commands::{
     AccountCommand, CreditCommand, KeyCommand, LimitCommand, ModelCommand, Target,

@@ -9,7 +9,7 @@ use super::table;
 use crate::{
     catalog::Catalog,
     config::{Config, OwnWeights, Tools},
-    routing::hybrid::{
+    routing::{
         Scorer,
         calibrate::{self, Asked, Calibrated, Compared, Heads, Hybrid, Measured, Report, Setting},
     },

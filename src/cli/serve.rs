@@ -5,8 +5,8 @@ use std::path::Path;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
+    cli::telemetry,
     server::{self, Running, Watched},
-    telemetry,
 };
 
 pub async fn run(file: &Path) -> Result<(), String> {

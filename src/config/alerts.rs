@@ -6,9 +6,9 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use lettre::message::Mailbox;
 
 use super::values::{Environment, seconds, secret};
-use crate::{
-    auth::Secret,
+use crate::base::{
     checked_toml::{self, Section, as_text},
+    keys::Secret,
     money::NanoUsd,
 };
 

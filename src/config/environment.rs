@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::checked_toml::{Mistake, Node, Origin, Value};
+use crate::base::checked_toml::{Mistake, Node, Origin, Value};
 
 const PREFIX: &str = "TOLLGATE__";
 

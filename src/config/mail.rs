@@ -1,13 +1,20 @@
 //! The server that letters go through.
 
-use lettre::message::Mailbox;
+use std::time::Duration;
+
+use lettre::{AsyncSmtpTransport, Tokio1Executor, message::Mailbox};
 
 use super::values::{Environment, store_url};
 use crate::{
-    auth::Secret,
-    checked_toml::{Section, as_text},
-    mail,
+    base::{
+        checked_toml::{Section, as_text},
+        keys::Secret,
+    },
+    net::connect::chain,
 };
+
+/// How long a server may take for each of its answers.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct Mail {
@@ -24,7 +31,7 @@ pub fn mail(mut section: Section, environment: &Environment) -> Option<Mail> {
     match &url {
         None => section.mistake("url", &format!("is missing; expected {expected}")),
         Some(url) => {
-            if let Err(why) = mail::server(url) {
+            if let Err(why) = mail_server(url) {
                 section.mistake("url", &format!("cannot be used: {why}"));
             }
         }
@@ -36,4 +43,11 @@ pub fn mail(mut section: Section, environment: &Environment) -> Option<Mail> {
         url: url?,
         from: from?,
     })
+}
+
+/// The server that a URL names; what is wrong with it, without the URL, which may hold a password.
+pub fn mail_server(url: &Secret) -> Result<AsyncSmtpTransport<Tokio1Executor>, String> {
+    let builder = AsyncSmtpTransport::<Tokio1Executor>::from_url(url.reveal());
+    let builder = builder.map_err(|error| chain(&error))?;
+    Ok(builder.timeout(Some(TIMEOUT)).build())
 }

@@ -25,20 +25,21 @@ mod upstreams;
 mod values;
 
 pub use alerts::{Alerts, Webhook};
-pub use mail::Mail;
+pub use mail::{Mail, mail_server};
 pub use oidc::Oidc;
 pub use payments::{Offer, PaymentProvider, Payments, Stripe};
 pub use quirks::{MaxTokensField, Quirks};
 pub use tools::{Chain, Market, Tools};
+pub use values::is_safe_url;
 
 use crate::{
-    auth::Secret,
+    base::{
+        checked_toml::Mistake, durability::Durability, keys::Secret, money::NanoUsd, rate::Ceilings,
+    },
     catalog::{Catalog, Plan, Prices},
-    checked_toml::Mistake,
-    limits::{self, Ceilings},
-    money::NanoUsd,
-    postgres,
-    routing::hybrid::Scorer,
+    db::postgres,
+    limits,
+    routing::Scorer,
 };
 
 /// Clients that cut responses short often leave a few calls behind; more than this many at once are unusual.
@@ -184,15 +185,6 @@ pub enum Minute {
         address: Box<limits::Address>,
         deadline: Duration,
     },
-}
-
-/// What a committed change survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// A power cut: each commit is flushed to the disk.
-    Power,
-    /// The death of this process, but not a power cut.
-    Process,
 }
 
 #[derive(Debug)]
@@ -386,7 +378,7 @@ impl Config {
         let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
             source: source.clone(),
             mistakes: vec![Mistake {
-                origin: crate::checked_toml::Origin::Absent,
+                origin: crate::base::checked_toml::Origin::Absent,
                 message: format!("the file cannot be read: {error}"),
             }],
         })?;
@@ -402,7 +394,7 @@ impl Config {
         text: &str,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, ConfigError> {
-        crate::checked_toml::parse(text)
+        crate::base::checked_toml::parse(text)
             .and_then(|mut document| {
                 let astray = environment::override_values(&mut document, environment);
                 match read::config(document, environment) {

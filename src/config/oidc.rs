@@ -1,10 +1,9 @@
 //! Who else vouches for people that sign in: an issuer of OpenID Connect.
 
-use super::values::{Environment, list, secret};
-use crate::{
-    auth::Secret,
+use super::values::{Environment, is_safe_url, list, secret};
+use crate::base::{
     checked_toml::{Section, Value, as_text},
-    oidc::is_safe_url,
+    keys::Secret,
 };
 
 #[derive(Clone, Debug)]

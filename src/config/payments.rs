@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::values::{Environment, http_url, seconds, secret};
-use crate::{
-    auth::Secret,
+use crate::base::{
     checked_toml::{Section, Value, as_integer, as_text},
+    keys::Secret,
     money::NanoUsd,
 };
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::values::list;
-use crate::checked_toml::Section;
+use crate::base::checked_toml::Section;
 
 pub fn trusted_proxies(section: &mut Section) -> Vec<IpNet> {
     let expected = "a list of addresses or networks, e.g. `[\"10.0.0.0/8\", \"::1\"]`";

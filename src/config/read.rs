@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::{
-    Config, Durability, Log, LogFormat, MAX_ABANDONED, Minute, Operator, Patience, Portal, Server,
-    Store, StorePlace, TlsFiles,
+    Config, Log, LogFormat, MAX_ABANDONED, Minute, Operator, Patience, Portal, Server, Store,
+    StorePlace, TlsFiles,
     alerts::alerts,
     mail::mail,
     oidc::oidc,
@@ -15,13 +15,16 @@ use super::{
     values::{Environment, address, http_url, readable_file, seconds, secret, store_url},
 };
 use crate::{
-    auth::Secret,
+    base::{
+        checked_toml::{self, Mistake, Node, Section, Value, as_text},
+        durability::Durability,
+        keys::Secret,
+        money::NanoUsd,
+        rate::Ceilings,
+    },
     catalog::{Catalog, Plan, Tier, Track},
-    checked_toml::{self, Mistake, Node, Section, Value, as_text},
-    ledger,
-    limits::{self, Ceilings},
-    money::NanoUsd,
-    postgres,
+    db::postgres,
+    ledger, limits,
 };
 
 pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<Mistake>> {

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use axum::http::{HeaderName, HeaderValue, Uri};
 
 use super::values::{Environment, http_url, seconds, secret};
-use crate::{
-    auth::Secret,
+use crate::base::{
     checked_toml::{self, Section, as_text},
+    keys::Secret,
 };
 
 #[derive(Clone, Debug)]

@@ -9,10 +9,12 @@ use super::{
     values::{Environment, http_url, seconds, secret},
 };
 use crate::{
-    auth::Secret,
+    base::{
+        checked_toml::{self, Section, Value, as_text},
+        keys::Secret,
+    },
     catalog::{Catalog, Prices},
-    checked_toml::{self, Section, Value, as_text},
-    routing::hybrid::Scorer,
+    routing::Scorer,
 };
 
 pub fn provider(mut section: Section, environment: &Environment) -> Provider {

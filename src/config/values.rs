@@ -1,10 +1,17 @@
 //! Values that several sections have.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
-use crate::{
-    auth::Secret,
+use axum::http::Uri;
+
+use crate::base::{
     checked_toml::{self, Section, Value, as_text},
+    keys::Secret,
 };
 
 pub type Environment = BTreeMap<String, String>;
@@ -127,4 +134,27 @@ pub fn list<T>(
 pub fn readable_file(value: &Value) -> Option<PathBuf> {
     let path = PathBuf::from(as_text(value)?);
     std::fs::read(&path).ok().map(|_| path)
+}
+
+/// Whether nobody can listen or answer in between: with TLS, or within this machine.
+pub fn is_safe_url(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else {
+        return false;
+    };
+    let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
+        return false;
+    };
+    let has_user = uri.authority().is_some_and(|it| it.as_str().contains('@'));
+    let safe = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => is_loopback(host),
+        _ => false,
+    };
+    safe && !has_user
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let address = address.parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }

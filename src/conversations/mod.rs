@@ -16,7 +16,7 @@ mod sqlite;
 mod tests;
 
 use self::{postgres::InDatabase, sqlite::InFile};
-use crate::{ledger::clock::Clock, postgres::Address};
+use crate::{base::clock::Clock, db::postgres::Address};
 
 /// What is kept (SPEC §8.4), and how long anyone waits for it.
 const SETTINGS: Settings = Settings {
@@ -78,11 +78,11 @@ pub enum StorageError {
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
     #[error(transparent)]
-    File(#[from] crate::sqlite::FileError),
+    File(#[from] crate::db::sqlite::FileError),
     #[error("{address} cannot be used: {source}")]
     Postgres {
         address: String,
-        source: crate::postgres::Error,
+        source: crate::db::postgres::Error,
     },
     #[error("too much is waiting for it")]
     QueueFull,
@@ -93,7 +93,7 @@ pub enum Cause {
 /// Looks at the file beside a ledger's database, or at the place where it would be made; changes
 /// nothing.
 pub fn probe(database: &Path) -> Result<String, String> {
-    crate::sqlite::probe(&path_beside(database), &sqlite::KIND)
+    crate::db::sqlite::probe(&path_beside(database), &sqlite::KIND)
 }
 
 /// `data/tollgate.db` → `data/tollgate.responses.db`

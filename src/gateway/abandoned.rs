@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use crate::fast_map::{FastMap, RandomState};
+use crate::base::fast_map::{FastMap, RandomState};
 
 const SHARDS: usize = 16;
 

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use super::{Gateway, Routes};
 use crate::{
     catalog::{Model, Plan, Router},
-    chat::{ChatCall, Route},
-    error::GatewayError,
-    routing::hybrid::{
+    prompt::{ChatCall, Route},
+    routing::{
         self, Candidate, Chosen, Found, Need, Question, Rejection, Scorer, SessionKey, Turning,
     },
     wire::{
         chat::{ResponseFormat, Role},
+        error::GatewayError,
         json_text::JsonText,
     },
 };
@@ -56,7 +56,7 @@ impl Gateway {
             found: &found,
         };
         let knowledge = &routes.knowledge;
-        let chosen = hybrid::choose(hybrid, settings, &question, &candidates, knowledge);
+        let chosen = routing::choose(hybrid, settings, &question, &candidates, knowledge);
         let mut chosen = chosen.ok_or_else(|| Self::nobody(hybrid, call, &candidates))?;
         chosen.decision.route_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         chosen.turning = turn.map(|(settings, key)| Turning {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Gateway;
-use crate::mail::Letter;
+use crate::backoffice::mail::Letter;
 
 impl Gateway {
     /// Whether the server has taken it. Why it has not is in the log, which says no word of the letter:

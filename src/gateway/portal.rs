@@ -1,6 +1,6 @@
 //! What the portal's pages share.
 
-use crate::{auth::Secret, catalog::Plan, config, office::Throttle};
+use crate::{backoffice::Throttle, base::keys::Secret, catalog::Plan, config};
 
 pub struct Portal {
     pub enabled: bool,

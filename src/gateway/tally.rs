@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{money::NanoUsd, routing::hybrid::Decision};
+use crate::{base::money::NanoUsd, routing::Decision};
 
 /// Expectations are counted by the hundredth.
 const STEPS: usize = 101;

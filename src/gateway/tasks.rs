@@ -3,7 +3,7 @@
 use tokio::task::JoinHandle;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
-use crate::outgoing;
+use crate::net::lanes;
 
 /// Counted on each thread for itself: every request is, and threads with one count would wait for each other.
 pub struct Tasks(Vec<TaskTracker>);
@@ -11,17 +11,13 @@ pub struct Tasks(Vec<TaskTracker>);
 impl Default for Tasks {
     fn default() -> Self {
         // One more for threads that serve no requests.
-        Self(
-            (0..=outgoing::lanes())
-                .map(|_| TaskTracker::new())
-                .collect(),
-        )
+        Self((0..=lanes::lanes()).map(|_| TaskTracker::new()).collect())
     }
 }
 
 impl Tasks {
     fn here(&self) -> &TaskTracker {
-        &self.0[outgoing::this_lane() % self.0.len()]
+        &self.0[lanes::this_lane() % self.0.len()]
     }
 
     /// In a task of its own. Needs a runtime.

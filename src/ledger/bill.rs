@@ -4,8 +4,8 @@
 
 use super::{Call, Step};
 use crate::{
+    base::money::{NanoUsd, PicoUsd},
     catalog::{Line, Prices, TokenKind},
-    money::{NanoUsd, PicoUsd},
     wire::chat::Usage,
 };
 

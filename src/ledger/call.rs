@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{CallId, bill};
 use crate::{
+    base::{
+        money::{NanoUsd, PicoUsd},
+        rate::Place,
+    },
     catalog::Prices,
-    limits::Place,
-    money::{NanoUsd, PicoUsd},
     wire::chat::Usage,
 };
 

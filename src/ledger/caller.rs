@@ -1,6 +1,6 @@
 //! Who a request comes from, and how lately that was looked up.
 
-use crate::{auth::KeyDigest, catalog::Plan};
+use crate::{base::keys::KeyDigest, catalog::Plan};
 
 /// Who a request comes from.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ pub use shortage::Shortage;
 
 use self::shortage::is_covered;
 use super::CallId;
-use crate::{fast_map::FastMap, money::NanoUsd};
+use crate::base::{fast_map::FastMap, money::NanoUsd};
 
 #[derive(Clone, Debug, Default)]
 pub struct Credit {

@@ -1,6 +1,6 @@
 //! How the ledger fails, and why it cannot be opened.
 
-use crate::postgres;
+use crate::db::postgres;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {

@@ -7,9 +7,11 @@ use super::{
     postgres::Pending,
 };
 use crate::{
+    base::{
+        money::{NanoUsd, PicoUsd},
+        rate::Place,
+    },
     catalog::{Model, Prices},
-    limits::Place,
-    money::{NanoUsd, PicoUsd},
     wire::chat::Usage,
 };
 

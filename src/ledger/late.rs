@@ -1,7 +1,7 @@
 //! Late settlement: a call that was delivered by a process that could not write its charge.
 
 use super::{Call, Ledger, LedgerError};
-use crate::{money::NanoUsd, wire::chat::Usage};
+use crate::{base::money::NanoUsd, wire::chat::Usage};
 
 /// A call that was delivered and is not charged yet.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::limits::Ceilings;
+use crate::base::rate::Ceilings;
 
 /// A ceiling the operator set. Without an account or a model it holds for all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ mod bill;
 mod call;
 mod call_id;
 mod caller;
-pub(crate) mod clock;
 mod conditions;
 mod credit;
 mod embedded;
@@ -22,6 +21,7 @@ mod limits;
 mod pages;
 mod postgres;
 mod records;
+pub mod spool;
 #[cfg(test)]
 mod tests;
 mod watched;
@@ -30,9 +30,7 @@ pub use bill::Breakdown;
 pub use call::{Attempt, Call, Charged, Outcome, Step};
 pub use call_id::CallId;
 pub use caller::{Caller, Seen};
-pub use clock::Clock;
 pub use credit::Shortage;
-pub(crate) use embedded::probe_folder;
 pub use embedded::{audit_file, probe};
 pub use error::{LedgerError, OpenError};
 pub use health::{Health, Misplaced};
@@ -49,11 +47,14 @@ pub use watched::{Expiring, ExpiringPage};
 
 use self::{embedded::Embedded, postgres::Shared};
 use crate::{
-    auth::{ApiKey, KeyDigest},
-    config::Durability,
-    limits::{Ceilings, Kept},
-    money::NanoUsd,
-    postgres::Address,
+    base::{
+        clock::Clock,
+        durability::Durability,
+        keys::{ApiKey, KeyDigest},
+        money::NanoUsd,
+        rate::{Ceilings, Kept},
+    },
+    db::postgres::Address,
 };
 
 /// How long a call waits for a shared database before it begins, unless it is said otherwise.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::{Account, Balances, Call, CallId, Key, Ledger, LedgerError, NewAccount, Outcome};
-use crate::money::NanoUsd;
+use crate::base::money::NanoUsd;
 
 /// How many lines a page has at most.
 const MAX_LINES: usize = 10_000;

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::{CallId, LedgerError};
 use crate::{
-    auth::{ApiKey, KeyDigest, random_id},
+    base::{
+        keys::{ApiKey, KeyDigest, random_id},
+        money::NanoUsd,
+    },
     catalog::{Plan, Tier, Track},
-    money::NanoUsd,
 };
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //! accounts of a database.
 
 use super::{Ledger, LedgerError};
-use crate::money::NanoUsd;
+use crate::base::money::NanoUsd;
 
 /// A grant with something left that expires.
 #[derive(Clone, Debug, PartialEq, Eq)]

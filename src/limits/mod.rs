@@ -8,49 +8,13 @@ use std::{collections::HashMap, io, path::Path, sync::Arc, time::Duration};
 
 use prometheus_client::metrics::counter::Counter;
 
-mod count;
-mod estimate;
 mod memory;
 mod redis;
 
-pub use count::TokenCount;
-pub use estimate::{TOKENS_PER_MESSAGE, estimate_tokens};
-pub use redis::Address;
+pub use redis::{Address, Rebuild};
 
-use self::{
-    estimate::{Sender, estimate_part},
-    memory::Memory,
-};
-use crate::ledger::Ledger;
-
-/// An entry is in the window while fewer than this many milliseconds have passed.
-pub const WINDOW_MS: u64 = 60_000;
-
-/// How much a minute allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ceilings {
-    pub requests: u32,
-    pub tokens: u32,
-}
-
-/// Which ceiling a request ran into. Requests are looked at first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    Requests,
-    Tokens,
-}
-
-/// Why a request was not admitted, and when it would be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub limit: Limit,
-    pub ceilings: Ceilings,
-    pub requests_left: u32,
-    pub tokens_left: u32,
-    /// The least time after which this request fits if nothing else comes in between; `None` if
-    /// it is larger than the ceiling and never will.
-    pub wait_ms: Option<u64>,
-}
+use self::memory::Memory;
+use crate::base::rate::{Ceilings, Kept, Place, Refusal};
 
 /// Why a request may not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,31 +30,6 @@ pub enum NotRenewed {
     Refused(Refusal),
     /// Nobody can say what was admitted before.
     Lost,
-}
-
-/// A place in the minute, as a ledger keeps it for the day on which the minute is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Milliseconds since 1970.
-    pub at_ms: u64,
-    /// What was reserved, or used once that is known.
-    pub tokens: u64,
-    /// Zero is the request itself; its further steps follow.
-    pub step: u32,
-}
-
-/// What a ledger knows of a place in the minute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    pub account: String,
-    pub model: String,
-    pub call: u64,
-    pub step: u32,
-    /// By the limiter's clock.
-    pub at_ms: u64,
-    /// How long ago that was by the ledger's clock; the limiter's may have been set since.
-    pub age_ms: u64,
-    pub tokens: u64,
 }
 
 /// How long a step with a server may take, unless it is said otherwise.
@@ -130,24 +69,17 @@ impl Limiter {
         Ok(Self::Memory(Arc::new(memory)))
     }
 
-    /// With a server that gateways share. Should it forget the minute, `ledger` knows it: of every call that
-    /// goes ahead, `known_within` this time of its admission.
+    /// With a server that gateways share. Should it lose the window, `rebuild` reads it back from the ledger, which
+    /// has every call that went ahead `known_within` this time of its admission.
     ///
-    /// Waits for the server a moment, and does without it for now where that takes too long.
+    /// Waits for the server a moment, and starts without it where that takes too long.
     pub async fn share(
         address: &Address,
         deadline: Duration,
         known_within: Duration,
-        ledger: Arc<Ledger>,
+        rebuild: Rebuild,
     ) -> Self {
-        let rebuild = move || -> redis::Rebuilding {
-            let ledger = ledger.clone();
-            Box::pin(async move {
-                let known = ledger.places_in_window().await;
-                known.map_err(|error| error.to_string())
-            })
-        };
-        let shared = redis::Shared::connect(address, deadline, known_within, Box::new(rebuild));
+        let shared = redis::Shared::connect(address, deadline, known_within, rebuild);
         shared.until_ready(known_within + START_PATIENCE).await;
         Self::Shared(shared)
     }

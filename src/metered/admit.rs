@@ -16,17 +16,17 @@ use super::{
     tool_loop::milliseconds,
 };
 use crate::{
+    base::{failpoint, money::NanoUsd, timestamp, tokens::TokenCount},
     catalog::Prices,
-    chat::{ChatCall, Route},
-    error::{GatewayError, Unpaid},
-    failpoint,
     gateway::Gateway,
     ledger::{Attempt, Caller, Held, HoldRefused, HoldRequest, Outcome, Shortage, Step},
-    limits::{Admission, NotAdmitted, NotRenewed, TokenCount},
-    money::NanoUsd,
-    routing::Deployment,
-    time_text,
-    wire::chat::{Answer, Bill, Usage},
+    limits::{Admission, NotAdmitted, NotRenewed},
+    prompt::{ChatCall, Route},
+    upstream::deployments::Deployment,
+    wire::{
+        chat::{Answer, Bill, Usage},
+        error::{GatewayError, Unpaid},
+    },
 };
 
 /// How soon a charge that could not be written is tried again.
@@ -372,7 +372,7 @@ fn unpaid(
             match shortage.expired_at {
                 Some(at) => GatewayError::CreditsExpired {
                     unpaid,
-                    expired_at: time_text::shown(at),
+                    expired_at: timestamp::shown(at),
                 },
                 None => GatewayError::InsufficientCredits(unpaid),
             }

@@ -9,13 +9,16 @@ use tokio::time::Instant;
 use super::{Admitted, attempts::Attempts};
 use crate::{
     catalog::Model,
-    chat::ChatCall,
-    error::UpstreamError,
-    routing::{Asking, Deployment},
-    upstream::{Part, Parts},
+    prompt::ChatCall,
+    upstream::{
+        Parts,
+        deployments::{Asking, Deployment},
+    },
     wire::{
         chat::{Answer, Choice, FinishReason, Usage},
+        error::UpstreamError,
         json_text::JsonText,
+        part::Part,
     },
 };
 

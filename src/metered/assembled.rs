@@ -3,13 +3,11 @@
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::{
+use crate::wire::{
+    chat::{Answer, Bill, Choice, FinishReason, ToolCall, Usage},
     error::Envelope,
-    wire::{
-        chat::{Answer, Bill, Choice, FinishReason, ToolCall, Usage},
-        json_text::{JsonText, TextBuffer},
-        script::Script,
-    },
+    json_text::{JsonText, TextBuffer},
+    script::Script,
 };
 
 #[derive(Default)]

@@ -13,11 +13,12 @@ use rand::RngExt as _;
 use super::{Admitted, Begun};
 use crate::{
     catalog::Model,
-    chat::ChatCall,
-    error::UpstreamError,
     gateway::{Gateway, Routes},
     ledger::Attempt,
-    routing::{Asking, Record, hybrid::Reason},
+    prompt::ChatCall,
+    routing::Reason,
+    upstream::deployments::{Asking, Record},
+    wire::error::UpstreamError,
 };
 
 /// The pause before an upstream is asked a second time, and how far it may grow.

@@ -1,9 +1,11 @@
 //! Why a call came to no answer.
 
 use crate::{
-    error::{Envelope, GatewayError, UpstreamError},
     ledger::Outcome,
-    wire::chat::Usage,
+    wire::{
+        chat::Usage,
+        error::{Envelope, GatewayError, UpstreamError},
+    },
 };
 
 pub enum Failure {

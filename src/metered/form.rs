@@ -4,17 +4,17 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::Shape;
 use crate::{
-    auth::random_id,
-    chat::ChatCall,
+    base::keys::random_id,
     conversations::{Kept, Record},
-    error::Envelope,
     gateway::Gateway,
+    prompt::ChatCall,
     wire::{
         chat::{Answer, Bill, Frames, ShowUsage},
+        error::Envelope,
         responses::{Events, NewResponse, error_event},
         script::Script,
+        shape::Shape,
     },
 };
 

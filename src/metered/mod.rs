@@ -13,21 +13,22 @@ mod admit;
 mod ask;
 mod assembled;
 mod attempts;
-mod calls;
 mod client_watch;
 mod failure;
 mod form;
 mod need;
 mod running;
-mod shape;
 mod source;
 mod stream;
 mod tool_loop;
 mod whole;
 
 use crate::{
-    catalog::Model, chat::ChatCall, error::GatewayError, gateway::Gateway, ledger::Caller,
-    wire::chat::Usage,
+    catalog::Model,
+    gateway::Gateway,
+    ledger::Caller,
+    prompt::ChatCall,
+    wire::{chat::Usage, error::GatewayError},
 };
 
 use self::{
@@ -37,7 +38,6 @@ use self::{
 };
 
 pub use form::{ErrorWords, Form, now};
-pub use shape::Shape;
 
 /// How many frames may wait for a slow reader before the provider is no longer read.
 const FRAMES_IN_FLIGHT: usize = 16;

@@ -1,11 +1,10 @@
 //! What a question to a provider may come to: the tokens it reserves, the credit it holds, the most it is charged.
 
 use crate::{
+    base::{money::NanoUsd, tokens::TokenCount},
     catalog::Model,
-    chat::{Budget, ChatCall},
     ledger::Shortage,
-    limits::TokenCount,
-    money::NanoUsd,
+    prompt::{Budget, ChatCall},
     wire::chat::Usage,
 };
 

@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
 use super::{
-    Admitted, Begun, Shape,
+    Admitted, Begun,
     ask::{self, Opened, Reader, TimeLeft, is_plausible},
     assembled::Assembled,
     attempts::Attempts,
@@ -14,11 +14,15 @@ use super::{
     tool_loop::{Next, Steps, is_silent},
 };
 use crate::{
-    chat::ChatCall,
-    error::UpstreamError,
     gateway::Gateway,
-    upstream::{Part, Parts},
-    wire::chat::{Answer, FinishReason, ToolChoice, Usage},
+    prompt::ChatCall,
+    upstream::Parts,
+    wire::{
+        chat::{Answer, FinishReason, ToolChoice, Usage},
+        error::UpstreamError,
+        part::Part,
+        shape::Shape,
+    },
 };
 
 /// How much of an answer is read before it is believed to be one, where the model could still call a

@@ -5,20 +5,23 @@ use std::{pin::pin, time::Duration};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::{
-    Admitted, Begun, Ending, FRAMES_IN_FLIGHT, Form, Frame, NotStarted, Reply, Settled, Shape,
-    Started,
+    Admitted, Begun, Ending, FRAMES_IN_FLIGHT, Form, Frame, NotStarted, Reply, Settled, Started,
     client_watch::ClientWatch,
     failure::Failure,
     form::Keeping,
     source::{Means, Source},
 };
 use crate::{
-    chat::ChatCall,
-    error::{Envelope, UpstreamError},
-    failpoint,
+    base::failpoint,
     gateway::Gateway,
     ledger::Outcome,
-    wire::{chat::Bill, script::Script},
+    prompt::ChatCall,
+    wire::{
+        chat::Bill,
+        error::{Envelope, UpstreamError},
+        script::Script,
+        shape::Shape,
+    },
 };
 
 /// How long an answer whose client has left is read on.

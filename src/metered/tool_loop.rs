@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::{Admitted, failure::Failure};
 use crate::{
-    chat::{ChatCall, Offered},
     gateway::Gateway,
     ledger::Step,
+    prompt::{ChatCall, Offered},
     tools::ToolOutcome,
     wire::{
         chat::{Answer, Choice, FinishReason, Message, ToolCall, ToolChoice, Usage},

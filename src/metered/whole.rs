@@ -12,12 +12,14 @@ use super::{
     tool_loop::{Next, Steps},
 };
 use crate::{
-    chat::ChatCall,
-    error::UpstreamError,
-    failpoint,
+    base::failpoint,
     gateway::Gateway,
     ledger::Outcome,
-    wire::chat::{Answer, Bill},
+    prompt::ChatCall,
+    wire::{
+        chat::{Answer, Bill},
+        error::UpstreamError,
+    },
 };
 
 pub async fn whole(

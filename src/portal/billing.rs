@@ -26,9 +26,9 @@ use super::{
     words::{moment, money},
 };
 use crate::{
+    base::money::NanoUsd,
     gateway::Gateway,
     ledger::{Balances, Entry, EntryKind, Grant, GrantLeft},
-    money::NanoUsd,
 };
 
 const ON_A_PAGE: usize = 50;

@@ -6,7 +6,7 @@
 use maud::{Markup, html};
 
 use super::{days, words};
-use crate::money::NanoUsd;
+use crate::base::money::NanoUsd;
 
 /// How many series have a colour of their own. Of more, the last are drawn as one.
 const MAX_SERIES: usize = 7;

@@ -4,8 +4,8 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    auth::{Secret, random_text},
-    office,
+    backoffice,
+    base::keys::{Secret, random_text},
 };
 
 /// How long a session lasts, whatever is done in it.
@@ -78,13 +78,13 @@ impl Token {
     }
 
     /// What the session is kept under.
-    pub fn digest(&self) -> office::Digest {
+    pub fn digest(&self) -> backoffice::Digest {
         Sha256::digest(self.0.reveal().as_bytes()).into()
     }
 
     /// What a session is kept under that was begun with a secret of the operator's: with another secret
     /// it is not found any more.
-    pub fn digest_with(&self, secret: &Secret) -> office::Digest {
+    pub fn digest_with(&self, secret: &Secret) -> backoffice::Digest {
         let secret = Sha256::digest(secret.reveal().as_bytes());
         let token = Sha256::digest(self.0.reveal().as_bytes());
         Sha256::digest([&b"operator "[..], &secret[..], &token[..]].concat()).into()

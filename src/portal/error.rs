@@ -8,10 +8,10 @@ use maud::html;
 
 use super::layout;
 use crate::{
-    acts::ActError,
-    error::{Cause, GatewayError},
+    backoffice::OfficeError,
+    gateway::actions::ActError,
     ledger::LedgerError,
-    office::OfficeError,
+    wire::error::{Cause, GatewayError},
 };
 
 #[derive(Debug, thiserror::Error)]

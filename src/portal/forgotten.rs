@@ -23,11 +23,13 @@ use super::{
     sign_up::email_problem,
 };
 use crate::{
+    api::Peer,
+    backoffice::{
+        NewLink, Person, Purpose,
+        mail::{Letter, letters},
+    },
+    base::timestamp,
     gateway::Gateway,
-    http::Peer,
-    mail::{Letter, letters},
-    office::{NewLink, Person, Purpose},
-    time_text,
 };
 
 const TITLE: &str = "A forgotten password";
@@ -105,7 +107,7 @@ async fn letter(gateway: &Gateway, person: &Person) -> Option<Letter> {
             person_id: person.id.clone(),
         },
         made_by: None,
-        now: time_text::now(),
+        now: timestamp::now(),
     };
     match gateway.office.make_link(new).await {
         Ok(made) => {

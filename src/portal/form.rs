@@ -16,10 +16,10 @@ use super::{
     session::SignedIn,
 };
 use crate::{
-    auth::random_id,
+    api::read_body,
+    base::{keys::random_id, timestamp},
     gateway::Gateway,
-    http::{drain_unread, read_body},
-    time_text,
+    net::drain::drain_unread,
 };
 
 const MAX_BYTES: usize = 64 << 10;
@@ -90,7 +90,7 @@ pub async fn is_first(gateway: &Gateway, number: &str) -> Result<bool, PortalErr
         return Ok(true);
     }
     let digest = Sha256::digest(number).into();
-    let until = time_text::now() + REMEMBERED_SECONDS;
+    let until = timestamp::now() + REMEMBERED_SECONDS;
     Ok(gateway.office.spend(&digest, until).await?)
 }
 

@@ -10,7 +10,7 @@ use axum::{
 };
 
 use super::error::PortalError;
-use crate::{gateway::Gateway, http::drain_unread};
+use crate::{gateway::Gateway, net::drain::drain_unread};
 
 /// Scripts, styles and pictures of ours, nothing inline, and no page of ours inside another's.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \

@@ -14,9 +14,9 @@ use super::{
     words::{count, money},
 };
 use crate::{
+    base::money::{NanoUsd, TokenPrice},
     catalog::{Model, Plan, Prices},
     gateway::Gateway,
-    money::{NanoUsd, TokenPrice},
 };
 
 pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::words::{moment, money};
-use crate::{gateway::Alerts, ledger::Balances, time_text};
+use crate::{base::timestamp, gateway::alerts::Alerts, ledger::Balances};
 
 /// Little is left, or some of it expires soon. `is_used` is whether the account had anything to use.
 pub fn credit(alerts: &Alerts, balances: &Balances, is_used: bool) -> Markup {
@@ -14,7 +14,7 @@ pub fn credit(alerts: &Alerts, balances: &Balances, is_used: bool) -> Markup {
     let low = settings.low_balance;
     let low = low.filter(|low| balances.available < *low);
     let soon = settings.expiring_within.and_then(|within| {
-        let until = time_text::now().saturating_add(within);
+        let until = timestamp::now().saturating_add(within);
         balances.expires_at.filter(|at| *at <= until)
     });
     html! {

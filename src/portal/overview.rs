@@ -14,10 +14,9 @@ use super::{
     words::{about, count, moment, money},
 };
 use crate::{
+    base::{money::NanoUsd, timestamp},
     gateway::Gateway,
     ledger::{Balances, CallsPage, DayUse, KeyState},
-    money::NanoUsd,
-    time_text,
 };
 
 const SHOWN_REQUESTS: usize = 8;
@@ -25,10 +24,10 @@ const DAYS: i64 = 7;
 
 pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {
     let (ledger, account) = (&gateway.ledger, me.account.id.as_str());
-    let now = time_text::now();
+    let now = timestamp::now();
     let (from, today) = (
-        time_text::day(now - (DAYS - 1) * 86_400),
-        time_text::day(now),
+        timestamp::day(now - (DAYS - 1) * 86_400),
+        timestamp::day(now),
     );
     let balances = ledger.balances(account).await?;
     let days = ledger.usage_days(account, &from, &today).await?;

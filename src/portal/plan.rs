@@ -12,9 +12,9 @@ use super::{
     words::count,
 };
 use crate::{
+    base::rate::Ceilings,
     catalog::{Model, Plan, Tier, Track},
     gateway::Gateway,
-    limits::Ceilings,
 };
 
 pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<Page, PortalError> {

@@ -23,10 +23,11 @@ use super::{
     words::{about, money},
 };
 use crate::{
-    error::GatewayError,
+    api::{RequestLog, public::Endpoint},
     gateway::Gateway,
-    http::{self, RequestLog, drain_unread},
     ledger::{Caller, KeyState},
+    net::drain::drain_unread,
+    wire::error::GatewayError,
 };
 
 /// The key that pays for what is tried here. It is an ordinary one, in the list with the others: what it
@@ -89,7 +90,10 @@ pub async fn run(
         paying(&gateway, &me).await
     };
     let answered = match caller {
-        Ok(caller) => http::chat_as(&gateway, caller, log, body).await,
+        Ok(caller) => {
+            let chat = Endpoint::ChatCompletions;
+            chat.serve_caller(&gateway, caller, &log, body).await
+        }
         Err(error) => {
             drain_unread(body);
             Err(error)

@@ -20,12 +20,13 @@ use super::{
     sign_up::{SignUp, email_problem, name_problem, who},
 };
 use crate::{
-    auth::random_id,
+    api::Peer,
+    backoffice::{
+        NewLink, Person, Purpose,
+        mail::{Letter, letters},
+    },
+    base::{keys::random_id, timestamp},
     gateway::Gateway,
-    http::Peer,
-    mail::{Letter, letters},
-    office::{NewLink, Person, Purpose},
-    time_text,
 };
 
 pub fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) -> Response {
@@ -92,7 +93,7 @@ async fn letter(
             name: name.map(str::to_owned),
         },
         made_by: None,
-        now: time_text::now(),
+        now: timestamp::now(),
     };
     match gateway.office.make_link(new).await {
         Ok(made) => {

@@ -22,9 +22,9 @@ use super::{
     words::moment,
 };
 use crate::{
+    backoffice::{Attempt, Session},
+    base::timestamp,
     gateway::Gateway,
-    office::{Attempt, Session},
-    time_text,
 };
 
 pub async fn show(
@@ -41,7 +41,7 @@ async fn page(
 ) -> Result<Response, PortalError> {
     let sessions = gateway
         .office
-        .sessions_of(&me.person.id, time_text::now())
+        .sessions_of(&me.person.id, timestamp::now())
         .await?;
     let has_password = me.person.password.is_some();
     let content = html! {
@@ -126,7 +126,7 @@ pub async fn change_password(
     let digest = &me.session.digest;
     gateway
         .office
-        .set_password(&me.person.id, &hash, Some(digest), time_text::now())
+        .set_password(&me.person.id, &hash, Some(digest), timestamp::now())
         .await?;
     // This session goes on under another name.
     begin(&gateway, &headers, &me.person, "/portal/settings").await

@@ -19,10 +19,10 @@ use super::{
     session::{agent, token_field},
 };
 use crate::{
+    api::Peer,
+    backoffice::{Attempt, NewSession, Person, Session},
+    base::timestamp,
     gateway::Gateway,
-    http::Peer,
-    office::{Attempt, NewSession, Person, Session},
-    time_text,
 };
 
 #[derive(Deserialize)]
@@ -193,7 +193,7 @@ pub async fn begin(
 ) -> Result<Response, PortalError> {
     let secure = gateway.portal.is_secure();
     end_presented(gateway, headers).await?;
-    let (token, now) = (Token::generate(), time_text::now());
+    let (token, now) = (Token::generate(), timestamp::now());
     let session = NewSession {
         digest: token.digest(),
         person_id: Some(person.id.clone()),

@@ -20,12 +20,10 @@ use super::{
     sign_in::{begin, told, visited},
 };
 use crate::{
-    auth::random_id,
+    api::Peer,
+    backoffice::{NewPerson, OfficeError, Person, Role, mail},
+    base::{keys::random_id, timestamp},
     gateway::Gateway,
-    http::Peer,
-    mail,
-    office::{NewPerson, OfficeError, Person, Role},
-    time_text,
 };
 
 /// Long enough that guessing does not lead anywhere; the rest is up to its owner.
@@ -197,7 +195,7 @@ pub async fn enrol(
         password: Some(hash),
         role,
         account_id: random_id("acct_"),
-        now: time_text::now(),
+        now: timestamp::now(),
     };
     let person = match gateway.office.add_person(new).await {
         Err(error @ OfficeError::EmailTaken) => {

@@ -23,7 +23,7 @@ use super::{
     session::SignedIn,
     words,
 };
-use crate::{gateway::Gateway, ledger::DayUse, time_text};
+use crate::{base::timestamp, gateway::Gateway, ledger::DayUse};
 
 const RANGES: [u16; 3] = [7, 30, 90];
 const RANGE: u16 = 30;
@@ -62,7 +62,7 @@ struct Used {
 
 impl Used {
     async fn read(gateway: &Gateway, me: &SignedIn, count: u16) -> Result<Self, PortalError> {
-        let days = days::last(count, time_text::now());
+        let days = days::last(count, timestamp::now());
         let (Some(first), Some(last)) = (days.first(), days.last()) else {
             return Ok(Self {
                 days,

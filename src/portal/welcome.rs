@@ -25,10 +25,10 @@ use super::{
     sign_up::{self, MAX_NAME, MIN_PASSWORD, name_problem, password_problem},
 };
 use crate::{
+    backoffice::{Digest, Link, MadeLink, OfficeError, Person, Purpose, Role},
+    base::timestamp,
     gateway::Gateway,
     ledger::LedgerError,
-    office::{Digest, Link, MadeLink, OfficeError, Person, Purpose, Role},
-    time_text,
 };
 
 #[derive(Deserialize)]
@@ -113,7 +113,7 @@ impl Found {
         let Some(digest) = MadeLink::digest(secret) else {
             return Ok(None);
         };
-        let Some(link) = gateway.office.link(&digest, time_text::now()).await? else {
+        let Some(link) = gateway.office.link(&digest, timestamp::now()).await? else {
             return Ok(None);
         };
         let account = match &link.purpose {
@@ -160,7 +160,7 @@ impl Found {
         name: &str,
         password: String,
     ) -> Result<Option<Person>, PortalError> {
-        let (office, now) = (&gateway.office, time_text::now());
+        let (office, now) = (&gateway.office, timestamp::now());
         let hash = office.passwords.hash(password).await;
         let hash = hash.map_err(|error| PortalError::Unavailable(error.to_string()))?;
         if matches!(self.link.purpose, Purpose::Reset { .. }) {

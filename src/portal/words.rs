@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use time::{OffsetDateTime, macros::format_description};
 
-use crate::{money::NanoUsd, time_text};
+use crate::base::{money::NanoUsd, timestamp};
 
 /// US dollars, with cents at least and every billionth that there is.
 pub fn money(amount: NanoUsd) -> String {
@@ -48,7 +48,7 @@ pub fn moment(unix_seconds: i64) -> Markup {
         format_description!("[day padding:none] [month repr:short] [year], [hour]:[minute] UTC");
     let time = OffsetDateTime::from_unix_timestamp(unix_seconds).ok();
     let shown = time.and_then(|time| time.format(format).ok());
-    html! { time datetime=(time_text::shown(unix_seconds)) { (shown.unwrap_or_default()) } }
+    html! { time datetime=(timestamp::shown(unix_seconds)) { (shown.unwrap_or_default()) } }
 }
 
 /// How long something took.

@@ -1,206 +1,151 @@
-//! Which upstream answers for which model.
+//! The hybrids' routers: which of a hybrid's targets answers a request.
+//!
+//! Pure, but for what is remembered of conversations (`sessions.rs`): the same request, catalog and
+//! state of the upstreams give the same choice. Nothing is drawn and nothing is learned.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::sync::Arc;
 
-use rand::RngExt as _;
+pub mod calibrate;
+mod candidate;
+mod cost;
+mod decision;
+mod knowledge;
+pub mod scorer;
+mod semantic;
+mod sessions;
+mod tiered;
+mod turn;
 
-mod circuit;
-mod deployment;
-pub mod hybrid;
+#[cfg(test)]
+mod tests;
 
-pub use circuit::State;
-pub use deployment::{Asking, Counts, Deployment, Record};
+pub use candidate::{Candidate, Cap, Need, Rejection};
+pub use decision::{Decision, Reason, Term};
+pub use knowledge::Knowledge;
+pub use scorer::{DOMAINS, Scorer, Scores};
+pub use sessions::{Found, SessionKey, Sessions, Turning};
 
-use crate::{
-    config::{self, Choice, Config},
-    fast_map::FastMap,
-    upstream::{Provider, Simulator},
-};
+use self::decision::{Considered, Domain, saving};
+use crate::catalog::{Model, Router};
 
-/// Every model's upstreams, worked out once.
-pub struct Deployments {
-    by_model: FastMap<String, Vec<Arc<Deployment>>>,
-    /// In the order of the configuration, each once.
-    records: Vec<Listed>,
-    choice: Choice,
+/// A request, as far as it matters for the choice.
+pub struct Question<'a> {
+    /// What the user said last.
+    pub text: &'a str,
+    pub need: &'a Need,
+    /// The last message is what a tool said.
+    pub after_tool: bool,
+    /// What is remembered of the conversation, for the `turn` router.
+    pub found: &'a Found,
 }
 
-/// A deployment as it stands in the configuration.
-pub struct Listed {
-    pub model: String,
-    pub provider: Arc<str>,
-    pub upstream_model: Option<String>,
-    pub weight: u32,
-    pub priority: u32,
-    record: Arc<Record>,
+/// A choice.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    pub target: Arc<Model>,
+    /// Whom to ask in turn when it fails.
+    pub ladder: Vec<Arc<Model>>,
+    pub scores: Scores,
+    pub decision: Decision,
+    /// What to remember of it, if it is a turn of a conversation.
+    pub turning: Option<Turning>,
 }
 
-impl Listed {
-    pub fn counts(&self) -> Counts {
-        self.record.look()
-    }
-
-    fn is(&self, written: &config::Deployment) -> bool {
-        (&*self.provider, &self.model) == (written.provider.as_str(), &written.model)
-            && self.upstream_model == written.upstream_model
-    }
-}
-
-impl Deployments {
-    /// `before` are those that these take the place of: what was learned about them is kept.
-    pub fn new(config: &Config, before: Option<&Self>) -> Result<Self, String> {
-        let providers = providers(config)?;
-        let known = |written: &config::Deployment| {
-            let mut records = before.into_iter().flat_map(|before| &before.records);
-            let same = records.find(|listed| listed.is(written));
-            same.map(|listed| listed.record.clone()).unwrap_or_default()
-        };
-        let records: Vec<_> = config
-            .deployments
-            .iter()
-            .map(|written| Listed {
-                model: written.model.clone(),
-                provider: written.provider.as_str().into(),
-                upstream_model: written.upstream_model.clone(),
-                weight: written.weight,
-                priority: written.priority,
-                record: known(written),
-            })
-            .collect();
-        let own = own_providers(config)?;
-        let models = config.catalog.models().filter(|model| !model.is_hybrid());
-        let by_model = models.map(|model| {
-            let listed = || config.deployments.iter().zip(&records).zip(&own);
-            let serving = |id: &str| -> Vec<Arc<Deployment>> {
-                let serving = listed().filter(|((written, _), _)| written.model == id);
-                let made = serving.filter_map(|((written, listed), own)| {
-                    let shared = || providers.get(&written.provider).cloned();
-                    let name = written.upstream_model.as_deref();
-                    Some(Arc::new(Deployment {
-                        name: listed.provider.clone(),
-                        provider: own.clone().or_else(shared)?,
-                        upstream_model: name.unwrap_or(&model.id).into(),
-                        weight: written.weight,
-                        priority: written.priority,
-                        longest: config.longest_call(written),
-                        cost: written.cost.clone(),
-                        record: listed.record.clone(),
-                    }))
-                });
-                made.collect()
-            };
-            let mut deployments = serving(&model.id);
-            if deployments.is_empty() {
-                deployments = serving("*");
-            }
-            (model.id.clone(), deployments)
-        });
-        Ok(Self {
-            by_model: by_model.collect(),
-            records,
-            choice: config.routing.choice,
-        })
-    }
-
-    pub fn listed(&self) -> &[Listed] {
-        &self.records
-    }
-
-    /// How many upstreams a model has.
-    pub fn count(&self, model: &str) -> usize {
-        self.by_model.get(model).map_or(0, Vec::len)
-    }
-
-    /// Whether some upstream of a model would be asked now, others being there.
-    pub fn is_healthy(&self, model: &str, now: Instant) -> bool {
-        let deployments = self.by_model.get(model).into_iter().flatten();
-        deployments
-            .into_iter()
-            .any(|one| one.record.is_inviting(now))
-    }
-
-    /// The upstream to ask next, of those that were not tried: of the lowest priority number, one
-    /// that is not left alone, each as often as its weight says. Where all are left alone, the one
-    /// that is soonest over it: being asked too often is better than nobody being asked.
-    pub fn pick(&self, model: &str, tried: &[Arc<Record>]) -> Option<Asking> {
-        let now = Instant::now();
-        let untried = |deployment: &&Arc<Deployment>| {
-            let mut tried = tried.iter();
-            !tried.any(|record| Arc::ptr_eq(record, &deployment.record))
-        };
-        let all = self.by_model.get(model)?;
-        // Most have one, and there is nothing to choose.
-        if let [only] = all.as_slice() {
-            return untried(&only).then(|| Asking::begin(only.clone(), now));
-        }
-        let all: Vec<&Arc<Deployment>> = all.iter().filter(untried).collect();
-        let inviting = all.iter().filter(|one| one.record.is_inviting(now));
-        let first = inviting.clone().map(|one| one.priority).min();
-        let inviting: Vec<_> = inviting
-            .copied()
-            .filter(|one| Some(one.priority) == first)
-            .collect();
-        let picked = match (inviting.as_slice(), self.choice) {
-            ([], _) => all.into_iter().min_by_key(|one| one.record.rests_until())?,
-            ([only], _) => only,
-            (several, Choice::Weight) => drawn(several),
-            (several, Choice::Latency) => {
-                let (one, other) = (drawn(several), drawn(several));
-                // One that was never asked is worth asking.
-                let slow = |one: &Arc<Deployment>| one.record.first_byte().unwrap_or(0.0);
-                if slow(one) <= slow(other) { one } else { other }
-            }
-        };
-        Some(Asking::begin(picked.clone(), now))
-    }
-}
-
-/// One of these, each as often as its weight says.
-fn drawn<'a>(deployments: &[&'a Arc<Deployment>]) -> &'a Arc<Deployment> {
-    let total: u32 = deployments.iter().map(|one| one.weight).sum();
-    let mut ticket = rand::rng().random_range(0..total.max(1));
-    for deployment in deployments {
-        if ticket < deployment.weight {
-            return deployment;
-        }
-        ticket -= deployment.weight;
-    }
-    deployments[0]
-}
-
-/// The providers of a configuration, ready to be asked.
-pub fn providers(config: &Config) -> Result<HashMap<String, Arc<Provider>>, String> {
-    let make = |(name, written): (&String, &config::Provider)| {
-        let provider = match written {
-            config::Provider::Simulator => Provider::Simulator(Simulator),
-            config::Provider::Remote(remote) => {
-                Provider::remote(remote).map_err(|error| format!("provider `{name}`: {error}"))?
-            }
-        };
-        Ok((name.clone(), Arc::new(provider)))
+/// Chooses one of the candidates, or none if all are rejected.
+pub fn choose(
+    hybrid: &Model,
+    router: &Router,
+    question: &Question<'_>,
+    candidates: &[Candidate],
+    knowledge: &Knowledge,
+) -> Option<Chosen> {
+    let of = |rejected: Option<Rejection>| -> Vec<&Candidate> {
+        let candidates = candidates.iter();
+        candidates.filter(|one| one.rejected == rejected).collect()
     };
-    config.providers.iter().map(make).collect()
-}
-
-/// For each deployment with timeouts of its own, a provider that keeps to them.
-fn own_providers(config: &Config) -> Result<Vec<Option<Arc<Provider>>>, String> {
-    let own = config.deployments.iter().map(|deployment| {
-        let Some(timeouts) = deployment.timeouts else {
-            return Ok(None);
-        };
-        match config.providers.get(&deployment.provider) {
-            Some(config::Provider::Remote(remote)) => {
-                let remote = config::RemoteProvider {
-                    timeouts,
-                    ..(**remote).clone()
-                };
-                let name = &deployment.provider;
-                let made = Provider::remote(&remote);
-                let made = made.map_err(|error| format!("provider `{name}`: {error}"))?;
-                Ok(Some(Arc::new(made)))
+    let mut eligible = of(None);
+    // What a tool said belongs to who called it.
+    let callers = match router {
+        Router::Turn(_) if question.after_tool => of(None),
+        _ => Vec::new(),
+    };
+    let resting = eligible.is_empty();
+    if resting {
+        // Being asked too often is better than nobody being asked.
+        eligible = of(Some(Rejection::Unhealthy));
+    }
+    let session = question.found.session.as_ref();
+    let goes_on = matches!(router, Router::Turn(_)) && turn::goes_on(question.text);
+    let inherited = session.filter(|_| goes_on).map(|session| session.scores);
+    let scorer = knowledge.scorer();
+    let (read, meaning) = scorer.score_with_meaning(question.text);
+    let expected = inherited.unwrap_or(read);
+    let quality = &expected.quality;
+    let (mut ladder, mut tier, mut route) = (Vec::new(), None, None);
+    let (chosen, reason) = match router {
+        Router::Cost(settings) => cost::choose(&eligible, quality, *settings)?,
+        Router::Tiered(settings) => {
+            let (wanted, reason) = tiered::tier(quality, question.need, settings);
+            let chosen = tiered::choose(&eligible, wanted)?;
+            if !resting {
+                ladder = tiered::ladder(&eligible, chosen);
             }
-            _ => Ok(None),
+            tier = Some(wanted);
+            (chosen, reason)
         }
-    });
-    own.collect()
+        Router::Semantic(settings) => {
+            let (found, reason) = semantic::route(
+                &expected,
+                &meaning,
+                knowledge.examples(&hybrid.id),
+                settings,
+            );
+            route = found.map(|found| found.name.clone());
+            semantic::choose(&eligible, found, reason, settings)?
+        }
+        Router::Turn(settings) => {
+            let now = turn::Now {
+                quality,
+                prompt_tokens: question.need.prompt_tokens,
+                goes_on: inherited.is_some(),
+                left_at: question.found.left_at.as_deref(),
+                session,
+            };
+            turn::choose(&eligible, &callers, &now, settings)?
+        }
+    };
+    let dearest = eligible.iter().map(|one| one.cost);
+    let dearest = dearest.fold(chosen.cost, Ord::max);
+    Some(Chosen {
+        target: chosen.model.clone(),
+        ladder: ladder.into_iter().map(|one| one.model.clone()).collect(),
+        decision: Decision {
+            hybrid: hybrid.id.clone(),
+            router: router.as_str(),
+            version: scorer.version().to_owned(),
+            chosen: chosen.model.id.clone(),
+            reason: if resting {
+                Reason::FallbackHealth
+            } else {
+                reason
+            },
+            tier,
+            route,
+            quality: expected.quality,
+            is_inherited: inherited.is_some(),
+            domain: Domain::of(&expected),
+            prompt_tokens: question.need.prompt_tokens,
+            candidates: candidates
+                .iter()
+                .map(|one| Considered::of(one, quality))
+                .collect(),
+            estimated_cost: chosen.cost,
+            dearest_cost: dearest,
+            estimated_saving: saving(chosen.cost, dearest),
+            escalations: Vec::new(),
+            route_us: 0,
+        },
+        scores: expected,
+        turning: None,
+    })
 }

@@ -17,17 +17,17 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
-use super::{
-    begun::Begun,
-    http1::{self, Wire},
-    lanes::{Counted, Lanes},
-    socket,
-    stall::StallLimit,
-};
 use crate::{
+    api::{Peer, TrustedProxies, public::Front},
     config::Patience,
-    gateway::Shutdown,
-    http::{Front, Peer, TrustedProxies},
+    net::{
+        begun::Begun,
+        http1::{server as http1, server::Wire},
+        lanes::{Counted, Lanes},
+        shutdown::Shutdown,
+        socket,
+        stall::StallLimit,
+    },
 };
 
 /// How long a connection may stay without a request.

@@ -2,31 +2,24 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use axum::Router;
 use tokio::{net::TcpListener, task::JoinHandle};
 
-mod alerter;
-mod begun;
-mod http1;
-mod lanes;
+mod jobs;
 mod listener;
-mod pruner;
-mod reconciler;
 mod reload;
-mod settler;
-mod socket;
-mod stall;
 mod stores;
 mod tls;
-mod watcher;
 
 pub use reload::Watched;
 
 use crate::{
+    api::{self, TrustedProxies, operator, public::Front},
     config::{Config, TlsFiles},
     gateway::{Gateway, Stores},
-    http::{Front, TrustedProxies},
     ledger::OpenError,
-    operator,
+    net::lanes::Lanes,
+    portal,
 };
 
 /// Why a gateway did not start.
@@ -57,7 +50,17 @@ pub struct Running {
     pub origin: String,
     grace: Duration,
     accepting: Vec<JoinHandle<()>>,
-    lanes: Arc<lanes::Lanes>,
+    lanes: Arc<Lanes>,
+}
+
+/// What the public listener serves: the API, and the portal unless it is disabled.
+pub fn public_front(gateway: &Arc<Gateway>) -> Front {
+    let pages = if gateway.portal.enabled {
+        portal::router(gateway)
+    } else {
+        Router::new()
+    };
+    api::public::public(gateway, pages)
 }
 
 /// Starts everything and returns once both listeners accept connections.
@@ -70,7 +73,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .transpose()?;
     let public = bind(config.server.listen).await?;
     let operator = bind(config.operator.listen).await?;
-    let lanes = Arc::new(lanes::Lanes::start().map_err(StartError::Threads)?);
+    let lanes = Arc::new(Lanes::start().map_err(StartError::Threads)?);
     let stores = Stores::open(&config).await?;
     let (public_address, operator_address) = (local(&public), local(&operator));
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -86,14 +89,20 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
                 .reload_on_change(gateway.shutdown.clone()),
         );
     }
-    let inherited = settler::Inherited::settled_at_start(&gateway).await;
+    let inherited = jobs::settler::Inherited::settled_at_start(&gateway).await;
     gateway
         .background
-        .spawn(settler::run(gateway.clone(), inherited));
-    gateway.background.spawn(reconciler::run(gateway.clone()));
-    gateway.background.spawn(pruner::run(gateway.clone()));
-    gateway.background.spawn(watcher::run(gateway.clone()));
-    gateway.background.spawn(alerter::run(gateway.clone()));
+        .spawn(jobs::settler::run(gateway.clone(), inherited));
+    gateway
+        .background
+        .spawn(jobs::reconciler::run(gateway.clone()));
+    gateway.background.spawn(jobs::pruner::run(gateway.clone()));
+    gateway
+        .background
+        .spawn(jobs::watcher::run(gateway.clone()));
+    gateway
+        .background
+        .spawn(jobs::alerter::run(gateway.clone()));
     let acceptor = tls.map(|certificate| certificate.acceptor());
     let serve = |listener, front, acceptor| {
         tokio::spawn(listener::serve(
@@ -107,8 +116,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         ))
     };
     let accepting = vec![
-        serve(public, Front::public(&gateway), acceptor),
-        serve(operator, Front::of(operator::router(&gateway)), None),
+        serve(public, public_front(&gateway), acceptor),
+        serve(operator, Front::new(operator::router(&gateway)), None),
     ];
     Ok(Running {
         gateway,

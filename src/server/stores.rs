@@ -4,13 +4,12 @@ use std::{path::Path, sync::Arc};
 
 use super::StartError;
 use crate::{
+    backoffice::Office,
     config::{Config, Minute, StorePlace},
     conversations::Conversations,
     gateway::Stores,
-    ledger::Ledger,
-    limits::Limiter,
-    office::Office,
-    spool::Spool,
+    ledger::{Ledger, spool::Spool},
+    limits::{Limiter, Rebuild},
 };
 
 impl Stores {
@@ -33,7 +32,7 @@ impl Stores {
             (StorePlace::Postgres { deadline: hold, .. }, Minute::Redis { address, deadline }) => {
                 // Its hold follows an admission at once, and has a deadline of its own.
                 let known_within = *hold + *deadline;
-                Limiter::share(address, *deadline, known_within, ledger.clone()).await
+                Limiter::share(address, *deadline, known_within, rebuild_from(&ledger)).await
             }
             (StorePlace::File(path), _) => resume(path, &ledger).await?,
             // The configuration has no such pair.
@@ -47,6 +46,18 @@ impl Stores {
             office,
         })
     }
+}
+
+/// Reads the window back from the ledger after the limiter's server has lost it.
+fn rebuild_from(ledger: &Arc<Ledger>) -> Rebuild {
+    let ledger = ledger.clone();
+    Box::new(move || {
+        let ledger = ledger.clone();
+        Box::pin(async move {
+            let known = ledger.places_in_window().await;
+            known.map_err(|error| error.to_string())
+        })
+    })
 }
 
 /// Goes on with the minute that an earlier process left: a restart hands out no fresh one.

@@ -17,7 +17,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use tokio_rustls::TlsAcceptor;
 
 use super::StartError;
-use crate::{config::TlsFiles, gateway::Shutdown};
+use crate::{config::TlsFiles, net::shutdown::Shutdown};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 

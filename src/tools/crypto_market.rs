@@ -11,7 +11,7 @@ use super::{
     sources::Sources,
     tool::Tool,
 };
-use crate::time_text;
+use crate::base::timestamp;
 
 /// Enough to see a course by; a year has thousands.
 const MAX_POINTS: usize = 30;
@@ -118,7 +118,7 @@ fn at((time, price): &(i64, Decimal)) -> At {
 }
 
 fn shown(unix_ms: i64) -> String {
-    time_text::shown(unix_ms.div_euclid(1_000))
+    timestamp::shown(unix_ms.div_euclid(1_000))
 }
 
 /// At most so many, evenly chosen, the first and the last among them.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{decimal::Decimal, failure::Failure, market::Prices, sources::Sources, tool::Tool};
-use crate::time_text;
+use crate::base::timestamp;
 
 const MAX_SYMBOLS: usize = 20;
 /// Longer than any coin's ID.
@@ -119,7 +119,7 @@ fn answer(
             market_cap: value(format!("{currency}_market_cap")),
             volume_24h: value(format!("{currency}_24h_vol")),
             change_24h_percent: value(format!("{currency}_24h_change")),
-            last_updated_at: updated.map(time_text::shown),
+            last_updated_at: updated.map(timestamp::shown),
             symbol,
             id,
         });

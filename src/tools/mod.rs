@@ -30,8 +30,8 @@ use self::{
     failure::Failure, inspect_address::InspectAddress, sources::Sources, tool::Tool,
 };
 use crate::{
+    base::tokens::TokenCount,
     config,
-    limits::TokenCount,
     wire::chat::{self, Schema},
 };
 

@@ -11,14 +11,14 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use crate::outgoing;
+use crate::net::connect;
 
 const MAX_ANSWER_BYTES: usize = 1 << 20;
 /// Questions under way at once; the others wait, within the time their tool has.
 const MAX_QUESTIONS: usize = 32;
 
 pub struct Web {
-    http: outgoing::Client,
+    http: connect::Client,
     room: Semaphore,
 }
 
@@ -50,7 +50,7 @@ fn words(status: StatusCode) -> String {
 impl Web {
     pub fn new(timeout: Duration) -> Result<Self, String> {
         Ok(Self {
-            http: outgoing::client(timeout)?,
+            http: connect::client(timeout)?,
             room: Semaphore::new(MAX_QUESTIONS),
         })
     }

@@ -12,16 +12,15 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{
-    connection::Connection,
-    pool::Pool,
-    reason::{self, Cleaner},
-};
+use super::reason::{self, Cleaner};
 use crate::{
-    chat::ChatCall,
     config::{RemoteProvider, Timeouts},
-    error::UpstreamError,
-    in_time::{TooLate, in_time},
+    net::{
+        http1::client::{Connection, Pool},
+        timeout::{TooLate, in_time},
+    },
+    prompt::ChatCall,
+    wire::error::UpstreamError,
 };
 
 /// The largest whole answer that is read.

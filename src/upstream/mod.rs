@@ -8,13 +8,11 @@ use futures_util::stream::BoxStream;
 
 mod anthropic;
 mod client;
-mod connection;
 #[cfg(test)]
 mod counted;
+pub mod deployments;
 mod gemini;
 mod openai;
-mod part;
-mod pool;
 mod reason;
 mod simulator;
 mod sse;
@@ -23,17 +21,16 @@ mod stream;
 mod testing;
 
 pub use anthropic::Anthropic;
+pub use deployments::Deployments;
 pub use gemini::Gemini;
 pub use openai::OpenAi;
-pub use part::Part;
 pub use simulator::Simulator;
 pub use sse::{Event, SseReader};
 
 use crate::{
-    chat::ChatCall,
     config::{ProviderKind, RemoteProvider},
-    error::UpstreamError,
-    wire::chat::Answer,
+    prompt::ChatCall,
+    wire::{chat::Answer, error::UpstreamError, part::Part},
 };
 
 /// The parts of a streamed answer, in the order in which the provider sent them.

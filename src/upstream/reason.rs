@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{auth::Secret, error::CONTEXT_OVERFLOW};
+use crate::{base::keys::Secret, wire::error::CONTEXT_OVERFLOW};
 
 const MAX_WORDS: usize = 60;
 const HIDDEN: &str = "[...]";

@@ -7,10 +7,9 @@ use futures_util::{Stream, StreamExt as _};
 use super::{
     Parts,
     client::Reply,
-    part::Part,
     sse::{Event, MAX_EVENT_BYTES, SseReader},
 };
-use crate::error::UpstreamError;
+use crate::wire::{error::UpstreamError, part::Part};
 
 /// How long a provider that has finished may take to say so or to report its usage.
 const TAIL: Duration = Duration::from_secs(5);

@@ -7,16 +7,19 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    Event, Part, SseReader,
+    Event, SseReader,
     stream::{Then, Translator},
 };
 use crate::{
+    base::money::NanoUsd,
     catalog::Catalog,
-    chat::{self, ChatCall, Ours, Route},
-    error::UpstreamError,
-    metered::Shape,
-    money::NanoUsd,
-    wire::chat::{Bill, ChatRequest, Frames, ShowUsage, Usage},
+    prompt::{self, ChatCall, Ours, Route},
+    wire::{
+        chat::{Bill, ChatRequest, Frames, ShowUsage, Usage},
+        error::UpstreamError,
+        part::Part,
+        shape::Shape,
+    },
 };
 
 pub const MODEL: &str = "svc-native-fast";
@@ -56,7 +59,7 @@ pub fn call(body: &[u8]) -> ChatCall {
     let route = Route::to(model);
     let settings = std::mem::take(&mut request.sampling);
     let settings = settings.checked(|parameter| route.drops(parameter));
-    *chat::prepare(request, settings.unwrap(), route, Ours::default(), "acct_1").unwrap()
+    *prompt::prepare(request, settings.unwrap(), route, Ours::default(), "acct_1").unwrap()
 }
 
 /// The parts of a stream that arrives in these pieces, and how it failed if it did.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::depth::{MAX_DEPTH, too_deep};
-use crate::error::GatewayError;
+use crate::wire::error::GatewayError;
 
 pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> {
     if too_deep(body) {

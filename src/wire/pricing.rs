@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::{
+    base::money::TokenPrice,
     catalog::{Above, Prices, Rates},
-    money::TokenPrice,
 };
 
 /// US dollars as decimal strings: for a token, for a request, for an image.

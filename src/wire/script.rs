@@ -7,7 +7,7 @@ use super::{
     chat::{Bill, FinishReason},
     json_text::JsonText,
 };
-use crate::error::Envelope;
+use crate::wire::error::Envelope;
 
 /// Writes the frames of one streamed answer.
 ///

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 use tollgate::{
-    auth::Secret,
+    base::keys::Secret,
     config::{Chain, Tools},
     tools::{Ran, ToolOutcome, Toolbox},
 };

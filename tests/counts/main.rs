@@ -13,11 +13,11 @@ use std::{
 
 use tempfile::TempDir;
 use tollgate::{
+    base::{durability::Durability, money::NanoUsd, rate::Ceilings},
     catalog::{Catalog, Tier, Track},
-    config::{Config, Durability},
+    config::Config,
     ledger::{HoldRequest, Ledger, NewAccount, NewGrant, Outcome, Seen},
-    limits::{Ceilings, Limiter},
-    money::NanoUsd,
+    limits::Limiter,
     server,
     wire::chat::Usage,
 };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate::failpoint;
+use tollgate::base::failpoint;
 
 use crate::{
     gateways::{Fleet, Outcome, ask, within},

@@ -6,9 +6,9 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
 use tollgate::{
-    alerts,
-    office::{DeliveryState, Event, NewPerson, Role},
-    time_text,
+    backoffice::{DeliveryState, Event, NewPerson, Role},
+    base::timestamp,
+    gateway::alerts,
 };
 
 use crate::support::{
@@ -207,7 +207,7 @@ async fn operators_and_owners_get_letters() {
         let added = watched.gateway.inside().office.add_person(new).await;
         added.unwrap();
     }
-    let soon = time_text::shown(watched.now + 3 * 86_400);
+    let soon = timestamp::shown(watched.now + 3 * 86_400);
     let grant = json!({ "amount": "1", "expires_at": soon });
     watched.give(&id, grant).await;
     watched.look(700).await;

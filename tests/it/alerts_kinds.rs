@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tollgate::time_text;
+use tollgate::base::timestamp;
 
 use crate::support::{
     Step,
@@ -135,7 +135,7 @@ async fn what_opens_again_and_stays_is_told_once_the_hour_is_over() {
 async fn credit_that_expires_soon_is_told_until_it_is_gone() {
     let watched = Watched::start().await;
     let (id, key) = watched.account_with("100").await;
-    let in_days = |days: i64| time_text::shown(watched.now + days * 86_400);
+    let in_days = |days: i64| timestamp::shown(watched.now + days * 86_400);
     let soon = watched.give(&id, json!({ "amount": "1", "expires_at": in_days(3) }));
     let soon = format!("{id}/{}", soon.await);
     let later = watched.give(&id, json!({ "amount": "1", "expires_at": in_days(9) }));

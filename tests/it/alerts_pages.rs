@@ -132,7 +132,7 @@ async fn owners_see_that_little_is_left_and_that_some_expires() {
     assert_eq!(notices("/portal/billing").await, (true, false));
     let (_, key) = browser.new_key("laptop").await;
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
-    let until = tollgate::time_text::shown(watched.now + 3 * 86_400);
+    let until = tollgate::base::timestamp::shown(watched.now + 3 * 86_400);
     let grant = json!({ "amount": "5", "expires_at": until });
     watched.give(&browser.account_id, grant).await;
     for path in ["/portal", "/portal/billing"] {

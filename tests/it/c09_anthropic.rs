@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate::{
-    auth::Secret,
+    base::keys::Secret,
     config::{ProviderKind, RemoteProvider, Timeouts},
     upstream::Provider,
 };

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use tollgate::config::{Config, Durability, LogFormat, Provider, RemoteProvider, StorePlace};
+use tollgate::{
+    base::durability::Durability,
+    config::{Config, LogFormat, Provider, RemoteProvider, StorePlace},
+};
 
 /// The configuration of the documentation.
 pub const FULL: &str = r#"[server]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::money::NanoUsd;
+use tollgate::base::money::NanoUsd;
 
 use crate::{
     configuration::{SMALL, parse, refused},

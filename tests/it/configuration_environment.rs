@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tollgate::config::{Durability, LogFormat};
+use tollgate::{base::durability::Durability, config::LogFormat};
 
 use crate::configuration::{FULL, SMALL, openai, parse, refused};
 

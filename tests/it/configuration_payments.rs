@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{
+    base::money::NanoUsd,
     config::{Offer, PaymentProvider},
-    money::NanoUsd,
 };
 
 use crate::configuration::{SMALL, parse, refused};

@@ -8,7 +8,7 @@ use std::{
 use reqwest::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tollgate::{config::Config, routing::hybrid::Scorer};
+use tollgate::{config::Config, routing::Scorer};
 
 use crate::support::{
     Process,

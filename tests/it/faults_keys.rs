@@ -10,7 +10,7 @@ use axum::{
     http::{Request, StatusCode},
 };
 use futures_util::future::join_all;
-use tollgate::{gateway::Gateway, http::Front, ledger::KeyState};
+use tollgate::{api::public::Front, gateway::Gateway, ledger::KeyState, server};
 
 use crate::support::{TestGateway, gateway::hello, stores};
 
@@ -69,7 +69,7 @@ async fn a_disabled_key_is_refused_on_the_very_next_request_every_time() {
          [[deployments]]\nmodel = \"{MODEL}\"\nprovider = \"play\"\n"
     );
     let gateway = TestGateway::start_with(&simulator).await;
-    let (front, inside) = (Front::public(gateway.inside()), gateway.inside());
+    let (front, inside) = (server::public_front(gateway.inside()), gateway.inside());
     let balance = async || {
         let balances = inside.ledger.balances(&gateway.account_id).await;
         balances.unwrap().balance.nanos()

@@ -1,7 +1,7 @@
 //! Who gets into the console.
 
 use reqwest::Method;
-use tollgate::office::Role;
+use tollgate::backoffice::Role;
 
 use crate::support::{
     TestGateway,

@@ -87,7 +87,7 @@ async fn somebody_new_comes_in_and_is_the_same_person_ever_after() {
 async fn what_cannot_be_believed_lets_nobody_in() {
     let issuer = FakeIssuer::start().await;
     let gateway = issuer.gateway(&[]).await;
-    let now = tollgate::time_text::now();
+    let now = tollgate::base::timestamp::now();
     for (claims, signed) in [
         (json!({ "nonce": "another" }), Signed::Right),
         (json!({ "nonce": null }), Signed::Right),

@@ -142,7 +142,7 @@ async fn where_sign_up_is_closed_only_those_come_in_who_are_known() {
     assert_eq!(nobody.await.unwrap(), None);
 
     let email = "grace@example.com";
-    let role = tollgate::office::Role::Customer;
+    let role = tollgate::backoffice::Role::Customer;
     let enrolled = tollgate::portal::enrol(gateway.inside(), email, None, PASSWORD, role).await;
     assert!(enrolled.is_ok());
     let signed_in = browser.sign_in(email, PASSWORD).await;

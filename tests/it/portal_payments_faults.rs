@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tollgate::time_text::now;
+use tollgate::base::timestamp::now;
 
 use crate::support::{
     Process, TestGateway,

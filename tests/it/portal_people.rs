@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tollgate::office::Role;
+use tollgate::backoffice::Role;
 
 use crate::support::{
     TestGateway,
@@ -345,13 +345,13 @@ async fn an_expired_link_is_refused_and_pruned() {
     let gateway = TestGateway::start().await;
     let office = &gateway.inside().office;
     let account = gateway.account_id.clone();
-    let now = tollgate::time_text::now();
+    let now = tollgate::base::timestamp::now();
     let made = async |age: i64, email: &str| {
-        let purpose = tollgate::office::Purpose::Invitation {
+        let purpose = tollgate::backoffice::Purpose::Invitation {
             account_id: account.clone(),
             role: Role::Customer,
         };
-        let new = tollgate::office::NewLink {
+        let new = tollgate::backoffice::NewLink {
             email: email.into(),
             purpose,
             made_by: None,
@@ -394,7 +394,7 @@ async fn who_has_no_password_sets_one_without_another() {
     assert_eq!(refused.status, 400, "whoever has one gives it");
 
     // Somebody who came by other means.
-    let new = tollgate::office::NewPerson {
+    let new = tollgate::backoffice::NewPerson {
         email: "other@example.com".into(),
         name: None,
         password: None,
@@ -407,12 +407,12 @@ async fn who_has_no_password_sets_one_without_another() {
     let made = gateway.operate(Method::POST, &path, None).await;
     let link = made.assert_ok()["link"].as_str().unwrap().to_owned();
     let theirs = Browser::new(&gateway);
-    let session = tollgate::office::NewSession {
+    let session = tollgate::backoffice::NewSession {
         digest: digest_of("s".repeat(43).as_str()),
         person_id: Some(other.id.clone()),
         role: Role::Customer,
         agent: String::new(),
-        now: tollgate::time_text::now(),
+        now: tollgate::base::timestamp::now(),
         expires_at: i64::MAX,
     };
     office.begin_session(session).await.unwrap();
@@ -432,8 +432,8 @@ async fn who_has_no_password_sets_one_without_another() {
     gateway.stop().await;
 }
 
-fn digest_of(secret: &str) -> tollgate::office::Digest {
-    tollgate::office::MadeLink::digest(secret).unwrap()
+fn digest_of(secret: &str) -> tollgate::backoffice::Digest {
+    tollgate::backoffice::MadeLink::digest(secret).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tollgate::failpoint;
+use tollgate::base::failpoint;
 
 use crate::support::{
     Process,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tollgate::{catalog::Catalog, routing::hybrid::Scorer};
+use tollgate::{catalog::Catalog, routing::Scorer};
 
 use crate::support::process::{run, text};
 

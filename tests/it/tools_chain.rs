@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tollgate::{
-    auth::Secret,
+    base::keys::Secret,
     config::{Chain, Tools},
     tools::{ToolOutcome, Toolbox},
 };

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tollgate::{
-    auth::Secret,
+    base::keys::Secret,
     config::{Market, Tools},
     tools::{Ran, ToolOutcome, Toolbox},
 };

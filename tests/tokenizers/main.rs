@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, Write as _};
 
-use tollgate::limits::estimate_tokens;
+use tollgate::base::tokens::estimate_tokens;
 
 fn main() {
     if std::env::args().nth(1).as_deref() != Some("count") {

@@ -1,7 +1,7 @@
 //! A PostgreSQL and a Redis of the bench's own, as the tests start them.
 
 #[allow(clippy::pedantic, reason = "it is the tests' own")]
-#[path = "../../../src/testing/postgres_server.rs"]
+#[path = "../../../src/db/testing/postgres_server.rs"]
 mod postgres_server;
 #[allow(dead_code, clippy::pedantic, reason = "tests use more of it")]
 #[path = "../../../tests/it/support/redis_server.rs"]

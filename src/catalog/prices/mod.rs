@@ -7,7 +7,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use crate::money::{self, NanoUsd, PicoUsd, TokenPrice};
+use crate::base::money::{self, NanoUsd, PicoUsd, TokenPrice};
 
 /// Prices of tokens by the size of the prompt, and fees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

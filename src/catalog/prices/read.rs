@@ -1,7 +1,7 @@
 //! Prices as they are written in TOML, for a model of the catalog or as the `cost` of a deployment.
 
 use super::{Above, Prices, Rates};
-use crate::{
+use crate::base::{
     checked_toml::{Section, Value, as_integer, as_text},
     money::{NanoUsd, TokenPrice},
 };

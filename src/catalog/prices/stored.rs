@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Above, Prices, Rates};
-use crate::money::{NanoUsd, TokenPrice};
+use crate::base::money::{NanoUsd, TokenPrice};
 
 /// Prices in trillionths of a dollar, fees in billionths.
 #[derive(Serialize, Deserialize)]

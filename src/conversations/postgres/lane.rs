@@ -15,7 +15,7 @@ use tokio::{
 use tokio_postgres::Row;
 
 use super::Values;
-use crate::postgres::{Address, Connected, Error};
+use crate::db::postgres::{Address, Connected, Error};
 
 pub struct Lane {
     address: Address,

@@ -20,8 +20,8 @@ mod lane;
 use self::lane::{Lane, Repeat};
 use super::{Cause, Record, Settings, StorageError, health::Health};
 use crate::{
-    ledger::clock::Clock,
-    postgres::{Address, Error},
+    base::clock::Clock,
+    db::postgres::{Address, Error},
 };
 
 pub struct InDatabase {

@@ -8,9 +8,8 @@ mod worker;
 use self::worker::Worker;
 use super::{Cause, Record, Settings, StorageError, health};
 use crate::{
-    config::Durability,
-    ledger::clock::Clock,
-    sqlite::{File, FileKind},
+    base::{clock::Clock, durability::Durability},
+    db::sqlite::{File, FileKind},
 };
 
 /// A flush only now and then: a power cut may take the last responses with it, and the ledger does

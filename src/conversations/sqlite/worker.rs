@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{Cause, Settings, StorageError, health::Health};
-use crate::sqlite::File;
+use crate::db::sqlite::File;
 
 /// Says whether it went well.
 type Step = Box<dyn FnOnce(&mut File) -> bool + Send>;

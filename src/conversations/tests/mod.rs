@@ -16,7 +16,7 @@ use self::reader::Reader;
 use super::{
     Cause, Clock, Conversations, InDatabase, InFile, Kept, Record, SETTINGS, Settings, StorageError,
 };
-use crate::{postgres::Address, testing::postgres_server::PostgresServer};
+use crate::db::{postgres::Address, testing::postgres_server::PostgresServer};
 
 mod contract;
 mod crowd;

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Mutex};
 
 use super::*;
-use crate::postgres::Connected;
+use crate::db::postgres::Connected;
 
 /// Oldest first.
 const ROWS: &str = "SELECT account_id, id, stored_ms FROM responses ORDER BY sequence";

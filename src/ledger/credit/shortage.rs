@@ -1,6 +1,6 @@
 //! Whether an account's credit covers a call, and how it stood when it did not.
 
-use crate::money::NanoUsd;
+use crate::base::money::NanoUsd;
 
 /// Why a call cannot be paid for: the account's credit when it was refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

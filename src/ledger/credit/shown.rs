@@ -2,8 +2,8 @@
 
 use super::{Credit, draw};
 use crate::{
+    base::money::NanoUsd,
     ledger::{Balances, GrantLeft},
-    money::NanoUsd,
 };
 
 impl Credit {

@@ -8,8 +8,8 @@ use super::{
     sqlite::Database,
 };
 use crate::{
+    base::money::NanoUsd,
     ledger::{Call, Charged, HoldRefused, LedgerError, credit::Credit},
-    money::NanoUsd,
     wire::chat::Usage,
 };
 

@@ -8,13 +8,15 @@ use std::{
 use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteGuard};
 
 use crate::{
-    auth::KeyDigest,
-    fast_map::{FastMap, FastSet},
+    base::{
+        fast_map::{FastMap, FastSet},
+        keys::KeyDigest,
+        money::NanoUsd,
+    },
     ledger::{
         Account, Caller, Expiring, Grant, Key, KeyState, LedgerError, LimitRule, ModelSettings,
         Seen, credit::Credit, limits::LimitRules,
     },
-    money::NanoUsd,
 };
 
 #[derive(Default)]

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::{Embedded, sqlite::calls};
 use crate::{
+    base::rate::WINDOW_MS,
     ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, LedgerError},
-    limits::WINDOW_MS,
 };
 
 /// Longer than calls of several steps take.

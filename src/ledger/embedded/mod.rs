@@ -30,7 +30,7 @@ mod watched;
 mod writer;
 
 pub use audit::audit_file;
-pub use sqlite::{probe, probe_folder};
+pub use sqlite::probe;
 
 use self::{
     directory::{Directory, Shared},
@@ -39,10 +39,11 @@ use self::{
 };
 use super::{
     Account, AccountChange, Balances, CallId, Caller, CeilingChange, Grant, Health, Key, KeyState,
-    LedgerError, LimitRule, ModelSettings, OpenError, call_id::CallIds, clock::Clock,
-    credit::Funds,
+    LedgerError, LimitRule, ModelSettings, OpenError, call_id::CallIds, credit::Funds,
 };
-use crate::{auth::KeyDigest, config::Durability, limits::Ceilings, money::NanoUsd};
+use crate::base::{
+    clock::Clock, durability::Durability, keys::KeyDigest, money::NanoUsd, rate::Ceilings,
+};
 
 pub struct Embedded {
     directory: Shared,

@@ -14,7 +14,7 @@ use std::{
     vec,
 };
 
-use crate::{mailbox, outgoing};
+use crate::net::{lanes, mailbox};
 
 /// Where steps are put in, on any thread. Dropped, it hands over what was put in.
 pub struct Sender<Step> {
@@ -43,7 +43,7 @@ pub fn new<Step: Send + 'static>() -> (Sender<Step>, Queue<Step>) {
             to: Some(to.clone()),
         }))
     };
-    let threads = (0..=outgoing::lanes()).map(|_| thread()).collect();
+    let threads = (0..=lanes::lanes()).map(|_| thread()).collect();
     let left = Vec::new().into_iter();
     (Sender { threads }, Queue { steps, left })
 }
@@ -74,7 +74,7 @@ impl<Step: Send + 'static> Sender<Step> {
     }
 
     fn of_this_thread(&self) -> &Arc<Mutex<Gathered<Step>>> {
-        &self.threads[outgoing::this_lane() % self.threads.len()]
+        &self.threads[lanes::this_lane() % self.threads.len()]
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     use tokio::task::{LocalSet, spawn_local, yield_now};
 
     use super::*;
-    use crate::mailbox::Postman;
+    use crate::net::mailbox::Postman;
 
     #[test]
     fn steps_come_in_order_from_a_thread_without_a_mailbox() {
@@ -196,10 +196,10 @@ mod tests {
     async fn what_was_sent_before_is_taken_before() {
         let _postman = Postman::start();
         let (sender, mut queue) = new();
-        outgoing::this_thread_is(1);
+        lanes::this_thread_is(1);
         sender.send(1);
         assert_eq!(queue.next(), None);
-        outgoing::this_thread_is(0);
+        lanes::this_thread_is(0);
         sender.send(2);
         sender.send_after_all(3);
         let mut taken: Vec<_> = queue.by_ref().collect();

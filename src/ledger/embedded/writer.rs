@@ -24,10 +24,9 @@ use super::{
     sqlite::Database,
 };
 use crate::{
-    config::Durability,
-    failpoint,
+    base::{durability::Durability, failpoint},
     ledger::{Health, LedgerError, Misplaced},
-    mailbox::{self, Letter, Mailbox},
+    net::mailbox::{self, Letter, Mailbox},
 };
 
 /// The most steps in one transaction.

@@ -11,8 +11,8 @@ use tokio_postgres::types::Type;
 
 use super::{Shared, record::get};
 use crate::{
+    db::postgres::{Address, Connected, Error},
     ledger::{Audit, CallId, LedgerError, Violation},
-    postgres::{Address, Connected, Error},
 };
 
 const PATIENCE: Duration = Duration::from_mins(10);

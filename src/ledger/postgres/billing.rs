@@ -14,8 +14,8 @@ use super::{
     steps::{Answer, Step, StepError, Wanted},
 };
 use crate::{
+    base::money::NanoUsd,
     ledger::{Call, CallId, Charged, HoldRefused, LedgerError, Seen},
-    money::NanoUsd,
     wire::chat::Usage,
 };
 

@@ -10,15 +10,14 @@ use super::{
     record::{get, unreadable},
 };
 use crate::{
-    auth::KeyDigest,
+    base::{keys::KeyDigest, money::NanoUsd},
     catalog::{Plan, Tier, Track},
+    db::postgres::{Connected, Error},
     ledger::{
         Account, AccountChange, Balances, CeilingChange, Grant, Key, KeyState, LedgerError,
         LimitRule, ModelSettings,
         credit::{Credit, Funds},
     },
-    money::NanoUsd,
-    postgres::{Connected, Error},
 };
 
 pub const ACCOUNT: &str = "id, email, name, track, tier, closed, created_at";

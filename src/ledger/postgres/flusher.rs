@@ -22,7 +22,7 @@ use super::{
     Inner,
     steps::{Answer, Step},
 };
-use crate::postgres::{Connected, Error};
+use crate::db::postgres::{Connected, Error};
 
 /// How long a flush may take before its connection is given up.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -7,10 +7,12 @@ use super::{
     record::{self, COLUMNS, get, unsigned},
 };
 use crate::{
+    base::{
+        money::NanoUsd,
+        rate::{Kept, WINDOW_MS},
+    },
+    db::postgres::Error,
     ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, LedgerError},
-    limits::{Kept, WINDOW_MS},
-    money::NanoUsd,
-    postgres::Error,
 };
 
 /// How many rows a list has at most.

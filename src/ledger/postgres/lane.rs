@@ -25,10 +25,9 @@ use super::{
     steps::{Answers, Kind, Step, StepError},
 };
 use crate::{
-    config::Durability,
-    fast_map::FastSet,
+    base::{durability::Durability, fast_map::FastSet},
+    db::postgres::{Connected, Error},
     ledger::CallId,
-    postgres::{Connected, Error},
 };
 
 /// The most steps in one batch.

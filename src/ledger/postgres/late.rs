@@ -7,8 +7,8 @@ use tokio_postgres::types::Type;
 
 use super::{Shared, record::CallRecord, steps::Step};
 use crate::{
+    base::money::NanoUsd,
     ledger::{Charged, LedgerError, Owed},
-    money::NanoUsd,
 };
 
 /// How long one of them is waited for; whoever has more time tries again.

@@ -23,9 +23,12 @@ use super::{
     steps::Step,
 };
 use crate::{
-    clock_offset::{ClockOffset, monotonic_ms},
-    ledger::{CallId, clock::Clock},
-    postgres::Error,
+    base::{
+        clock::Clock,
+        clock_offset::{ClockOffset, monotonic_ms},
+    },
+    db::postgres::Error,
+    ledger::CallId,
 };
 
 /// How often a beat that failed is tried again.

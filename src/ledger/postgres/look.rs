@@ -11,9 +11,9 @@ use tokio_postgres::types::Type;
 
 use super::Inner;
 use crate::{
-    auth::KeyDigest,
+    base::keys::KeyDigest,
     catalog::{Plan, Tier, Track},
-    postgres::{Connected, Error},
+    db::postgres::{Connected, Error},
 };
 
 /// The most keys that are asked for together.

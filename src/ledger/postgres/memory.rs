@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::look::Known;
 use crate::{
-    auth::KeyDigest,
+    base::keys::KeyDigest,
     ledger::{LimitRule, ModelSettings, limits::LimitRules},
 };
 

@@ -5,7 +5,7 @@
 
 use tokio_postgres::types::Type;
 
-use crate::postgres::{Address, Connected, Error};
+use crate::db::postgres::{Address, Connected, Error};
 
 /// One after the other, each once. Functions are replaced by the last.
 const MIGRATIONS: [Migration; 3] = [

@@ -54,15 +54,10 @@ use self::{
     pool::Pool,
     steps::Step,
 };
-use super::{
-    CallId, Caller, Health, LedgerError, LimitRule, ModelSettings, OpenError, Seen, clock::Clock,
-};
+use super::{CallId, Caller, Health, LedgerError, LimitRule, ModelSettings, OpenError, Seen};
 use crate::{
-    auth::KeyDigest,
-    config::Durability,
-    limits::Ceilings,
-    money::NanoUsd,
-    postgres::{Address, Connected, Error},
+    base::{clock::Clock, durability::Durability, keys::KeyDigest, money::NanoUsd, rate::Ceilings},
+    db::postgres::{Address, Connected, Error},
 };
 
 /// Accounts are spread over so many lanes.

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::steps::Step;
-use crate::{fast_map::FastMap, ledger::CallId};
+use crate::{base::fast_map::FastMap, ledger::CallId};
 
 /// Calls are spread over so many maps, so that threads seldom wait for each other.
 const SHARDS: usize = 16;

@@ -14,13 +14,13 @@ use super::{
     record::{self, COLUMNS, get, unreadable, unsigned},
 };
 use crate::{
+    base::money::NanoUsd,
+    db::postgres::Error,
     ledger::{
         AccountFound, Call, CallId, CallsPage, DayUse, Entry, EntryKind, GrantLeft, Key,
         LedgerError,
         conditions::{Conditions, Sql, Value},
     },
-    money::NanoUsd,
-    postgres::Error,
 };
 
 impl Shared {

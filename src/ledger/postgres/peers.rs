@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::lease::Times;
-use crate::fast_map::FastMap;
+use crate::base::fast_map::FastMap;
 
 #[derive(Default)]
 pub struct Peers {

@@ -11,7 +11,7 @@ use tokio_postgres::{
     types::{FromSqlOwned, ToSql, Type},
 };
 
-use crate::postgres::{Address, Connected, Error};
+use crate::db::postgres::{Address, Connected, Error};
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,11 +7,13 @@ use serde_json::value::RawValue;
 use tokio_postgres::Row;
 
 use crate::{
+    base::{
+        money::{NanoUsd, TokenPrice},
+        rate::Place,
+    },
     catalog::Prices,
+    db::postgres::Error,
     ledger::{Call, CallId, Charged, Outcome},
-    limits::Place,
-    money::{NanoUsd, TokenPrice},
-    postgres::Error,
     wire::chat::Usage,
 };
 

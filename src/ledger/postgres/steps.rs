@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use super::record::CallRecord;
 use crate::{
+    base::money::NanoUsd,
     ledger::{CallId, HoldRefused, LedgerError, Seen, credit::Shortage},
-    money::NanoUsd,
 };
 
 /// What is to be done for one account.

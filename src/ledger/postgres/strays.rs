@@ -14,9 +14,9 @@ use super::{
     steps::Step,
 };
 use crate::{
+    base::money::NanoUsd,
+    db::postgres::Error,
     ledger::{CallId, LedgerError, StrayHold},
-    money::NanoUsd,
-    postgres::Error,
 };
 
 /// A hold without a call may be one that its caller has just given up, or ended: it is looked at twice.

@@ -4,9 +4,9 @@ use tokio_postgres::types::Type;
 
 use super::{Shared, record::get};
 use crate::{
+    base::money::NanoUsd,
+    db::postgres::Error,
     ledger::{Expiring, ExpiringPage, LedgerError},
-    money::NanoUsd,
-    postgres::Error,
 };
 
 impl Shared {

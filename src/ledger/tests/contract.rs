@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::{
+    base::rate::Ceilings,
     ledger::{
         AccountChange, AnalyticsFilter,
         CeilingChange::{Clear, Keep, Set},
         KeyState,
     },
-    limits::Ceilings,
 };
 
 contract!(

@@ -13,15 +13,17 @@ use tempfile::TempDir;
 
 use super::{
     Call, CallId, CallsPage, DayUse, Held, HoldRefused, HoldRequest, Ledger, LedgerError,
-    NewAccount, NewGrant, Outcome, Seen, clock::Clock, embedded::Embedded, postgres::Shared,
+    NewAccount, NewGrant, Outcome, Seen, embedded::Embedded, postgres::Shared,
 };
 use crate::{
-    auth::KeyDigest,
+    base::{
+        clock::Clock,
+        durability::Durability,
+        keys::KeyDigest,
+        money::{NanoUsd, TokenPrice},
+    },
     catalog::{Prices, Tier, Track},
-    config::Durability,
-    money::{NanoUsd, TokenPrice},
-    postgres::Address,
-    testing::postgres_server::PostgresServer,
+    db::{postgres::Address, testing::postgres_server::PostgresServer},
     wire::chat::Usage,
 };
 

@@ -19,7 +19,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 
-use crate::limits::WINDOW_MS;
+use crate::base::rate::WINDOW_MS;
 
 /// How long a file is written to: a little longer than a window, because whoever was about to write
 /// to it when it was left still does.

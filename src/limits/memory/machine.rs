@@ -7,7 +7,7 @@ use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state
 use tempfile::TempDir;
 
 use super::*;
-use crate::limits::{Limit, WINDOW_MS};
+use crate::base::rate::{Limit, WINDOW_MS};
 
 const START: u64 = 1_800_000_000_000;
 const CEILINGS: Ceilings = Ceilings {

@@ -25,8 +25,10 @@ use self::{
     journal::{Admitted, Journal},
     window::{Kind, Window},
 };
-use super::{Ceilings, Refusal};
-use crate::fast_map::{FastMap, RandomState};
+use crate::base::{
+    fast_map::{FastMap, RandomState},
+    rate::{Ceilings, Refusal},
+};
 
 /// Enough that two requests seldom meet at one lock.
 const SHARDS: usize = 64;
@@ -240,7 +242,7 @@ impl Drop for Admission {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Limit;
+    use crate::base::rate::Limit;
 
     const CEILINGS: Ceilings = Ceilings {
         requests: 60,

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::limits::{Ceilings, Limit, Refusal, WINDOW_MS};
+use crate::base::rate::{Ceilings, Limit, Refusal, WINDOW_MS};
 
 #[derive(Debug, Default)]
 pub struct Window {

@@ -15,7 +15,7 @@ use super::{
     link::Link,
     script::{Answer, PARTITIONS, Run},
 };
-use crate::clock_offset::{ClockOffset, monotonic_ms};
+use crate::base::clock_offset::{ClockOffset, monotonic_ms};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 

@@ -31,7 +31,8 @@ use self::{
     script::{Answer, Minute, Run, entry},
     words::Word,
 };
-use super::{Ceilings, Kept, NotAdmitted, Place};
+use super::NotAdmitted;
+use crate::base::rate::{Ceilings, Kept, Place};
 
 /// So many steps may wait for the server at once; more are not even tried.
 const STEPS_AT_ONCE: usize = 4_096;

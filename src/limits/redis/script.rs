@@ -4,10 +4,8 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, Value};
 
-use super::{
-    super::{Ceilings, Kept, Limit, Refusal},
-    link::Link,
-};
+use super::link::Link;
+use crate::base::rate::{Ceilings, Kept, Limit, Refusal};
 
 const CODE: &str = include_str!("minute.lua");
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(CODE));

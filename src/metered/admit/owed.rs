@@ -1,7 +1,11 @@
 //! What was delivered is owed: charged in the store, or spooled until it can be.
 
 use super::Admitted;
-use crate::{error::GatewayError, ledger::Outcome, metered::CHARGE_PATIENCE, wire::chat::Usage};
+use crate::{
+    ledger::Outcome,
+    metered::CHARGE_PATIENCE,
+    wire::{chat::Usage, error::GatewayError},
+};
 
 /// Where a charge is when the response may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,13 +12,15 @@ use serde::Deserialize;
 
 use super::{page, returned::Told};
 use crate::{
+    backoffice::{
+        NewCheckout,
+        payments::{Order, Payments},
+    },
+    base::timestamp,
     config::Offer,
-    error::Cause,
     gateway::Gateway,
-    office::NewCheckout,
-    payments::{Order, Payments},
     portal::{error::PortalError, form::SignedForm, layout, session::SignedIn, words::money},
-    time_text,
+    wire::error::Cause,
 };
 
 /// How many checkouts an account may have begun and not paid within this time.
@@ -96,7 +98,7 @@ pub async fn begin(
         let problem = format!("That amount cannot be bought. {}", bounds(&payments.offer));
         return refused(&gateway, &me, StatusCode::BAD_REQUEST, &problem).await;
     };
-    let now = time_text::now();
+    let now = timestamp::now();
     let new = NewCheckout {
         provider: payments.provider.key(),
         account_id: me.account.id.clone(),

@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use crate::{
+    backoffice::{Checkout, OfficeError},
     gateway::Gateway,
-    office::{Checkout, OfficeError},
     portal::words::{moment, money},
 };
 

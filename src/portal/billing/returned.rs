@@ -4,10 +4,10 @@ use maud::{Markup, html};
 
 use super::Asked;
 use crate::{
+    backoffice::{Checkout, is_checkout},
+    base::timestamp,
     gateway::Gateway,
-    office::{Checkout, is_checkout},
     portal::{error::PortalError, query::given, session::SignedIn, sign_in, words::money},
-    time_text,
 };
 
 /// How often a page that waits for a payment looks again, and how long after the order.
@@ -57,7 +57,7 @@ pub async fn told(gateway: &Gateway, me: &SignedIn, asked: &Asked) -> Result<Tol
             &html! { "Nothing was charged, and no credit was added." },
         ));
     }
-    let waits = time_text::now() - checkout.created_at < LOOK_FOR_SECONDS;
+    let waits = timestamp::now() - checkout.created_at < LOOK_FOR_SECONDS;
     let told = Told::words(&html! {
         "Your payment of " (ordered) " is being confirmed. "
         @if waits { "This page looks again by itself." }

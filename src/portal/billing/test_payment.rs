@@ -10,8 +10,9 @@ use maud::html;
 
 use super::returned::own;
 use crate::{
+    api,
+    base::timestamp,
     gateway::Gateway,
-    http,
     portal::{
         error::PortalError,
         form::{Nothing, SignedForm},
@@ -19,7 +20,6 @@ use crate::{
         session::SignedIn,
         words::money,
     },
-    time_text,
 };
 
 pub async fn show(
@@ -51,8 +51,8 @@ pub async fn pay(
     let test = payments.and_then(|payments| payments.test.as_ref());
     let test = test.ok_or(PortalError::NotFound)?;
     let checkout = own(&gateway, &me, &id).await?;
-    let (headers, body) = test.event(&checkout.id, checkout.amount, time_text::now());
-    let delivered = http::delivered(&gateway, &headers, &body).await;
+    let (headers, body) = test.event(&checkout.id, checkout.amount, timestamp::now());
+    let delivered = api::public::delivered(&gateway, &headers, &body).await;
     delivered.map_err(|error| PortalError::Unavailable(error.to_string()))?;
     Ok(layout::redirect(&format!(
         "/portal/billing?paid={}",

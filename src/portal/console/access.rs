@@ -10,17 +10,19 @@ use maud::Markup;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    acts::{Acts, TOKEN},
-    gateway::Gateway,
-    http::drain_unread,
-    office::{Role, Session},
+    backoffice::{Role, Session},
+    base::timestamp,
+    gateway::{
+        Gateway,
+        actions::{Acts, TOKEN},
+    },
+    net::drain::drain_unread,
     portal::{
         cookies::{Kind, Token},
         error::PortalError,
         form,
         session::token_field,
     },
-    time_text,
 };
 
 /// An operator. Whoever is not signed in is sent to sign in; for a customer there is nothing here.
@@ -61,7 +63,7 @@ pub async fn presented(
     let Some(token) = Token::presented(headers, Kind::Session, gateway.portal.is_secure()) else {
         return Ok(None);
     };
-    let (office, now) = (&gateway.office, time_text::now());
+    let (office, now) = (&gateway.office, timestamp::now());
     let mut session = office.session(&token.digest(), now).await?;
     if session.is_none() {
         let with_token = token.digest_with(&gateway.operator_token);

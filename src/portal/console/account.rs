@@ -14,7 +14,7 @@ use super::{
     keys, limits, requests,
 };
 use crate::{
-    auth::random_id,
+    base::{keys::random_id, timestamp},
     gateway::Gateway,
     ledger::{Account, Balances, CallsPage, GrantLeft},
     portal::{
@@ -23,7 +23,6 @@ use crate::{
         layout::{self, Page},
         words::{moment, money},
     },
-    time_text,
 };
 
 const SHOWN_REQUESTS: usize = 10;
@@ -53,7 +52,7 @@ pub async fn show(
     let done = gateway.office.actions_page(Some(&id), None, SHOWN_ACTIONS);
     let done = done.await?;
     let people = gateway.office.people_of(&id).await?;
-    let invited = gateway.office.invitations_of(&id, time_text::now()).await?;
+    let invited = gateway.office.invitations_of(&id, timestamp::now()).await?;
     let bought = payments::of(&gateway, &id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/accounts" { "All accounts" } }

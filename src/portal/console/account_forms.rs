@@ -10,11 +10,13 @@ use super::{
     accounts::{path, read_plan},
 };
 use crate::{
-    acts::{self, ActError},
-    gateway::Gateway,
+    base::timestamp,
+    gateway::{
+        Gateway,
+        actions::{self, ActError},
+    },
     ledger::{AccountChange, LedgerError, NewAccount, NewGrant},
     portal::{error::PortalError, layout},
-    time_text,
 };
 
 const MAX_NAME: usize = 100;
@@ -109,7 +111,7 @@ pub async fn grant(
     Id(id): Id,
     OperatorForm { me, form }: OperatorForm<NewCredit>,
 ) -> Result<Response, PortalError> {
-    let amount = acts::amount(form.amount.trim())?;
+    let amount = actions::amount(form.amount.trim())?;
     let reason = plain(&form.reason, MAX_REASON, "The reason")?;
     let reason = reason
         .ok_or_else(|| PortalError::Invalid("Say why, so that others can tell later.".into()))?;
@@ -138,9 +140,9 @@ fn end_of_day(day: &str) -> Result<Option<i64>, PortalError> {
     if day.is_empty() {
         return Ok(None);
     }
-    let end = time_text::read(&format!("{day}T00:00:00Z")).map(|begin| begin + DAY);
+    let end = timestamp::read(&format!("{day}T00:00:00Z")).map(|begin| begin + DAY);
     match end {
-        Some(end) if end > time_text::now() => Ok(Some(end)),
+        Some(end) if end > timestamp::now() => Ok(Some(end)),
         Some(_) => Err(PortalError::Invalid("That day is over.".into())),
         None => Err(PortalError::Invalid("Write the day as 2027-01-31.".into())),
     }
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn credit_lasts_to_the_end_of_a_day_that_is_not_over() {
         assert_eq!(end_of_day("").unwrap(), None);
-        let end = time_text::read("2096-03-01T00:00:00Z");
+        let end = timestamp::read("2096-03-01T00:00:00Z");
         assert_eq!(end_of_day("2096-02-29").unwrap(), end);
         for wrong in [
             "2020-01-01",

@@ -13,9 +13,8 @@ use super::{
     people::{name, role},
 };
 use crate::{
-    acts::HandedLink,
-    gateway::Gateway,
-    office::{Link, Person, Role},
+    backoffice::{Link, Person, Role},
+    gateway::{Gateway, actions::HandedLink},
     portal::{
         error::PortalError,
         form::Nothing,

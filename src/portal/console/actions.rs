@@ -12,8 +12,8 @@ use super::{
     frame::{self, Place, scrolled},
 };
 use crate::{
+    backoffice::Recorded,
     gateway::Gateway,
-    office::Recorded,
     portal::{
         error::PortalError,
         layout::{self, Page},

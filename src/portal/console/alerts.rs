@@ -12,9 +12,8 @@ use super::{
     frame::{self, Place, scrolled},
 };
 use crate::{
-    alerts::words,
-    gateway::Gateway,
-    office::{Alert, AlertKind, Channel, Delivery, DeliveryState, Event, ToldAlert},
+    backoffice::{Alert, AlertKind, Channel, Delivery, DeliveryState, Event, ToldAlert},
+    gateway::{Gateway, alerts::words},
     portal::{
         error::PortalError,
         form::Nothing,

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::{portal::words::count, traffic::Sums};
+use crate::{gateway::traffic::Sums, portal::words::count};
 
 // A unit is a tenth of a pixel where the picture is as wide as it was made for.
 const LEFT: u128 = 900;

@@ -18,7 +18,7 @@ use crate::{
         layout::Page,
         words::{count, duration, moment},
     },
-    routing::{Listed, State as Circuit},
+    upstream::deployments::{Listed, State as Circuit},
 };
 
 pub async fn show(State(gateway): State<Arc<Gateway>>, me: OperatorIn) -> Page {

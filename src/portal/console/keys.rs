@@ -12,8 +12,7 @@ use super::{
     frame::{self, Place, scrolled},
 };
 use crate::{
-    acts::MAX_KEY_NAME,
-    gateway::Gateway,
+    gateway::{Gateway, actions::MAX_KEY_NAME},
     ledger::{Account, Key, KeyState},
     portal::{
         error::PortalError,

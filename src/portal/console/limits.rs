@@ -12,8 +12,10 @@ use super::{
     frame::{self, Place, scrolled},
 };
 use crate::{
-    acts::{ActError, LimitChange},
-    gateway::Gateway,
+    gateway::{
+        Gateway,
+        actions::{ActError, LimitChange},
+    },
     ledger::{CeilingChange, LedgerError, LimitRule},
     portal::{
         error::PortalError,

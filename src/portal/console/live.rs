@@ -16,15 +16,17 @@ use super::{
     frame::{self, Place},
 };
 use crate::{
-    gateway::Gateway,
+    base::money::NanoUsd,
+    gateway::{
+        Gateway,
+        traffic::{SECONDS, Sums},
+    },
     ledger::Ledger,
-    money::NanoUsd,
     portal::{
         error::PortalError,
         layout::Page,
         words::{about, count, money},
     },
-    traffic::{SECONDS, Sums},
 };
 
 /// How many seconds each bar stands for.

@@ -12,9 +12,9 @@ use super::{
     frame::{self, Place, scrolled},
 };
 use crate::{
+    base::{money::NanoUsd, timestamp},
     gateway::Gateway,
     ledger::{AnalyticsFilter, AnalyticsRow},
-    money::NanoUsd,
     portal::{
         days,
         error::PortalError,
@@ -22,7 +22,6 @@ use crate::{
         query::{ReadQuery, given},
         words::{count, money},
     },
-    time_text,
 };
 
 const HERE: &str = "/portal/console/margin";
@@ -87,7 +86,7 @@ pub async fn show(
     ReadQuery(period): ReadQuery<Period>,
 ) -> Result<Page, PortalError> {
     let days = period.days()?;
-    let now = time_text::now();
+    let now = timestamp::now();
     // From the first moment of the first day.
     let midnight = now - now.rem_euclid(DAY_SECONDS);
     let from = midnight - i64::from(days - 1) * DAY_SECONDS;

@@ -12,8 +12,8 @@ use super::{
     frame::{self, Place, scrolled, search},
 };
 use crate::{
+    backoffice::{Person, Role},
     gateway::Gateway,
-    office::{Person, Role},
     portal::{
         error::PortalError,
         layout::{self, Page},

@@ -15,8 +15,8 @@ use super::{
     frame::{self, Place, scrolled},
 };
 use crate::{
+    api::loggable,
     gateway::Gateway,
-    http::loggable,
     ledger::{Call, CallId, CallsPage, Outcome},
     portal::{
         error::PortalError,

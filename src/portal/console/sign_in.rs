@@ -13,10 +13,10 @@ use serde::Deserialize;
 
 use super::access::{OperatorForm, presented};
 use crate::{
-    acts::TOKEN,
-    gateway::Gateway,
-    http::Peer,
-    office::{Attempt, NewSession, Role},
+    api::Peer,
+    backoffice::{Attempt, NewSession, Role},
+    base::timestamp,
+    gateway::{Gateway, actions::TOKEN},
     portal::{
         cookies::{self, Kind, Token},
         error::PortalError,
@@ -28,7 +28,6 @@ use crate::{
             came_from_elsewhere, destination, end_presented, leave, once_more, told, visited,
         },
     },
-    time_text,
 };
 
 const HOME: &str = "/portal/console";
@@ -132,7 +131,7 @@ pub async fn sign_in(
 /// Begins a session that ends when the token is replaced by another.
 async fn begin(gateway: &Gateway, headers: &HeaderMap, to: &str) -> Result<Response, PortalError> {
     end_presented(gateway, headers).await?;
-    let (token, now) = (Token::generate(), time_text::now());
+    let (token, now) = (Token::generate(), timestamp::now());
     let session = NewSession {
         digest: token.digest_with(&gateway.operator_token),
         person_id: None,

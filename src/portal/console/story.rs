@@ -13,6 +13,7 @@ use super::{
     requests::{outcome, path},
 };
 use crate::{
+    base::timestamp,
     gateway::Gateway,
     ledger::{Attempt, Call, CallId, Step},
     portal::{
@@ -21,7 +22,6 @@ use crate::{
         requests as customers,
         words::{count, duration, moment, money},
     },
-    time_text,
 };
 
 pub async fn show(
@@ -65,7 +65,7 @@ fn facts(call: &Call) -> Markup {
             dt { "Model that answered" } dd { code { (call.routed_model) } }
             dt { "Upstream" } dd { (call.upstream.as_deref().unwrap_or("none")) }
             dt { "Form" } dd { @if call.stream { "a stream" } @else { "one answer" } }
-            dt { "Admitted" } dd { (moment(call.admitted_ms.div_euclid(1_000))) " " span.muted { (time_text::shown_ms(call.admitted_ms)) } }
+            dt { "Admitted" } dd { (moment(call.admitted_ms.div_euclid(1_000))) " " span.muted { (timestamp::shown_ms(call.admitted_ms)) } }
             dt { "First byte after" } dd { @match first_byte { Some(ms) => { (duration(ms)) }, None => { "there was none" } } }
             dt { "Took" } dd { (duration(call.ended_ms - call.admitted_ms)) }
             dt { "Reserved" } dd { (count(call.reserved_tokens)) " tokens of the minute" }

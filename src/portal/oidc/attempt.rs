@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    auth::{Secret, random_text},
-    office::Digest,
-    oidc::Asking,
+    backoffice::{Digest, oidc::Asking},
+    base::{
+        keys::{Secret, random_text},
+        timestamp,
+    },
     portal::cookies::ATTEMPT_SECONDS,
-    time_text,
 };
 
 const RANDOM_CHARS: usize = 43;
@@ -44,7 +45,7 @@ impl Attempt {
             verifier: random_text(RANDOM_CHARS),
             to,
             purpose,
-            until: time_text::now() + ATTEMPT_SECONDS,
+            until: timestamp::now() + ATTEMPT_SECONDS,
         }
     }
 
@@ -82,7 +83,7 @@ impl Attempt {
         hmac::verify(&key(secret), text.as_bytes(), &tag).ok()?;
         let text = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
         let attempt: Self = serde_json::from_slice(&text).ok()?;
-        (time_text::now() < attempt.until).then_some(attempt)
+        (timestamp::now() < attempt.until).then_some(attempt)
     }
 }
 
@@ -126,7 +127,7 @@ mod tests {
     fn an_attempt_has_its_time() {
         let secret = Secret::new("ours");
         let mut late = attempt();
-        late.until = time_text::now();
+        late.until = timestamp::now();
         assert!(Attempt::opened(&late.sealed(&secret), &secret).is_none());
     }
 }

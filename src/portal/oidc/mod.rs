@@ -34,11 +34,13 @@ use super::{
     sign_in::{begin, destination, once_more},
 };
 use crate::{
+    api::Peer,
+    backoffice::{
+        self,
+        oidc::{Asking, Claims, Issuer},
+    },
+    base::timestamp,
     gateway::Gateway,
-    http::Peer,
-    office,
-    oidc::{Asking, Claims, Issuer},
-    time_text,
 };
 
 /// No longer way back is remembered: all of it must fit into a cookie.
@@ -208,14 +210,14 @@ async fn identified(
 ) -> Result<Claims, Refused> {
     let peer = peer.map(|Peer(address)| address);
     // Codes are not for guessing either: few for one attempt, and not many from one network.
-    let counted = office::Attempt::new(&attempt.state, peer, None);
+    let counted = backoffice::Attempt::new(&attempt.state, peer, None);
     let throttle = &gateway.portal.throttle;
     let tried = throttle.attempt(&counted);
     tried.map_err(|seconds| PortalError::TooMany { seconds })?;
     let redirect_uri = redirect_uri(gateway);
     let asking: Asking<'_> = attempt.asking(&redirect_uri);
     let claims = issuer.identify(code, asking).await?;
-    let until = time_text::now() + cookies::ATTEMPT_SECONDS;
+    let until = timestamp::now() + cookies::ATTEMPT_SECONDS;
     if !gateway.office.spend(&attempt.digest(), until).await? {
         return Err(Refused::Stale);
     }

@@ -2,17 +2,18 @@
 
 use super::refused::Refused;
 use crate::{
-    auth::random_id,
+    api::Peer,
+    backoffice::{
+        Digest, Identity, NewPerson, OfficeError, Person, Role,
+        oidc::{Claims, Issuer},
+    },
+    base::{keys::random_id, timestamp},
     gateway::Gateway,
-    http::Peer,
-    office::{Digest, Identity, NewPerson, OfficeError, Person, Role},
-    oidc::{Claims, Issuer},
     portal::{
         error::PortalError,
         session::new_account,
         sign_up::{is_address, is_name},
     },
-    time_text,
 };
 
 fn identity<'a>(issuer: &'a Issuer, claims: &'a Claims) -> Identity<'a> {
@@ -55,7 +56,7 @@ pub async fn find_or_enrol(
         password: None,
         role: Role::Customer,
         account_id: random_id("acct_"),
-        now: time_text::now(),
+        now: timestamp::now(),
     };
     let person = match office.add_person_known_as(new, identity).await {
         Err(OfficeError::EmailTaken) => return Err(Refused::AddressTaken),
@@ -74,7 +75,7 @@ pub async fn connect(
     session: &Digest,
     claims: &Claims,
 ) -> Result<(), Refused> {
-    let (office, now) = (&gateway.office, time_text::now());
+    let (office, now) = (&gateway.office, timestamp::now());
     let session = office.session(session, now).await?;
     let person = session.and_then(|session| session.person);
     let person = person.ok_or(Refused::SignedOut)?;

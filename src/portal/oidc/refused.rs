@@ -7,11 +7,13 @@ use axum::{
 use maud::html;
 
 use crate::{
-    error::Cause,
+    backoffice::{
+        OfficeError,
+        oidc::{OidcError, is_error_code},
+    },
     ledger::LedgerError,
-    office::OfficeError,
-    oidc::{OidcError, is_error_code},
     portal::{error::PortalError, layout},
+    wire::error::Cause,
 };
 
 #[derive(Debug)]

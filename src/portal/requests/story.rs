@@ -7,10 +7,13 @@ use maud::{Markup, html};
 
 use super::{key_words, outcome};
 use crate::{
+    base::{
+        money::{NanoUsd, TokenPrice},
+        timestamp,
+    },
     catalog::{Line, TokenKind},
     gateway::Gateway,
     ledger::{Breakdown, Call, CallId, Charged, Key, Step},
-    money::{NanoUsd, TokenPrice},
     portal::{
         error::PortalError,
         layout::{self, Page, Place},
@@ -18,7 +21,6 @@ use crate::{
         session::SignedIn,
         words,
     },
-    time_text,
 };
 
 pub async fn one(
@@ -51,7 +53,7 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
             dt { "Begun" }
             dd {
                 (words::moment(call.admitted_ms.div_euclid(1_000))) " "
-                span.muted { (time_text::shown_ms(call.admitted_ms)) }
+                span.muted { (timestamp::shown_ms(call.admitted_ms)) }
             }
             dt { "Key" }
             dd { (key_words(keys, &call.key_id)) }

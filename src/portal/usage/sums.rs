@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::{
+    base::money::NanoUsd,
     ledger::{DayUse, Key},
-    money::NanoUsd,
     portal::keys::shown_name,
 };
 

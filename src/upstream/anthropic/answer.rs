@@ -5,10 +5,10 @@ use serde_json::{Value, value::RawValue};
 
 use super::words::{call_id, finish_reason, read_usage};
 use crate::{
-    auth::random_id,
-    error::UpstreamError,
+    base::keys::random_id,
     wire::{
         chat::{Answer, Choice, FinishReason, ToolCall},
+        error::UpstreamError,
         json_text::JsonText,
     },
 };

@@ -7,12 +7,8 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::words::{call_id, finish_reason, read_usage};
 use crate::{
-    error::UpstreamError,
-    upstream::{
-        Part,
-        stream::{Then, Translator},
-    },
-    wire::json_text::JsonText,
+    upstream::stream::{Then, Translator},
+    wire::{error::UpstreamError, json_text::JsonText, part::Part},
 };
 
 /// What must be remembered from one event to the next.

@@ -20,7 +20,11 @@ use super::{
     client::{Client, KeyHeader},
     stream,
 };
-use crate::{chat::ChatCall, config::RemoteProvider, error::UpstreamError, wire::chat::Answer};
+use crate::{
+    config::RemoteProvider,
+    prompt::ChatCall,
+    wire::{chat::Answer, error::UpstreamError},
+};
 
 const MESSAGES: &str = "/messages";
 const KEY: KeyHeader = KeyHeader {
@@ -66,6 +70,6 @@ impl Anthropic {
 
 /// The body that goes upstream for a call.
 #[cfg(test)]
-pub fn body_of(call: &crate::chat::ChatCall) -> Vec<u8> {
+pub fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
     request::write(call, "vendor-model-9", true)
 }

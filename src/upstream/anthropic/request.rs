@@ -12,7 +12,7 @@ use super::{
     tools::{self, OfferedTool, ToolChoice},
 };
 use crate::{
-    chat::ChatCall,
+    prompt::ChatCall,
     wire::{
         chat::{ResponseFormat, Schema, Settings},
         json_text::JsonText,

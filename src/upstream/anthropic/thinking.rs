@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::{
-    chat::ChatCall,
+    prompt::ChatCall,
     wire::chat::{Schema, ToolChoice},
 };
 

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::{
+use crate::wire::{
+    chat::{FinishReason, Usage},
     error::UpstreamError,
-    wire::chat::{FinishReason, Usage},
 };
 
 /// The API's word for why it ended, in ours.

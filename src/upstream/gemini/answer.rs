@@ -6,12 +6,10 @@ use super::{
     response::{Candidate, Piece, Response, Said},
     words::{Produced, finish_reason, read_usage},
 };
-use crate::{
+use crate::wire::{
+    chat::{Answer, Choice, FinishReason},
     error::UpstreamError,
-    wire::{
-        chat::{Answer, Choice, FinishReason},
-        json_text::JsonText,
-    },
+    json_text::JsonText,
 };
 
 /// The answer, with at most the `n` choices that were asked for.

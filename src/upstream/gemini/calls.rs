@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::auth::random_id;
+use crate::base::keys::random_id;
 
 const MAX_CALLS: usize = 10_000;
 const MAX_BYTES: usize = 64 << 20;

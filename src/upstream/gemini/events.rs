@@ -17,14 +17,12 @@ use super::{
     words::{Produced, finish_reason, read_usage},
 };
 use crate::{
-    error::UpstreamError,
-    upstream::{
-        Part,
-        stream::{Then, Translator},
-    },
+    upstream::stream::{Then, Translator},
     wire::{
         chat::{FinishReason, ToolCall},
+        error::UpstreamError,
         json_text::JsonText,
+        part::Part,
     },
 };
 

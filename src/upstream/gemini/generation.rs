@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::thinking::{self, ThinkingConfig};
 use crate::{
-    chat::ChatCall,
+    prompt::ChatCall,
     wire::chat::{ResponseFormat, Schema},
 };
 

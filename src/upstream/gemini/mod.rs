@@ -26,7 +26,11 @@ use super::{
     client::{Client, KeyHeader},
     stream,
 };
-use crate::{chat::ChatCall, config::RemoteProvider, error::UpstreamError, wire::chat::Answer};
+use crate::{
+    config::RemoteProvider,
+    prompt::ChatCall,
+    wire::{chat::Answer, error::UpstreamError},
+};
 
 const KEY: KeyHeader = KeyHeader {
     name: "x-goog-api-key",
@@ -79,6 +83,6 @@ fn path(model: &str, method: &str) -> String {
 
 /// The body that goes upstream for a call.
 #[cfg(test)]
-pub fn body_of(call: &crate::chat::ChatCall) -> Vec<u8> {
+pub fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
     request::write(call, "vendor-model-9", &calls::Calls::default())
 }

@@ -9,7 +9,7 @@ use super::{
     thinking,
 };
 use crate::{
-    chat::ChatCall,
+    prompt::ChatCall,
     wire::chat::{Schema, Tool, ToolChoice},
 };
 

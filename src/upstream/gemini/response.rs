@@ -7,10 +7,7 @@ use super::{
     calls::{Calls, Origin},
     object,
 };
-use crate::{
-    error::UpstreamError,
-    wire::{chat::ToolCall, json_text::JsonText},
-};
+use crate::wire::{chat::ToolCall, error::UpstreamError, json_text::JsonText};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::chat::ChatCall;
+use crate::prompt::ChatCall;
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::{
+use crate::wire::{
+    chat::{FinishReason, Usage},
     error::UpstreamError,
-    wire::chat::{FinishReason, Usage},
 };
 
 /// What a candidate has produced so far.

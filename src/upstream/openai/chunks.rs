@@ -7,12 +7,8 @@ use serde_json::{Value, value::RawValue};
 
 use super::words::{self, Arguments};
 use crate::{
-    error::UpstreamError,
-    upstream::{
-        Part,
-        stream::{Then, Translator},
-    },
-    wire::json_text::JsonText,
+    upstream::stream::{Then, Translator},
+    wire::{error::UpstreamError, json_text::JsonText, part::Part},
 };
 
 /// What must be remembered from one chunk to the next.

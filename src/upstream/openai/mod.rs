@@ -13,13 +13,12 @@ use futures_util::StreamExt as _;
 use super::{
     Parts,
     client::{Client, KeyHeader},
-    part, stream,
+    stream,
 };
 use crate::{
-    chat::ChatCall,
     config::{Quirks, RemoteProvider},
-    error::UpstreamError,
-    wire::chat::Answer,
+    prompt::ChatCall,
+    wire::{chat::Answer, error::UpstreamError, part},
 };
 
 const CHAT: &str = "/chat/completions";
@@ -63,7 +62,7 @@ impl OpenAi {
 
 /// The body that goes upstream for a call.
 #[cfg(test)]
-pub fn body_of(call: &crate::chat::ChatCall) -> Vec<u8> {
+pub fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
     request::write(
         call,
         "vendor-model-9",

@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    chat::ChatCall,
     config::{MaxTokensField, Quirks},
+    prompt::ChatCall,
     wire::{
         chat::{Message, ResponseFormat, Schema, Settings, Tool, ToolChoice},
         json_writer::JsonWriter,

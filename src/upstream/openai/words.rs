@@ -10,12 +10,10 @@ use serde_json::{
 };
 
 use super::count::Count;
-use crate::{
+use crate::wire::{
+    chat::{FinishReason, Usage},
     error::UpstreamError,
-    wire::{
-        chat::{FinishReason, Usage},
-        json_text::JsonText,
-    },
+    json_text::JsonText,
 };
 
 /// A provider's word for why it ended, in ours; `None` where it said nothing.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{directives::Directives, example, pace};
 use crate::{
-    chat::ChatCall,
+    prompt::ChatCall,
     wire::{
         chat::{
             Answer, Choice, FinishReason, Message, ResponseFormat, Role, ToolCall, ToolChoice,

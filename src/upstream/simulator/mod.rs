@@ -15,9 +15,8 @@ use futures_util::{StreamExt as _, stream};
 use self::directives::Directives;
 use super::Parts;
 use crate::{
-    chat::ChatCall,
-    error::UpstreamError,
-    wire::{chat::Answer, json_text::JsonText},
+    prompt::ChatCall,
+    wire::{chat::Answer, error::UpstreamError, json_text::JsonText},
 };
 
 /// The longest that an answer in one piece is held back.

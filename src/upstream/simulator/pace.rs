@@ -1,11 +1,9 @@
 //! The simulator's tokens, and an answer as a stream of them.
 
-use crate::{
-    upstream::Part,
-    wire::{
-        chat::{Answer, Choice},
-        json_text::JsonText,
-    },
+use crate::wire::{
+    chat::{Answer, Choice},
+    json_text::JsonText,
+    part::Part,
 };
 
 const VOCABULARY: [&str; 8] = [

@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
+    base::{money::NanoUsd, tokens::TokenCount},
     catalog::{Billable, Prices},
-    limits::TokenCount,
-    money::NanoUsd,
     wire::{json_text::JsonText, json_writer::JsonWriter},
 };
 

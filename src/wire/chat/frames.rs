@@ -4,10 +4,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::value::RawValue;
 
 use super::{Bill, FinishReason};
-use crate::{
-    error::Envelope,
-    wire::{json_text::JsonText, script::Script},
-};
+use crate::wire::{error::Envelope, json_text::JsonText, script::Script};
 
 /// Writes the frames of one answer: what they have in common is written once.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::ToolCall;
 use crate::{
-    limits::TokenCount,
+    base::tokens::TokenCount,
     wire::{
         json_text::{HALF_A_PAIR, JsonText},
         json_writer::JsonWriter,

@@ -8,9 +8,8 @@ use serde::{
 };
 
 use super::{Message, ResponseFormat, Sampling, Schema, Tool, ToolChoice};
-use crate::{
-    error::GatewayError,
-    wire::{body, integer::Whole, json_text::JsonText, words::Modalities},
+use crate::wire::{
+    body, error::GatewayError, integer::Whole, json_text::JsonText, words::Modalities,
 };
 
 /// A request of the right shape; whether its values are allowed is asked later.

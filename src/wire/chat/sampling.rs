@@ -3,7 +3,11 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{catalog::Parameter, error::GatewayError, limits::TokenCount, wire::integer};
+use crate::{
+    base::tokens::TokenCount,
+    catalog::Parameter,
+    wire::{error::GatewayError, integer},
+};
 
 /// The sampling fields as they were sent.
 ///

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value, value::RawValue};
 
-use crate::{limits::TokenCount, wire::json_text::with_characters};
+use crate::{base::tokens::TokenCount, wire::json_text::with_characters};
 
 /// A JSON object that is passed on unread.
 #[derive(Clone, Debug, Serialize)]

@@ -10,13 +10,11 @@ use super::{
     object::{Ending, NewResponse, status},
     output::{ItemKind, OutputItem, item_status, text_part},
 };
-use crate::{
+use crate::wire::{
+    chat::{Bill, FinishReason},
     error::Envelope,
-    wire::{
-        chat::{Bill, FinishReason},
-        json_text::JsonText,
-        script::Script,
-    },
+    json_text::JsonText,
+    script::Script,
 };
 
 pub struct Events {

@@ -7,12 +7,10 @@ use serde::{
     de::{Deserializer, SeqAccess, Visitor},
 };
 
-use crate::{
+use crate::wire::{
+    chat::{Content, Message, Role, ToolCall},
     error::GatewayError,
-    wire::{
-        chat::{Content, Message, Role, ToolCall},
-        json_text::JsonText,
-    },
+    json_text::JsonText,
 };
 
 /// What is said to the model, as it was sent: a text, or items.

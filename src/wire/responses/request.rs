@@ -8,15 +8,13 @@ use super::{
     input::{Input, Item},
     tools::{self, FlatTool, TextSettings},
 };
-use crate::{
+use crate::wire::{
+    body,
+    chat::{ChatRequest, Message, Role, Sampling, Schema, ToolExecution},
     error::GatewayError,
-    wire::{
-        body,
-        chat::{ChatRequest, Message, Role, Sampling, Schema, ToolExecution},
-        integer::Whole,
-        json_text::JsonText,
-        words::{Modalities, StopSequences},
-    },
+    integer::Whole,
+    json_text::JsonText,
+    words::{Modalities, StopSequences},
 };
 
 /// A request of the right shape; whether its values are allowed is asked later.

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{
+use crate::wire::{
+    chat::{AllowedTools, NamedSchema, ResponseFormat, Schema, Tool, ToolChoice},
     error::GatewayError,
-    wire::chat::{AllowedTools, NamedSchema, ResponseFormat, Schema, Tool, ToolChoice},
 };
 
 /// A function, or something that other services run and this one does not.

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
-use tollgate::{alerts, office::ToldAlert, time_text};
+use tollgate::{backoffice::ToldAlert, base::timestamp, gateway::alerts};
 
 use super::{FakeUpstream, TestGateway, upstream::Received};
 
@@ -44,7 +44,7 @@ impl Watched {
         Self {
             gateway: TestGateway::start_in(data, &section).await,
             hook,
-            now: time_text::now(),
+            now: timestamp::now(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::office::{Action, Role};
+use tollgate::backoffice::{Action, Role};
 
 use super::{
     TestGateway,

@@ -7,7 +7,7 @@ use super::{FakeUpstream, Plan, TestGateway, portal::Browser, upstream::completi
 
 /// Waits out the end of a day (UTC), for tests whose calls are to be on the same one.
 pub async fn not_at_midnight() {
-    let left = 86_400 - tollgate::time_text::now().rem_euclid(86_400);
+    let left = 86_400 - tollgate::base::timestamp::now().rem_euclid(86_400);
     if left < 60 {
         tokio::time::sleep(std::time::Duration::from_secs(left.unsigned_abs())).await;
     }

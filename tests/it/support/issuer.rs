@@ -176,7 +176,7 @@ impl FakeIssuer {
         let mut state = self.state();
         state.given += 1;
         let code = format!("code-canary/{}", state.given);
-        let now = tollgate::time_text::now();
+        let now = tollgate::base::timestamp::now();
         let mut payload = json!({
             "iss": state.url, "aud": CLIENT, "sub": "subject-1", "exp": now + 300, "iat": now,
             "nonce": asked.field("nonce"), "email": "ada@example.com", "email_verified": true,

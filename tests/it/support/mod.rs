@@ -13,7 +13,7 @@ pub mod issuer;
 pub mod market;
 pub mod models;
 pub mod portal;
-#[path = "../../../src/testing/postgres_server.rs"]
+#[path = "../../../src/db/testing/postgres_server.rs"]
 pub mod postgres_server;
 pub mod process;
 pub mod proxy;

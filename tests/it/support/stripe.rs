@@ -170,7 +170,7 @@ pub fn signature(secret: &str, at: i64, body: &str) -> String {
 /// Delivers an event, signed now.
 pub async fn deliver(public: SocketAddr, event: &Value) -> Answer {
     let body = event.to_string();
-    let signature = signature(WEBHOOK_SECRET, tollgate::time_text::now(), &body);
+    let signature = signature(WEBHOOK_SECRET, tollgate::base::timestamp::now(), &body);
     deliver_as(public, Some(&signature), body).await
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::*;
-use crate::{conversations::path_beside, sqlite::FileError};
+use crate::{conversations::path_beside, db::sqlite::FileError};
 
 /// Keeps the thread busy until it is dropped.
 struct Hanging(#[expect(dead_code, reason = "held")] mpsc::Sender<()>);

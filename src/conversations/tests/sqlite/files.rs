@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 use crate::{
     conversations::{path_beside, probe},
-    sqlite::FileError,
+    db::sqlite::FileError,
 };
 
 #[test]

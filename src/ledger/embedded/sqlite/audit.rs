@@ -15,8 +15,8 @@ use super::{
     record::{Framed, Record, framed},
 };
 use crate::{
+    base::money::NanoUsd,
     ledger::{Audit, CallId, Violation},
-    money::NanoUsd,
 };
 
 /// The lines that are no charges, after one of them.

@@ -4,11 +4,11 @@ use rusqlite::params;
 
 use super::Database;
 use crate::{
+    base::money::NanoUsd,
     ledger::{
         Grant,
         credit::{Granted, Update},
     },
-    money::NanoUsd,
 };
 
 /// A line of the books.

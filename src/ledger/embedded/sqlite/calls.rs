@@ -15,9 +15,8 @@ use super::{
     record::{Framed, Record, framed, number},
 };
 use crate::{
+    base::{money::NanoUsd, timestamp},
     ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId},
-    money::NanoUsd,
-    time_text,
 };
 
 /// How many rows a list has at most.
@@ -156,7 +155,7 @@ pub fn analytics(
 
 fn nothing(day: i64, record: &Record<'_>) -> AnalyticsRow {
     AnalyticsRow {
-        day: time_text::day(day * DAY_MS / 1_000),
+        day: timestamp::day(day * DAY_MS / 1_000),
         account_id: record.account_id.to_owned(),
         model: record.model.to_owned(),
         calls: 0,

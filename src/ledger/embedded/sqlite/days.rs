@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use rusqlite::{Connection, Row, params};
 
 use super::record::Record;
-use crate::{fast_map::FastMap, ledger::DayUse, money::NanoUsd, time_text};
+use crate::{
+    base::{fast_map::FastMap, money::NanoUsd, timestamp},
+    ledger::DayUse,
+};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
@@ -80,7 +83,7 @@ impl Sums {
     pub fn enter(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut enter = connection.prepare_cached(ENTER)?;
         for (of, sum) in &self.all {
-            let day = time_text::day(of.day * DAY_MS / 1_000);
+            let day = timestamp::day(of.day * DAY_MS / 1_000);
             enter.execute(params![
                 self.names[of.account_id],
                 day,

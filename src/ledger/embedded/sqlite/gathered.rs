@@ -8,7 +8,7 @@ use super::{
     names,
     record::{self, Framed, Record},
 };
-use crate::{
+use crate::base::{
     fast_map::{FastMap, FastSet},
     money::NanoUsd,
 };

@@ -8,13 +8,12 @@ use super::{
     super::directory::Directory, Database, blocks::IDS_APART, new_calls::News, unreadable,
 };
 use crate::{
-    auth::KeyDigest,
+    base::{keys::KeyDigest, money::NanoUsd},
     catalog::{Plan, Tier, Track},
     ledger::{
         Account, CallId, Grant, Key, KeyState, LimitRule, ModelSettings,
         credit::{Credit, Funds},
     },
-    money::NanoUsd,
 };
 
 impl Database {

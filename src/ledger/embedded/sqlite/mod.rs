@@ -31,7 +31,7 @@ pub mod pages;
 pub mod record;
 mod upgrade;
 
-pub use open::{check_soundness, is_damage, look_at, probe, probe_folder};
+pub use open::{check_soundness, is_damage, look_at, probe};
 
 use self::{
     files::Files,
@@ -39,7 +39,7 @@ use self::{
     new_calls::News,
 };
 use crate::{
-    config::Durability,
+    base::durability::Durability,
     ledger::{Misplaced, OpenError},
 };
 

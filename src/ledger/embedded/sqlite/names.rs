@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use super::record::number;
-use crate::{auth::time_of_rising_id, ledger::CallId};
+use crate::{base::keys::time_of_rising_id, ledger::CallId};
 
 /// What IDs of requests begin with.
 pub const KIND: &str = "req_";
@@ -29,7 +29,7 @@ pub fn says_when(request_id: &str, id: i64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::rising_id;
+    use crate::base::keys::rising_id;
 
     #[test]
     fn a_call_is_found_by_an_id_of_ours_if_it_was_begun_soon() {

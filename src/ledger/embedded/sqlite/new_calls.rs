@@ -17,9 +17,8 @@ use super::{
     record::{self, Lists, Record, number},
 };
 use crate::{
-    fast_map::FastSet,
+    base::{fast_map::FastSet, money::NanoUsd},
     ledger::{Call, CallId, Charged, credit::Charge},
-    money::NanoUsd,
 };
 
 /// So many calls at the least are remembered after they were entered: whoever tells of one again does so while its step

@@ -9,7 +9,11 @@ use rusqlite::{
 };
 
 use super::{files::is_linked, lock::is_taken, upgrade::put_rows_into_blocks};
-use crate::{config::Durability, ledger::OpenError, migrations};
+use crate::{
+    base::durability::Durability,
+    db::{migrations, sqlite::probe_folder},
+    ledger::OpenError,
+};
 
 /// One after the other, each once: the database remembers how many it has seen.
 const MIGRATIONS: [&str; 13] = [
@@ -184,21 +188,4 @@ pub fn probe(path: &Path) -> Result<String, String> {
     let version = looked.map_err(|error| format!("{shown} cannot be used: {error}"))?;
     check_version(path, version).map_err(|error| error.to_string())?;
     Ok(format!("{shown} exists (version {version})"))
-}
-
-/// Whether a file could be made in the folder of `path`, or the folder itself.
-pub fn probe_folder(path: &Path) -> Result<(), String> {
-    let here = Path::new(".");
-    let mut folders = path.ancestors().skip(1);
-    let folder = folders.find(|folder| folder.exists()).unwrap_or(here);
-    let writable = folder
-        .metadata()
-        .is_ok_and(|metadata| metadata.is_dir() && !metadata.permissions().readonly());
-    if writable {
-        return Ok(());
-    }
-    let (path, folder) = (path.display(), folder.display());
-    Err(format!(
-        "{path} cannot be created: {folder} is no folder to write in"
-    ))
 }

@@ -12,11 +12,11 @@ use super::{
     unreadable,
 };
 use crate::{
+    base::money::NanoUsd,
     ledger::{
         Account, Call, CallId, CallsPage, Entry, EntryKind, Outcome,
         conditions::{Conditions, Sql, Value},
     },
-    money::NanoUsd,
 };
 
 /// Which calls a page shows. Where there are sums, between the first and the last of the calls that they add up.

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::unreadable;
 use crate::{
+    base::money::{NanoUsd, TokenPrice},
     catalog::Prices,
     ledger::{Call, CallId, Charged, Outcome, Step, bill::price, credit::Charge},
-    money::{NanoUsd, TokenPrice},
     wire::chat::Usage,
 };
 

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::{
+    base::money::{NanoUsd, TokenPrice},
     ledger::{
         Call, Charged,
         embedded::sqlite::record::{Lists, Record, framed},
     },
-    money::{NanoUsd, TokenPrice},
 };
 
 async fn busy() -> Paying {

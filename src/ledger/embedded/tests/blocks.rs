@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::*;
 use crate::{
-    auth::rising_id,
+    base::keys::rising_id,
     ledger::{AnalyticsFilter, Call, CallId, CallsPage, HoldRequest, tests::walk},
 };
 

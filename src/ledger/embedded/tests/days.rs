@@ -2,8 +2,8 @@
 
 use super::{rows::as_rows, *};
 use crate::{
+    base::money::NanoUsd,
     ledger::{CallsPage, credit::Charge, embedded::sqlite::audit::books, tests::until},
-    money::NanoUsd,
 };
 
 const DAY: i64 = 24 * 60 * 60;

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
+    base::money::TokenPrice,
     catalog::{Above, Prices, Rates},
     ledger::{HoldRequest, tests::charge_for},
-    money::TokenPrice,
     wire::chat::Usage,
 };
 

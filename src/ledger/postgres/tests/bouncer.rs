@@ -1,7 +1,7 @@
 //! Through `PgBouncer` in transaction mode, where each transaction may have another connection.
 
 use super::*;
-use crate::{postgres::Address, testing::bouncer::Bouncer};
+use crate::db::{postgres::Address, testing::bouncer::Bouncer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_are_paid_for_through_a_bouncer() {

@@ -11,7 +11,7 @@ use std::{
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::{ledger::CallId, testing::postgres_server::PostgresServer};
+use crate::{db::testing::postgres_server::PostgresServer, ledger::CallId};
 
 /// Callers that pay until they are told to stop, and what they were told of.
 struct Crowd {

@@ -3,7 +3,7 @@
 use tokio::runtime::Runtime;
 
 use super::{super::lease::Times, *};
-use crate::testing::{fake_clock::FakeClock, postgres_server::PostgresServer};
+use crate::db::testing::{fake_clock::FakeClock, postgres_server::PostgresServer};
 
 /// Long enough for a machine that does other things.
 const QUICK: Times = Times {

@@ -12,13 +12,11 @@ use super::{
     steps::{Answer, Step},
 };
 use crate::{
-    config::Durability,
+    base::{clock::Clock, durability::Durability, money::NanoUsd},
     ledger::{
         Call, Held, HoldRefused, Ledger, LedgerError, OpenError, Outcome,
-        clock::Clock,
         tests::{COST, DOLLAR, PATIENCE, Paying, Place, charge, tokens, until},
     },
-    money::NanoUsd,
 };
 
 mod audit;

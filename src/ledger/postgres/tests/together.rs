@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
+    base::rate::Place as InMinute,
     catalog::{Tier, Track},
     ledger::{AccountChange, CeilingChange, HoldRequest, KeyState},
-    limits::Place as InMinute,
 };
 
 async fn two(nanos: i64) -> (Arc<Paying>, Arc<Paying>) {

@@ -1,12 +1,10 @@
 //! The script beside the window that is kept in memory, step by step.
 
 use super::{
-    super::super::{
-        WINDOW_MS,
-        memory::window::{Kind, Window},
-    },
+    super::super::memory::window::{Kind, Window},
     *,
 };
+use crate::base::rate::WINDOW_MS;
 
 /// Numbers that are the same each time.
 struct Dice(u64);

@@ -1,6 +1,7 @@
 //! What the limiter promises while nothing goes wrong.
 
-use super::{super::super::Limit, *};
+use super::*;
+use crate::base::rate::Limit;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn side_by_side_on_three_gateways_exactly_as_many_are_admitted_as_may() {

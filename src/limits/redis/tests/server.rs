@@ -9,7 +9,7 @@ use std::{
 use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection};
 use tempfile::TempDir;
 
-use crate::testing::fake_clock::FakeClock;
+use crate::db::testing::fake_clock::FakeClock;
 
 /// Killed when dropped.
 pub struct Server {

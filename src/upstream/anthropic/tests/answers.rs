@@ -6,11 +6,10 @@ use serde_json::{Value, json};
 use super::parts;
 use crate::{
     upstream::{
-        Part,
         anthropic::answer,
         testing::{arguments, text},
     },
-    wire::{chat::FinishReason, json_text::JsonText},
+    wire::{chat::FinishReason, json_text::JsonText, part::Part},
 };
 
 /// A block of an answer.

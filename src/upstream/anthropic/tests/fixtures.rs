@@ -4,12 +4,11 @@ use serde_json::{Value, json};
 
 use super::{parts, sent};
 use crate::{
-    error::UpstreamError,
     upstream::{
         anthropic::answer,
         testing::{self, MODEL},
     },
-    wire::chat::Answer,
+    wire::{chat::Answer, error::UpstreamError},
 };
 
 fn each(folder: &str, check: impl Fn(&str, &[u8])) {

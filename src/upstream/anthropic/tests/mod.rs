@@ -8,11 +8,8 @@ use serde_json::Value;
 
 use super::{events::Messages, request};
 use crate::{
-    error::UpstreamError,
-    upstream::{
-        Part,
-        testing::{self, call},
-    },
+    upstream::testing::{self, call},
+    wire::{error::UpstreamError, part::Part},
 };
 
 /// The body that goes upstream for a caller's.

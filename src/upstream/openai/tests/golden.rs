@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::{UPSTREAM_MODEL, answer, frames, quirks, sent, shown};
 use crate::{
-    error::UpstreamError,
     upstream::{
         reason::{self, Cleaner},
         testing::{self, MODEL, listed, numbered},
     },
+    wire::error::UpstreamError,
 };
 
 fn each(folder: &str, check: impl Fn(&str, &[u8])) {

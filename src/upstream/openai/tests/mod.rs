@@ -8,9 +8,8 @@ use serde_json::Value;
 use super::{answer, chunks::Chunks, request};
 use crate::{
     config::{MaxTokensField, Quirks},
-    error::UpstreamError,
-    upstream::{Part, testing},
-    wire::chat::Answer,
+    upstream::testing,
+    wire::{chat::Answer, error::UpstreamError, part::Part},
 };
 
 const UPSTREAM_MODEL: &str = "vendor-model-9";

@@ -6,10 +6,8 @@ use serde_json::{Value, json};
 use super::{answer, frames, parts, sent, shown};
 use crate::{
     config::Quirks,
-    upstream::{
-        part,
-        testing::{self, MODEL, arguments, assembled, flattened, pieces, text},
-    },
+    upstream::testing::{self, MODEL, arguments, assembled, flattened, pieces, text},
+    wire::part,
 };
 
 /// A message or more of a caller's history.

@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 
 use super::{Echo, NewResponse, ResponsesRequest};
 use crate::{
-    error::GatewayError,
-    money::NanoUsd,
-    wire::chat::{Bill, Message, Usage},
+    base::money::NanoUsd,
+    wire::{
+        chat::{Bill, Message, Usage},
+        error::GatewayError,
+    },
 };
 
 mod answers;

@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{super::output::item_id, super::response_of_item, parse, refused, written};
-use crate::{
+use super::{
+    super::{output::item_id, response_of_item},
+    parse, refused, written,
+};
+use crate::wire::{
+    chat::{ToolChoice, ToolExecution},
     error::GatewayError,
-    wire::{
-        chat::{ToolChoice, ToolExecution},
-        responses::ResponsesRequest,
-    },
+    responses::ResponsesRequest,
 };
 
 /// What a response would repeat of a request with these fields.

@@ -5,15 +5,13 @@ use proptest::prelude::*;
 use serde_json::{Map, Value};
 
 use super::{super::Events, BILL, USAGE, new_response};
-use crate::{
+use crate::wire::{
+    chat::{FinishReason, Frames, ShowUsage},
     error::Envelope,
-    metered::Shape,
-    upstream::Part,
-    wire::{
-        chat::{FinishReason, Frames, ShowUsage},
-        json_text::JsonText,
-        script::Script as _,
-    },
+    json_text::JsonText,
+    part::Part,
+    script::Script as _,
+    shape::Shape,
 };
 
 fn said(text: &str) -> Part {

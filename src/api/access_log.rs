@@ -1,0 +1,305 @@
+//! The request ID and the one line that is logged for each request, when it is really over.
+
+use std::{
+    borrow::Cow,
+    pin::Pin,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+
+use axum::{
+    body::{Body, HttpBody},
+    extract::{MatchedPath, Request, State},
+    http::{HeaderName, HeaderValue, Method},
+    middleware::Next,
+    response::Response,
+};
+use bytes::Bytes;
+use memchr::memmem::Finder;
+
+use super::layers;
+use crate::{
+    base::{keys::rising_id, timestamp},
+    gateway::{Gateway, traffic::End},
+    ledger::Caller,
+    metered::Ending,
+    net::http1::REQUEST_ID,
+    wire::{
+        chat::Usage,
+        error::{Cause, Refused},
+    },
+};
+
+const CREDITS_EXPIRE_AT: HeaderName = HeaderName::from_static("x-credits-expire-at");
+const LOGGED_CHARS: usize = 128;
+
+/// What becomes known about a request on its way, for its line in the log.
+///
+/// It is shared with whoever serves the request, because a client that leaves takes the
+/// handler's future with it, and its request is to be logged all the same.
+#[derive(Clone, Debug, Default)]
+pub struct RequestLog(Arc<Mutex<Fields>>);
+
+#[derive(Debug, Default)]
+struct Fields {
+    request_id: String,
+    account_id: Option<String>,
+    credits: Credits,
+    model: Option<String>,
+    usage: Option<Usage>,
+    problem: Option<String>,
+}
+
+/// When the credit of the caller's account begins to expire (SPEC §8.5).
+#[derive(Clone, Copy, Debug, Default)]
+enum Credits {
+    /// It is nobody's request.
+    #[default]
+    Unknown,
+    /// As it was when the caller was looked up.
+    Seen(Option<i64>),
+    /// As the call's hold has it.
+    Held(Option<i64>),
+}
+
+impl RequestLog {
+    /// Who sends it.
+    pub fn caller(&self, caller: &Caller) {
+        let mut fields = self.fields();
+        if fields.account_id.as_ref() != Some(&caller.account_id) {
+            fields.account_id = Some(caller.account_id.clone());
+        }
+        fields.credits = Credits::Seen(caller.credits_expire_at);
+    }
+
+    /// When the credit expires that the call is paid from.
+    pub fn credits_expire_at(&self, expiry: Option<i64>) {
+        self.fields().credits = Credits::Held(expiry);
+    }
+
+    fn expiry(&self, gateway: &Gateway) -> Option<i64> {
+        let fields = self.fields();
+        match fields.credits {
+            Credits::Unknown => None,
+            Credits::Held(expiry) => expiry,
+            Credits::Seen(seen) => {
+                let account_id = fields.account_id.as_deref()?;
+                gateway.ledger.credits_expire_at(account_id, seen)
+            }
+        }
+    }
+
+    /// The request's ID as it is logged and remembered.
+    pub fn request_id(&self) -> String {
+        self.fields().request_id.clone()
+    }
+
+    pub fn account(&self, id: &str) {
+        self.fields().account_id = Some(id.to_owned());
+    }
+
+    pub fn model(&self, id: &str) {
+        self.fields().model = Some(loggable(id));
+    }
+
+    pub fn usage(&self, usage: Usage) {
+        self.fields().usage = Some(usage);
+    }
+
+    /// How a stream ended.
+    pub fn ended(&self, ending: Ending) {
+        match ending {
+            Ending::Finished { usage } => self.fields().usage = usage,
+            Ending::Interrupted { cause } => self.fields().problem = Some(cause),
+        }
+    }
+
+    fn fields(&self) -> MutexGuard<'_, Fields> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The one layer around everything that a router answers: each would cost a request some allocations.
+pub async fn log_requests(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let answering = |mut request: Request, log| {
+        request.extensions_mut().insert::<RequestLog>(log);
+        next.run(request)
+    };
+    logged(&gateway, route.map(Route::Matched), request, answering).await
+}
+
+/// Gives the request its ID, has it answered, and logs it once the last byte of the answer has left.
+pub async fn logged<F: Future<Output = Response>>(
+    gateway: &Arc<Gateway>,
+    route: Option<Route>,
+    request: Request,
+    answering: impl FnOnce(Request, RequestLog) -> F,
+) -> Response {
+    let id = request_id(&request);
+    let log = RequestLog::default();
+    log.fields().request_id = match id.to_str() {
+        Ok(id) => loggable(id),
+        Err(_) => loggable(&String::from_utf8_lossy(id.as_bytes())),
+    };
+    let mut line = Line {
+        gateway: gateway.clone(),
+        method: request.method().clone(),
+        path: path(&request, route.as_ref()),
+        route,
+        status: None,
+        complete: false,
+        log: log.clone(),
+        started: Instant::now(),
+    };
+    let answering = |request| answering(request, log);
+    let mut response = layers::answer(gateway, request, answering).await;
+    response.headers_mut().insert(REQUEST_ID, id);
+    let expiry = line.log.expiry(gateway).map(timestamp::shown);
+    if let Some(expiry) = expiry.and_then(|expiry| HeaderValue::try_from(expiry).ok()) {
+        response.headers_mut().insert(CREDITS_EXPIRE_AT, expiry);
+    }
+    line.status = Some(response.status().as_u16());
+    // A body without bytes, and the answer to HEAD, is never polled.
+    line.complete = response.body().is_end_stream() || line.method == Method::HEAD;
+    if let Some(Refused(code)) = response.extensions_mut().remove() {
+        line.gateway.metrics.refused(&code);
+    }
+    if let Some(Cause(cause)) = response.extensions_mut().remove() {
+        line.log.fields().problem = Some(cause);
+    }
+    response.map(|body| Body::new(LoggedBody { body, line }))
+}
+
+/// The caller's own ID as it was sent, else one of ours. Clients repeat theirs on every retry,
+/// so it is a label and never a key.
+fn request_id(request: &Request) -> HeaderValue {
+    match request.headers().get(REQUEST_ID) {
+        Some(sent) if !sent.is_empty() => sent.clone(),
+        _ => {
+            let now_ms = u64::try_from(timestamp::now_ms()).unwrap_or(0);
+            HeaderValue::try_from(rising_id("req_", now_ms)).expect("letters and digits")
+        }
+    }
+}
+
+/// A caller's word as it may stand in the log: not endless, and no key that got into it.
+pub fn loggable(text: &str) -> String {
+    static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("sk-svc-"));
+    let text = &text[..KEY.find(text.as_bytes()).unwrap_or(text.len())];
+    // No character is less than a byte, so most are short enough at a glance.
+    if text.len() <= LOGGED_CHARS {
+        return text.to_owned();
+    }
+    text.chars().take(LOGGED_CHARS).collect()
+}
+
+/// Where the request went, as it may stand in the log.
+fn path(request: &Request, route: Option<&Route>) -> Cow<'static, str> {
+    match route {
+        Some(Route::Known(path)) => (*path).into(),
+        _ => loggable(request.uri().path()).into(),
+    }
+}
+
+/// What is served, as it stands in the router.
+pub enum Route {
+    Matched(MatchedPath),
+    Known(&'static str),
+}
+
+impl Route {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Matched(path) => path.as_str(),
+            Self::Known(path) => path,
+        }
+    }
+}
+
+/// Logged when it is dropped: with the last byte of the answer, or with the client.
+struct Line {
+    gateway: Arc<Gateway>,
+    /// `None` for what is not served.
+    route: Option<Route>,
+    method: Method,
+    path: Cow<'static, str>,
+    /// `None` while no answer has begun.
+    status: Option<u16>,
+    complete: bool,
+    log: RequestLog,
+    started: Instant,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let took = self.started.elapsed();
+        let route = self.route.as_ref().map_or("none", Route::as_str);
+        // A client that left before there was an answer has its own number, as nginx writes it.
+        self.gateway
+            .metrics
+            .served(route, self.status.unwrap_or(499), took);
+        let fields = self.log.fields();
+        if self.path.starts_with("/v1/") || self.path == "/portal/playground/run" {
+            let end = end(self.status, fields.problem.is_some());
+            self.gateway.traffic.ended(end);
+        }
+        let left = (!self.complete).then_some("the client left before the end");
+        tracing::info!(
+            target: "tollgate::request",
+            request_id = fields.request_id,
+            method = self.method.as_str(),
+            path = &*self.path,
+            status = self.status,
+            duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            account.id = fields.account_id,
+            model = fields.model,
+            tokens.r#in = fields.usage.map(|usage| usage.prompt),
+            tokens.out = fields.usage.map(|usage| usage.completion),
+            problem = fields.problem.as_deref().or(left),
+            "request",
+        );
+    }
+}
+
+/// A stream that breaks off has had a good status; a client that left was not failed by us.
+fn end(status: Option<u16>, has_problem: bool) -> End {
+    match status {
+        Some(400..500) => End::Refused,
+        Some(500..) => End::Failed,
+        Some(_) if has_problem => End::Failed,
+        _ => End::Served,
+    }
+}
+
+struct LoggedBody {
+    body: Body,
+    line: Line,
+}
+
+impl HttpBody for LoggedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        self.line.complete = frame.is_none() || self.body.is_end_stream();
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}

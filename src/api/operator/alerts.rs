@@ -1,0 +1,86 @@
+//! What operators must hear of: what is open, and what was lately.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{accounts::List, error::OperatorError};
+use crate::{
+    api::Json,
+    backoffice::{Delivery, ToldAlert},
+    base::timestamp,
+    gateway::{Gateway, alerts::words},
+};
+
+const MOST_OPEN: usize = 1_000;
+const MOST_PAST: usize = 100;
+
+#[derive(Serialize)]
+struct AlertObject {
+    id: String,
+    object: &'static str,
+    kind: &'static str,
+    subject: String,
+    summary: String,
+    detail: Option<Box<RawValue>>,
+    opened_at: String,
+    /// `null` while it is open.
+    closed_at: Option<String>,
+    deliveries: Vec<DeliveryObject>,
+}
+
+#[derive(Serialize)]
+struct DeliveryObject {
+    event: &'static str,
+    channel: &'static str,
+    state: &'static str,
+    attempts: i64,
+    next_attempt_at: Option<String>,
+    error: Option<String>,
+}
+
+impl From<ToldAlert> for AlertObject {
+    fn from(ToldAlert { alert, deliveries }: ToldAlert) -> Self {
+        Self {
+            summary: words::summary(alert.kind, &alert.subject, &alert.detail),
+            id: alert.id,
+            object: "alert",
+            kind: alert.kind.as_str(),
+            subject: alert.subject,
+            detail: RawValue::from_string(alert.detail).ok(),
+            opened_at: timestamp::shown(alert.opened_at),
+            closed_at: alert.closed_at.map(timestamp::shown),
+            deliveries: deliveries.into_iter().map(DeliveryObject::from).collect(),
+        }
+    }
+}
+
+impl From<Delivery> for DeliveryObject {
+    fn from(delivery: Delivery) -> Self {
+        let is_over = delivery.done_at.is_some();
+        Self {
+            event: delivery.event.as_str(),
+            channel: delivery.channel.as_str(),
+            state: delivery.state.as_str(),
+            attempts: delivery.attempts,
+            next_attempt_at: (!is_over).then(|| timestamp::shown(delivery.next_at)),
+            error: delivery.last_error,
+        }
+    }
+}
+
+/// Those that are open, then the last ones that are over; the latest first.
+pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
+    let office = &gateway.office;
+    let (open, past) = tokio::try_join!(
+        office.told_open_alerts(MOST_OPEN),
+        office.told_closed_alerts(None, MOST_PAST),
+    )?;
+    let all = open.into_iter().chain(past).map(AlertObject::from);
+    Ok(Json(List::new(all.collect())).into_response())
+}

@@ -1,0 +1,73 @@
+//! `POST /operator/audit`: does everything add up?
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use serde::Serialize;
+
+use super::error::OperatorError;
+use crate::{
+    api::Json,
+    gateway::{Gateway, actions::Acts},
+    ledger::Audit,
+};
+
+/// An audit as it is told, here and on the command line.
+#[derive(Serialize)]
+pub struct AuditObject {
+    object: &'static str,
+    ok: bool,
+    accounts: usize,
+    entries: u64,
+    charges: u64,
+    duration_ms: u128,
+    violations: Vec<ViolationObject>,
+    /// Holds that no running call had, and that were released.
+    stray_holds: Vec<StrayHoldObject>,
+}
+
+#[derive(Serialize)]
+struct StrayHoldObject {
+    account_id: String,
+    call: String,
+    amount: String,
+}
+
+#[derive(Serialize)]
+struct ViolationObject {
+    account_id: String,
+    what: String,
+}
+
+impl From<Audit> for AuditObject {
+    fn from(audit: Audit) -> Self {
+        let violations = audit.violations.into_iter().map(|found| ViolationObject {
+            account_id: found.account_id,
+            what: found.what,
+        });
+        let violations: Vec<_> = violations.collect();
+        let strays = audit.stray_holds.into_iter().map(|stray| StrayHoldObject {
+            account_id: stray.account_id,
+            call: stray.call.to_string(),
+            amount: stray.amount.to_string(),
+        });
+        Self {
+            object: "audit",
+            ok: violations.is_empty(),
+            accounts: audit.accounts.len(),
+            entries: audit.entries,
+            charges: audit.charges,
+            duration_ms: audit.took.as_millis(),
+            violations,
+            stray_holds: strays.collect(),
+        }
+    }
+}
+
+pub async fn run(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
+    let audit = Acts::by_token(&gateway).audit().await?;
+    Ok(Json(AuditObject::from(audit)).into_response())
+}

@@ -1,0 +1,44 @@
+//! The JSON body of an operator's request; a mistake in it is named.
+
+use axum::extract::{FromRequest, Request};
+use serde::de::DeserializeOwned;
+
+use super::error::OperatorError;
+use crate::{api::read_body, wire::in_words_of_json};
+
+const MAX_BYTES: usize = 64 << 10;
+
+pub struct JsonBody<T>(pub T);
+
+impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = OperatorError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Self::Rejection> {
+        let body = read_body(request.into_body(), MAX_BYTES)
+            .await
+            .map_err(OperatorError::Body)?;
+        let body = if body.trim_ascii().is_empty() {
+            &b"{}"[..]
+        } else {
+            &body
+        };
+        let mut json = serde_json::Deserializer::from_slice(body);
+        let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let path = error.path().to_string();
+            let reason = error.inner().to_string();
+            let reason = reason.split(" at line ").next().unwrap_or_default();
+            let reason = in_words_of_json(reason);
+            let param = (path != ".").then_some(path);
+            let message = match &param {
+                Some(param) => format!("`{param}` is not right: {reason}."),
+                None => format!("The body is not right: {reason}."),
+            };
+            OperatorError::Invalid { message, param }
+        })?;
+        json.end().map_err(|_| OperatorError::Invalid {
+            message: "The body has something after its JSON object.".into(),
+            param: None,
+        })?;
+        Ok(Self(read))
+    }
+}

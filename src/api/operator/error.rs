@@ -1,0 +1,155 @@
+//! How the operator API fails: the same envelope as everywhere.
+
+use axum::{
+    http::StatusCode as Status,
+    response::{IntoResponse, Response},
+};
+
+use crate::{
+    backoffice::OfficeError,
+    gateway::actions::ActError,
+    ledger::LedgerError,
+    wire::error::{Cause, Envelope, GatewayError},
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    #[error(
+        "The operator token is missing or wrong. Send `Authorization: Bearer <operator token>`."
+    )]
+    Unauthorized,
+    #[error("There is no `{method} {path}` in the operator API.")]
+    RouteNotFound { method: String, path: String },
+    #[error("{message}")]
+    Invalid {
+        message: String,
+        param: Option<String>,
+    },
+    #[error("{0}")]
+    Ledger(#[from] LedgerError),
+    #[error("{0}")]
+    Office(#[from] OfficeError),
+    #[error("there is no model `{0}` in the catalog")]
+    NoSuchModel(String),
+    #[error("{0}")]
+    Body(GatewayError),
+}
+
+impl From<ActError> for OperatorError {
+    fn from(error: ActError) -> Self {
+        match error {
+            ActError::Email => Self::invalid("email", "`email` must be an e-mail address."),
+            ActError::KeyName => Self::invalid("name", "`name` has more than 100 characters."),
+            ActError::Amount => Self::invalid(
+                "amount",
+                "`amount` must be US dollars above zero as a decimal string, e.g. \"10.00\".",
+            ),
+            ActError::ZeroCeiling(name) => Self::invalid(
+                name,
+                format!("`{name}` must be at least 1; 0 would refuse every request."),
+            ),
+            ActError::NoSuchModel(id) => Self::NoSuchModel(id),
+            ActError::Oneself => Self::Invalid {
+                message: error.to_string(),
+                param: None,
+            },
+            ActError::Office(error) => Self::Office(error),
+            ActError::Ledger(error) => Self::Ledger(error),
+        }
+    }
+}
+
+impl OperatorError {
+    pub fn invalid(param: &str, message: impl Into<String>) -> Self {
+        Self::Invalid {
+            message: message.into(),
+            param: Some(param.to_owned()),
+        }
+    }
+
+    fn envelope(&self) -> Envelope {
+        let (status, kind, code) = match self {
+            Self::Unauthorized => (
+                Status::UNAUTHORIZED,
+                "authentication_error",
+                Some("invalid_operator_token"),
+            ),
+            Self::RouteNotFound { .. } => (Status::NOT_FOUND, "not_found", Some("route_not_found")),
+            Self::Invalid { .. } => (Status::BAD_REQUEST, "invalid_request_error", None),
+            Self::NoSuchModel(_) => (Status::NOT_FOUND, "not_found", Some("model_not_found")),
+            Self::Body(error) => return error.envelope(),
+            Self::Office(OfficeError::EmailTaken) => (
+                Status::CONFLICT,
+                "invalid_request_error",
+                Some("email_taken"),
+            ),
+            Self::Office(OfficeError::Unavailable(_)) => (
+                Status::SERVICE_UNAVAILABLE,
+                "server_error",
+                Some("store_unavailable"),
+            ),
+            Self::Ledger(error) => match error {
+                LedgerError::NotFound { .. } => (Status::NOT_FOUND, "not_found", None),
+                LedgerError::KeyDeleted => (
+                    Status::BAD_REQUEST,
+                    "invalid_request_error",
+                    Some("key_deleted"),
+                ),
+                LedgerError::ReferenceTaken { .. } => (
+                    Status::CONFLICT,
+                    "invalid_request_error",
+                    Some("reference_taken"),
+                ),
+                LedgerError::NoSuchPlan { .. } | LedgerError::TooMuchCredit => {
+                    (Status::BAD_REQUEST, "invalid_request_error", None)
+                }
+                LedgerError::Database(_)
+                | LedgerError::Postgres(_)
+                | LedgerError::NotCommitted
+                | LedgerError::NoHold
+                | LedgerError::Stopped
+                | LedgerError::Unavailable => (
+                    Status::SERVICE_UNAVAILABLE,
+                    "server_error",
+                    Some("store_unavailable"),
+                ),
+            },
+        };
+        let param = match self {
+            Self::Invalid { param, .. } => param.clone(),
+            Self::Office(OfficeError::EmailTaken) => Some("email".into()),
+            Self::Ledger(LedgerError::NoSuchPlan { .. }) => Some("tier".into()),
+            Self::Ledger(LedgerError::ReferenceTaken { .. }) => Some("reference".into()),
+            Self::Ledger(LedgerError::TooMuchCredit) => Some("amount".into()),
+            _ => None,
+        };
+        let code = code.map(str::to_owned);
+        Envelope {
+            status,
+            message: self.to_string(),
+            kind,
+            code,
+            param,
+            extra: serde_json::Map::new(),
+        }
+    }
+}
+
+impl IntoResponse for OperatorError {
+    fn into_response(self) -> Response {
+        // An operator's own words stay out of the log; a database's reason belongs there.
+        let cause = match &self {
+            Self::Ledger(
+                error @ (LedgerError::Database(_)
+                | LedgerError::NotCommitted
+                | LedgerError::Stopped
+                | LedgerError::Unavailable),
+            ) => error.to_string(),
+            Self::Office(error @ OfficeError::Unavailable(_)) => error.to_string(),
+            _ => "the call was refused".into(),
+        };
+        let mut response = self.envelope().into_response();
+        response.extensions_mut().insert(Cause(cause));
+        response
+    }
+}

@@ -1,0 +1,77 @@
+//! Ceilings a minute: for all, for a model, for an account, for both together.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{accounts::List, body::JsonBody, error::OperatorError};
+use crate::{
+    api::Json,
+    gateway::{
+        Gateway,
+        actions::{Acts, LimitChange},
+    },
+    ledger::{CeilingChange, LimitRule},
+};
+
+#[derive(Serialize)]
+struct LimitObject {
+    object: &'static str,
+    account: Option<String>,
+    model: Option<String>,
+    rpm: Option<u32>,
+    tpm: Option<u32>,
+}
+
+impl From<LimitRule> for LimitObject {
+    fn from(rule: LimitRule) -> Self {
+        Self {
+            object: "limit",
+            account: rule.account,
+            model: rule.model,
+            rpm: rule.requests,
+            tpm: rule.tokens,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    account: Option<String>,
+    model: Option<String>,
+    /// Absent leaves a ceiling as it is; `null` takes it away.
+    #[serde(default, deserialize_with = "said")]
+    rpm: CeilingChange,
+    #[serde(default, deserialize_with = "said")]
+    tpm: CeilingChange,
+}
+
+fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CeilingChange, D::Error> {
+    let said = Option::deserialize(deserializer)?;
+    Ok(said.map_or(CeilingChange::Clear, CeilingChange::Set))
+}
+
+pub async fn change(
+    State(gateway): State<Arc<Gateway>>,
+    JsonBody(change): JsonBody<Change>,
+) -> Result<Response, OperatorError> {
+    let change = LimitChange {
+        account: change.account,
+        model: change.model,
+        requests: change.rpm,
+        tokens: change.tpm,
+    };
+    let rule = Acts::by_token(&gateway).change_limit(change).await?;
+    Ok(Json(LimitObject::from(rule)).into_response())
+}
+
+pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
+    gateway.ledger.refresh().await?;
+    let rules = gateway.ledger.limits().into_iter();
+    Ok(Json(List::new(rules.map(LimitObject::from).collect())).into_response())
+}

@@ -1,0 +1,28 @@
+//! `GET /metrics`: everything that is counted, for Prometheus.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::header,
+    response::{IntoResponse as _, Response},
+};
+
+use crate::gateway::{Gateway, metrics::Snapshot};
+
+const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
+    let (holds, held) = gateway.ledger.all_held();
+    let now = Snapshot {
+        holds,
+        held_nanos: held.nanos(),
+        abandoned: gateway.abandoned.total(),
+        spooled: gateway.spool.waiting().0,
+        violations: gateway.ledger.violations(),
+        limits_ready: gateway.limiter.is_ready(),
+        alerts: gateway.alerts.open(),
+    };
+    let text = gateway.metrics.text(gateway.ledger.health(), &now);
+    ([(header::CONTENT_TYPE, FORMAT)], text).into_response()
+}

@@ -1,0 +1,125 @@
+//! The operator's API, on a listener of its own: accounts, keys, credit, models, and what came of it.
+//!
+//! Every call needs the operator token. Money is decimal strings in US dollars, times are
+//! ISO 8601.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::header,
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+    routing::{delete, get, post, put},
+};
+
+mod accounts;
+mod alerts;
+mod analytics;
+mod audit;
+mod body;
+mod error;
+mod keys;
+mod limits;
+mod metrics;
+mod models;
+mod path;
+mod people;
+mod query;
+mod requests;
+mod routing;
+mod usage;
+
+pub use audit::AuditObject;
+
+use self::error::OperatorError;
+use crate::{api::log_requests, gateway::Gateway, net::drain::drain_unread};
+
+pub fn router(gateway: &Arc<Gateway>) -> Router {
+    let logged = middleware::from_fn_with_state(gateway.clone(), log_requests);
+    Router::new()
+        .route(
+            "/operator/accounts",
+            post(accounts::create).get(accounts::list),
+        )
+        .route(
+            "/operator/accounts/{id}",
+            get(accounts::show).patch(accounts::change),
+        )
+        .route(
+            "/operator/accounts/{id}/keys",
+            post(keys::create).get(keys::list),
+        )
+        .route(
+            "/operator/accounts/{id}/grants",
+            post(accounts::grant).get(accounts::grants),
+        )
+        .route("/operator/accounts/{id}/usage", get(usage::list))
+        .route("/operator/keys/{id}", delete(keys::delete))
+        .route("/operator/keys/{id}/disable", post(keys::disable))
+        .route("/operator/keys/{id}/enable", post(keys::enable))
+        .route("/operator/accounts/{id}/people", get(people::list))
+        .route(
+            "/operator/accounts/{id}/invitations",
+            get(people::invitations).post(people::invite),
+        )
+        .route(
+            "/operator/accounts/{id}/invitations/{email}",
+            delete(people::withdraw),
+        )
+        .route(
+            "/operator/people/{id}",
+            post(people::change).delete(people::remove),
+        )
+        .route("/operator/people/{id}/reset", post(people::reset))
+        .route("/operator/limits", put(limits::change).get(limits::list))
+        .route("/operator/models", get(models::list))
+        .route(
+            "/operator/models/{id}",
+            put(models::change).get(models::show),
+        )
+        .route("/operator/requests/{id}", get(requests::show))
+        .route("/operator/routing", get(routing::show))
+        .route("/operator/routing/explain", post(routing::explain))
+        .route("/operator/analytics", get(analytics::show))
+        .route("/operator/audit", post(audit::run))
+        .route("/operator/alerts", get(alerts::list))
+        .route("/metrics", get(metrics::show))
+        .fallback(not_found)
+        .method_not_allowed_fallback(not_found)
+        .with_state(gateway.clone())
+        .layer(middleware::from_fn_with_state(
+            gateway.clone(),
+            authenticate,
+        ))
+        .layer(logged)
+}
+
+async fn authenticate(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let value = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let (scheme, token) = value
+        .and_then(|value| value.split_once(' '))
+        .unwrap_or_default();
+    let bearer = scheme.eq_ignore_ascii_case("bearer");
+    if !bearer || !gateway.operator_token.matches(token.trim()) {
+        drain_unread(request.into_body());
+        return OperatorError::Unauthorized.into_response();
+    }
+    next.run(request).await
+}
+
+async fn not_found(request: Request) -> Response {
+    let (method, path) = (
+        request.method().to_string(),
+        request.uri().path().to_owned(),
+    );
+    OperatorError::RouteNotFound { method, path }.into_response()
+}

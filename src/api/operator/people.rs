@@ -1,0 +1,171 @@
+//! People who sign in to the portal: invited, listed, given a role, let in again, removed.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{accounts::List, body::JsonBody, error::OperatorError, path::Path};
+use crate::{
+    api::Json,
+    backoffice::{Person, Purpose, Role},
+    base::timestamp,
+    gateway::{
+        Gateway,
+        actions::{Acts, HandedLink},
+    },
+};
+
+#[derive(Serialize)]
+struct PersonObject<'a> {
+    id: &'a str,
+    object: &'static str,
+    account_id: &'a str,
+    email: &'a str,
+    name: Option<&'a str>,
+    role: &'static str,
+    created_at: String,
+}
+
+impl<'a> PersonObject<'a> {
+    fn new(person: &'a Person) -> Self {
+        Self {
+            id: &person.id,
+            object: "person",
+            account_id: &person.account_id,
+            email: &person.email,
+            name: person.name.as_deref(),
+            role: person.role.as_str(),
+            created_at: timestamp::shown(person.created_at),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct LinkObject<'a> {
+    object: &'static str,
+    email: &'a str,
+    /// In the answer that makes it, and never again.
+    link: &'a str,
+    expires_at: String,
+    mailed: bool,
+}
+
+impl<'a> LinkObject<'a> {
+    fn new(handed: &'a HandedLink) -> Self {
+        Self {
+            object: "link",
+            email: &handed.email,
+            link: handed.url.reveal(),
+            expires_at: timestamp::shown(handed.expires_at),
+            mailed: handed.mailed,
+        }
+    }
+}
+
+pub async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    Path(account_id): Path<String>,
+) -> Result<Response, OperatorError> {
+    gateway.ledger.account(&account_id).await?;
+    let people = gateway.office.people_of(&account_id).await?;
+    let people = people.iter().map(PersonObject::new);
+    Ok(Json(List::new(people.collect())).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Invite {
+    email: String,
+    role: Option<String>,
+}
+
+pub async fn invite(
+    State(gateway): State<Arc<Gateway>>,
+    Path(account_id): Path<String>,
+    JsonBody(Invite { email, role }): JsonBody<Invite>,
+) -> Result<Response, OperatorError> {
+    let role = role.map_or(Ok(Role::Customer), |role| read_role(&role))?;
+    let acts = Acts::by_token(&gateway);
+    let handed = acts.invite(account_id, &email, role).await?;
+    Ok(Json(LinkObject::new(&handed)).into_response())
+}
+
+#[derive(Serialize)]
+struct InvitationObject<'a> {
+    object: &'static str,
+    email: &'a str,
+    role: &'static str,
+    expires_at: String,
+}
+
+/// Those that nobody has used yet.
+pub async fn invitations(
+    State(gateway): State<Arc<Gateway>>,
+    Path(account_id): Path<String>,
+) -> Result<Response, OperatorError> {
+    gateway.ledger.account(&account_id).await?;
+    let now = timestamp::now();
+    let open = gateway.office.invitations_of(&account_id, now).await?;
+    let open = open.iter().filter_map(|link| match &link.purpose {
+        Purpose::Invitation { role, .. } => Some(InvitationObject {
+            object: "invitation",
+            email: &link.email,
+            role: role.as_str(),
+            expires_at: timestamp::shown(link.expires_at),
+        }),
+        Purpose::Proof { .. } | Purpose::Reset { .. } => None,
+    });
+    Ok(Json(List::new(open.collect())).into_response())
+}
+
+pub async fn withdraw(
+    State(gateway): State<Arc<Gateway>>,
+    Path((account_id, email)): Path<(String, String)>,
+) -> Result<Response, OperatorError> {
+    let acts = Acts::by_token(&gateway);
+    acts.withdraw_invitation(account_id, email.clone()).await?;
+    let told = serde_json::json!({ "object": "invitation", "email": email, "withdrawn": true });
+    Ok(Json(told).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    role: String,
+}
+
+pub async fn change(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    JsonBody(Change { role }): JsonBody<Change>,
+) -> Result<Response, OperatorError> {
+    let role = read_role(&role)?;
+    let person = Acts::by_token(&gateway).set_role(id, role).await?;
+    Ok(Json(PersonObject::new(&person)).into_response())
+}
+
+pub async fn remove(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, OperatorError> {
+    let person = Acts::by_token(&gateway).remove_person(id).await?;
+    Ok(Json(PersonObject::new(&person)).into_response())
+}
+
+pub async fn reset(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, OperatorError> {
+    let handed = Acts::by_token(&gateway).reset_password(id).await?;
+    Ok(Json(LinkObject::new(&handed)).into_response())
+}
+
+fn read_role(text: &str) -> Result<Role, OperatorError> {
+    Role::parse(text).ok_or_else(|| {
+        OperatorError::invalid("role", "`role` must be \"customer\" or \"operator\".")
+    })
+}

@@ -1,0 +1,49 @@
+//! What stands after the question mark.
+
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::error::OperatorError;
+use crate::base::timestamp;
+
+/// The query as `T`, or our own refusal.
+pub struct ReadQuery<T>(pub T);
+
+impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
+    type Rejection = OperatorError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(query)) => Ok(Self(query)),
+            Err(_) => Err(OperatorError::Invalid {
+                message: "The query cannot be read.".into(),
+                param: None,
+            }),
+        }
+    }
+}
+
+/// From when to when: the first is part of it, the last is not.
+#[derive(Deserialize)]
+pub struct Times {
+    from: Option<String>,
+    to: Option<String>,
+}
+
+impl Times {
+    /// Both in Unix seconds; without one, as far as there is anything.
+    pub fn read(&self) -> Result<(i64, i64), OperatorError> {
+        let from = time("from", self.from.as_deref(), 0)?;
+        Ok((from, time("to", self.to.as_deref(), i64::MAX)?))
+    }
+}
+
+fn time(name: &str, text: Option<&str>, absent: i64) -> Result<i64, OperatorError> {
+    let Some(text) = text else { return Ok(absent) };
+    // In a query, a plus sign is a space.
+    timestamp::read(&text.replace(' ', "+")).ok_or_else(|| {
+        let message = format!("`{name}` must be an ISO 8601 time, e.g. 2027-01-31T00:00:00Z.");
+        OperatorError::invalid(name, message)
+    })
+}

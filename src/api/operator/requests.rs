@@ -1,0 +1,175 @@
+//! The whole story of one request.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{error::OperatorError, path::Path};
+use crate::{
+    api::{Json, loggable},
+    base::{
+        money::{NanoUsd, PicoUsd},
+        timestamp,
+    },
+    gateway::Gateway,
+    ledger::{Attempt, Call, LedgerError, Step},
+    wire::Pricing,
+};
+
+#[derive(Serialize)]
+struct RequestObject {
+    id: String,
+    object: &'static str,
+    /// The `X-Request-ID` of its answer.
+    request_id: String,
+    account_id: String,
+    key_id: String,
+    model: String,
+    /// The model that answered: another one for hybrids.
+    routed_model: String,
+    /// The provider that was asked, by its name in the configuration.
+    upstream: Option<String>,
+    stream: bool,
+    outcome: &'static str,
+    failure: Option<String>,
+    /// Upstreams that were asked and failed, in order; the last of them too, if none answered.
+    failed_attempts: Vec<Attempt>,
+    /// The provider's answers and the gateway's own tools, in order.
+    steps: Vec<Step>,
+    /// How a hybrid came to `routed_model`; `null` for other models.
+    decision: Option<Box<RawValue>>,
+    admission: Admission,
+    hold: Hold,
+    first_byte_at: Option<String>,
+    settlement: Settlement,
+    duration_ms: i64,
+    /// Other requests with the same `X-Request-ID`, newest first.
+    same_request_id: Vec<String>,
+}
+
+/// Its place in the account's minute with the model.
+#[derive(Serialize)]
+struct Admission {
+    at: String,
+    reserved_tokens: u64,
+}
+
+#[derive(Serialize)]
+struct Hold {
+    amount: NanoUsd,
+    /// The most it could have come to.
+    most: NanoUsd,
+}
+
+#[derive(Serialize)]
+struct Settlement {
+    at: String,
+    usage: Option<UsageCounts>,
+    prices: Pricing,
+    /// Zero where nothing was charged.
+    charge: NanoUsd,
+    /// What the provider charges the operator; `null` where the configuration does not say.
+    provider_cost: Option<NanoUsd>,
+    balance_before: Option<NanoUsd>,
+    balance_after: Option<NanoUsd>,
+}
+
+#[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "as they are called everywhere")]
+struct UsageCounts {
+    prompt_tokens: u32,
+    cached_tokens: u32,
+    cache_write_tokens: u32,
+    completion_tokens: u32,
+    reasoning_tokens: u32,
+    total_tokens: u64,
+}
+
+impl RequestObject {
+    fn new(call: Call, same_request_id: Vec<String>) -> Self {
+        let (charged, steps) = (call.charged, steps(&call));
+        let usage = charged.map(|charged| UsageCounts {
+            prompt_tokens: charged.usage.prompt,
+            cached_tokens: charged.usage.cached,
+            cache_write_tokens: charged.usage.cache_write,
+            completion_tokens: charged.usage.completion,
+            reasoning_tokens: charged.usage.reasoning,
+            total_tokens: charged.usage.total(),
+        });
+        Self {
+            id: call.id.to_string(),
+            object: "request",
+            request_id: call.request_id,
+            account_id: call.account_id,
+            key_id: call.key_id,
+            model: call.model,
+            routed_model: call.routed_model,
+            upstream: call.upstream.as_deref().map(str::to_owned),
+            stream: call.stream,
+            outcome: call.outcome.as_str(),
+            failure: call.failure,
+            steps,
+            decision: call
+                .decision
+                .and_then(|decision| RawValue::from_string(decision).ok()),
+            failed_attempts: call.attempts,
+            admission: Admission {
+                at: timestamp::shown_ms(call.admitted_ms),
+                reserved_tokens: call.reserved_tokens,
+            },
+            hold: Hold {
+                amount: call.held,
+                most: call.most,
+            },
+            first_byte_at: call.first_byte_ms.map(timestamp::shown_ms),
+            settlement: Settlement {
+                at: timestamp::shown_ms(call.ended_ms),
+                usage,
+                prices: (&*call.prices).into(),
+                charge: charged.map_or(NanoUsd::default(), |charged| charged.cost),
+                provider_cost: call.provider_cost.map(PicoUsd::rounded_up),
+                balance_before: charged.map(|charged| charged.balance_before),
+                balance_after: charged.map(|charged| charged.balance_after),
+            },
+            duration_ms: call.ended_ms - call.admitted_ms,
+            same_request_id,
+        }
+    }
+}
+
+/// What was done. Of a call in which no tool was run, the one answer is all there is.
+fn steps(call: &Call) -> Vec<Step> {
+    let Some(charged) = call.charged.filter(|_| call.steps.is_empty()) else {
+        return call.steps.clone();
+    };
+    vec![Step::Provider {
+        upstream: call.upstream.as_deref().unwrap_or_default().to_owned(),
+        finish_reason: None,
+        prompt_tokens: charged.usage.prompt,
+        cached_tokens: charged.usage.cached,
+        cache_write_tokens: charged.usage.cache_write,
+        cache_write_1h_tokens: charged.usage.cache_write_1h,
+        completion_tokens: charged.usage.completion,
+        ms: u64::try_from(call.ended_ms - call.admitted_ms).unwrap_or(0),
+    }]
+}
+
+/// By its number of ours, or by the ID that its client was told to quote. A client may use one ID
+/// for many requests: then this is the newest, and it names the others.
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, OperatorError> {
+    let mut calls = gateway.ledger.find_calls(&loggable(&id)).await?.into_iter();
+    let call = calls.next().ok_or_else(|| LedgerError::NotFound {
+        what: "admitted request",
+        id,
+    })?;
+    let others = calls.map(|call| call.id.to_string()).collect();
+    Ok(Json(RequestObject::new(call, others)).into_response())
+}

@@ -1,0 +1,40 @@
+//! `GET /health` and `GET /health/live` (SPEC §4.7, §4.8).
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
+use serde_json::json;
+
+use crate::{api::Json, gateway::Gateway};
+
+/// Whether new work is welcome here.
+pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
+    let body = |status: &str| {
+        Json(json!({
+            "status": status, "service": "tollgate", "version": env!("CARGO_PKG_VERSION"),
+        }))
+    };
+    if gateway.shutdown.is_requested() {
+        return (StatusCode::SERVICE_UNAVAILABLE, body("stopping")).into_response();
+    }
+    if !gateway.ledger.health().takes_charges() {
+        let status = match gateway.ledger.health().misplaced() {
+            Some(misplaced) => &format!("store unavailable: {misplaced}"),
+            None => "store unavailable",
+        };
+        return (StatusCode::SERVICE_UNAVAILABLE, body(status)).into_response();
+    }
+    if !gateway.limiter.is_ready() {
+        return (StatusCode::SERVICE_UNAVAILABLE, body("limits unavailable")).into_response();
+    }
+    body("ready").into_response()
+}
+
+/// Whether the process is alive; says nothing of what it depends on.
+pub async fn alive() -> Response {
+    Json(json!({ "status": "alive" })).into_response()
+}

@@ -1,0 +1,219 @@
+//! `/v1/responses` (SPEC §4.2): translated onto chat completions, and kept for the next turn.
+
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    sync::Arc,
+};
+
+use axum::{
+    extract::{Path, State, rejection::PathRejection},
+    http::Uri,
+    response::Response,
+};
+
+use super::call::{self, Permitted};
+use crate::{
+    api::{access_log::RequestLog, extract::Authenticated, json_response},
+    base::keys::random_id,
+    conversations::Record,
+    gateway::Gateway,
+    ledger::Caller,
+    metered::{Form, NotStarted, now},
+    prompt::{Disorder, check_order},
+    wire::{
+        chat::Message,
+        error::GatewayError,
+        responses::{
+            Input, Item, NewResponse, ResponsesRequest, conversation, deleted, response_of_item,
+        },
+    },
+};
+
+/// Creates a response.
+pub async fn answer(
+    gateway: &Arc<Gateway>,
+    caller: Caller,
+    log: &RequestLog,
+    body: &[u8],
+) -> Result<Response, NotStarted> {
+    // The body is JSON of the right shape.
+    let mut request = ResponsesRequest::parse(body)?;
+    // §3.3 The model is one this account may use.
+    let permitted = Permitted::check(gateway, &caller, &mut request.chat, log)?.kept();
+    // §4.2 What it goes on from.
+    let stored = Stored::of(gateway, &caller.account_id);
+    let earlier = match &request.previous_response_id {
+        Some(id) => stored.conversation(id).await?,
+        None => Vec::new(),
+    };
+    let items = stored
+        .with_references(std::mem::take(&mut request.items))
+        .await?;
+    let messages = conversation(earlier, items);
+    check_order(&messages).map_err(Disorder::of_items)?;
+    // It is answered as a chat completion is, in other words.
+    let input = if request.echo.store {
+        Message::write_all(&messages)
+    } else {
+        String::new()
+    };
+    let response = NewResponse {
+        id: random_id("resp_"),
+        created_at: now(),
+        echo: std::mem::take(&mut request.echo),
+    };
+    let form = Form::Response {
+        response: Box::new(response),
+        input,
+    };
+    let chat = request.into_chat(messages);
+    let call = permitted.prepare(gateway, (&caller.account_id, caller.plan), chat);
+    let call = call.map_err(in_these_words)?;
+    let answered = call::answer(gateway, caller, log.clone(), call, form).await;
+    answered.map_err(|not_started| not_started.map(in_these_words))
+}
+
+/// A refusal with the name that its field has here.
+fn in_these_words(error: GatewayError) -> GatewayError {
+    match error {
+        GatewayError::InvalidRequest {
+            message,
+            param: Some(param),
+        } if param == "reasoning_effort" => {
+            let message = message.replace("`reasoning_effort`", "`reasoning.effort`");
+            GatewayError::invalid("reasoning.effort", message)
+        }
+        other => other,
+    }
+}
+
+/// `GET /v1/responses/{id}`, its owner's only.
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    Authenticated(caller): Authenticated,
+    id: Result<Path<String>, PathRejection>,
+    uri: Uri,
+) -> Result<Response, GatewayError> {
+    let streamed = uri.query().unwrap_or_default().split('&');
+    if streamed.into_iter().any(|pair| pair == "stream=true") {
+        let message = "A stored response cannot be streamed; leave `stream` out.";
+        return Err(GatewayError::invalid("stream", message));
+    }
+    let stored = Stored::of(&gateway, &caller.account_id);
+    let record = stored.find(&as_text(id)).await?;
+    Ok(json_response(record.response.into_bytes()))
+}
+
+/// `DELETE /v1/responses/{id}`, its owner's only.
+pub async fn delete(
+    State(gateway): State<Arc<Gateway>>,
+    Authenticated(caller): Authenticated,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, GatewayError> {
+    let id = as_text(id);
+    let deleting = gateway.conversations.delete(&caller.account_id, &id).await;
+    let was_there = deleting.map_err(|error| unavailable(&error))?;
+    if !was_there {
+        return Err(not_found(&id));
+    }
+    Ok(json_response(deleted(&id).to_string().into_bytes()))
+}
+
+/// An ID that is not even text is one of no response.
+fn as_text(id: Result<Path<String>, PathRejection>) -> String {
+    id.map_or_else(|_| "?".to_owned(), |Path(id)| id)
+}
+
+/// The stored responses of one account.
+struct Stored<'a> {
+    gateway: &'a Gateway,
+    account_id: &'a str,
+}
+
+impl<'a> Stored<'a> {
+    fn of(gateway: &'a Gateway, account_id: &'a str) -> Self {
+        Self {
+            gateway,
+            account_id,
+        }
+    }
+
+    /// Missing, expired, evicted and another account's are all the same.
+    async fn find(&self, id: &str) -> Result<Record, GatewayError> {
+        let finding = self.gateway.conversations.find(self.account_id, id).await;
+        let found = finding.map_err(|error| unavailable(&error))?;
+        found.ok_or_else(|| not_found(id))
+    }
+
+    /// Everything up to the end of a response.
+    async fn conversation(&self, id: &str) -> Result<Vec<Message>, GatewayError> {
+        let record = self.find(id).await?;
+        let input = serde_json::from_str(&record.input).map_err(|_| unreadable(&record))?;
+        Ok(conversation(input, output(&record)?))
+    }
+
+    /// The items, with those that are only named put in their places.
+    ///
+    /// Each response is read once and each item named once, or a small request could have a large
+    /// conversation over and over again.
+    async fn with_references(&self, items: Vec<Item>) -> Result<Vec<Item>, GatewayError> {
+        let mut outputs: HashMap<String, Vec<Item>> = HashMap::new();
+        let mut named = HashSet::new();
+        let mut all = Vec::with_capacity(items.len());
+        for (at, item) in items.into_iter().enumerate() {
+            let Some(id) = item.refers_to() else {
+                all.push(item);
+                continue;
+            };
+            if !named.insert(id.to_owned()) {
+                let message = format!("`input[{at}]` is `{id}`, which is in `input` already.");
+                return Err(GatewayError::invalid(format!("input[{at}].id"), message));
+            }
+            let missing = || not_found(id);
+            let response_id = response_of_item(id).ok_or_else(missing)?;
+            let output = match outputs.entry(response_id) {
+                Entry::Occupied(read) => read.into_mut(),
+                Entry::Vacant(unread) => {
+                    let found = self.find(unread.key()).await;
+                    let record = found.map_err(|error| match error {
+                        GatewayError::PreviousResponseNotFound { .. } => missing(),
+                        other => other,
+                    })?;
+                    unread.insert(output(&record)?)
+                }
+            };
+            let place = output.iter().position(|item| item.id() == Some(id));
+            all.push(output.swap_remove(place.ok_or_else(missing)?));
+        }
+        Ok(all)
+    }
+}
+
+/// What a stored response answered.
+fn output(record: &Record) -> Result<Vec<Item>, GatewayError> {
+    #[derive(serde::Deserialize)]
+    struct Answered {
+        output: Input,
+    }
+    let answered: Answered =
+        serde_json::from_str(&record.response).map_err(|_| unreadable(record))?;
+    answered.output.into_items().map_err(|_| unreadable(record))
+}
+
+/// `id` is what a caller wrote, and may be anything.
+fn not_found(id: &str) -> GatewayError {
+    let id = id.chars().take(64).collect();
+    GatewayError::PreviousResponseNotFound { id }
+}
+
+/// Whatever became of it, it is gone: trying again would not bring it back.
+fn unreadable(record: &Record) -> GatewayError {
+    tracing::error!(response.id = record.id, "a stored response cannot be read");
+    not_found(&record.id)
+}
+
+/// The room itself logs when it fails and when it works again.
+fn unavailable(error: &crate::conversations::StorageError) -> GatewayError {
+    tracing::debug!(%error, "stored responses cannot be reached");
+    GatewayError::StorageUnavailable
+}

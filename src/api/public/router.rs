@@ -1,0 +1,45 @@
+//! Every public route on one screen.
+
+use std::sync::Arc;
+
+use axum::{Router, middleware, routing::get};
+
+use super::{billed::Endpoint, front::Front, health, models, payments, provider, responses};
+use crate::{
+    api::{access_log, layers},
+    gateway::Gateway,
+};
+
+/// Billed calls, by POST.
+const BILLED: [(&str, Endpoint); 2] = [
+    ("/v1/chat/completions", Endpoint::ChatCompletions),
+    ("/v1/responses", Endpoint::Responses),
+];
+
+/// The public listener: the API, and `pages` of the portal where it is enabled.
+pub fn public(gateway: &Arc<Gateway>, pages: Router<Arc<Gateway>>) -> Front {
+    let authenticate = middleware::from_fn_with_state(gateway.clone(), layers::authenticate);
+    let logged = middleware::from_fn_with_state(gateway.clone(), access_log::log_requests);
+
+    let router = Router::new()
+        .route(
+            "/v1/responses/{id}",
+            get(responses::show)
+                .delete(responses::delete)
+                .route_layer(authenticate),
+        )
+        // Public: a key is looked at, never asked for (§4.4–4.6).
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{id}", get(models::one))
+        .route("/v1/provider", get(provider::provider))
+        .route("/health", get(health::ready))
+        .route("/health/live", get(health::alive))
+        .merge(pages)
+        .merge(payments::router(gateway))
+        // §4.3 Everything else, other methods included.
+        .fallback(layers::route_not_found)
+        .method_not_allowed_fallback(layers::route_not_found)
+        .with_state(gateway.clone())
+        .layer(logged);
+    Front::new(router).with_billed(gateway, &BILLED)
+}

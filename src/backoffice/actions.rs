@@ -1,0 +1,105 @@
+//! What operators did: written once, never changed.
+
+use super::{
+    Office, OfficeError,
+    sql::{Row, statement},
+};
+use crate::base::keys::random_id;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    pub at_ms: i64,
+    /// Who did it.
+    pub actor: String,
+    /// What was done, e.g. `account.close`.
+    pub what: String,
+    /// To which account, key or model.
+    pub subject: String,
+    /// How it was, as JSON.
+    pub before: Option<String>,
+    /// How it is, as JSON.
+    pub after: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Rises with every action.
+    pub seq: i64,
+    pub action: Action,
+}
+
+macro_rules! actions_where {
+    ($condition:literal) => {
+        concat!(
+            "SELECT seq, at_ms, actor, what, subject, value_before, value_after
+             FROM office_actions WHERE ",
+            $condition
+        )
+    };
+}
+
+impl Office {
+    pub async fn record(&self, action: &Action) -> Result<(), OfficeError> {
+        self.record_once(&random_id("action_"), action).await
+    }
+
+    /// Of all that are recorded under one ID, the first is kept.
+    pub async fn record_once(&self, id: &str, action: &Action) -> Result<(), OfficeError> {
+        let write = statement(
+            "INSERT INTO office_actions
+                 (id, at_ms, actor, what, subject, value_before, value_after)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)
+             ON CONFLICT (id) DO NOTHING",
+            [
+                id.into(),
+                action.at_ms.into(),
+                action.actor.as_str().into(),
+                action.what.as_str().into(),
+                action.subject.as_str().into(),
+                action.before.as_deref().into(),
+                action.after.as_deref().into(),
+            ],
+        );
+        self.run(vec![write]).await?;
+        Ok(())
+    }
+
+    /// The latest first: of all, or of one subject. `before` is the last of the page before.
+    pub async fn actions_page(
+        &self,
+        subject: Option<&str>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<Recorded>, OfficeError> {
+        let before = before.unwrap_or(i64::MAX);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let look = match subject {
+            Some(subject) => statement(
+                actions_where!("subject = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3"),
+                [subject.into(), before.into(), limit.into()],
+            ),
+            None => statement(
+                actions_where!("seq < $1 ORDER BY seq DESC LIMIT $2"),
+                [before.into(), limit.into()],
+            ),
+        };
+        let rows = self.run(vec![look]).await?;
+        rows.into_iter().map(Recorded::read).collect()
+    }
+}
+
+impl Recorded {
+    fn read(mut row: Row) -> Result<Self, OfficeError> {
+        Ok(Self {
+            seq: row.int()?,
+            action: Action {
+                at_ms: row.int()?,
+                actor: row.text()?,
+                what: row.text()?,
+                subject: row.text()?,
+                before: row.text_or_null()?,
+                after: row.text_or_null()?,
+            },
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! What was ordered from a payment provider, and what became of it.
+//!
+//! An order is here before the provider hears of it. Whose money it is, is read here and nowhere else;
+//! what was paid is written down once, before it becomes credit, so that the same credit comes of it
+//! however often it is told.
+
+use super::{
+    Office, OfficeError,
+    sql::{Row, statement},
+};
+use crate::base::{keys::random_id, money::NanoUsd};
+
+const PREFIX: &str = "checkout_";
+
+/// Whether a text has the form of a checkout's ID.
+pub fn is_checkout(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    id.strip_prefix(PREFIX)
+        .is_some_and(|rest| rest.len() == 24 && rest.bytes().all(plain))
+}
+
+/// An order, and what is known of its payment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkout {
+    /// `checkout_…`
+    pub id: String,
+    pub provider: String,
+    /// The provider's own name for it, once it has told us.
+    pub session: Option<String>,
+    pub account_id: String,
+    /// Who ordered it, by their address of then.
+    pub person: String,
+    /// What was ordered.
+    pub amount: NanoUsd,
+    pub created_at: i64,
+    pub receipt: Option<Receipt>,
+}
+
+/// What was paid: the same forever once it is written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    pub paid_at: i64,
+    pub amount: NanoUsd,
+    /// When the credit that was bought expires.
+    pub expires_at: Option<i64>,
+    /// The credit that it has become.
+    pub grant_id: Option<String>,
+}
+
+pub struct NewCheckout {
+    pub provider: &'static str,
+    pub account_id: String,
+    pub person: String,
+    pub amount: NanoUsd,
+    pub now: i64,
+}
+
+/// What a provider tells of a checkout that was paid.
+pub struct Payment<'a> {
+    pub provider: &'a str,
+    pub session: &'a str,
+    pub amount: NanoUsd,
+    pub now: i64,
+    pub expires_at: Option<i64>,
+}
+
+/// What `Checkout::read` reads.
+macro_rules! checkouts_where {
+    ($condition:literal) => {
+        concat!(
+            "SELECT id, provider, session, account_id, person, amount, created_at,
+                 paid_at, paid_amount, expires_at, grant_id
+             FROM office_checkouts WHERE ",
+            $condition
+        )
+    };
+}
+
+const BY_ID: &str = checkouts_where!("id = $1");
+
+impl Office {
+    /// Writes an order down, unless the account has `most` since `since` that are not paid: then none.
+    pub async fn open_checkout(
+        &self,
+        new: NewCheckout,
+        since: i64,
+        most: i64,
+    ) -> Result<Option<Checkout>, OfficeError> {
+        let id = random_id(PREFIX);
+        let open = statement(
+            "INSERT INTO office_checkouts (id, provider, account_id, person, amount, created_at)
+             SELECT $1, $2, $3, $4, $5, $6
+             WHERE (SELECT count(*) FROM office_checkouts
+                    WHERE account_id = $3 AND created_at > $7 AND paid_at IS NULL) < $8
+             ON CONFLICT (id) DO NOTHING",
+            [
+                id.as_str().into(),
+                new.provider.into(),
+                new.account_id.as_str().into(),
+                new.person.as_str().into(),
+                new.amount.nanos().into(),
+                new.now.into(),
+                since.into(),
+                most.into(),
+            ],
+        );
+        let look = statement(BY_ID, [id.as_str().into()]);
+        first(self.run(vec![open, look]).await?)
+    }
+
+    /// Keeps the provider's own name for a checkout, the first that is told.
+    pub async fn checkout_begun(&self, id: &str, session: &str) -> Result<(), OfficeError> {
+        let keep = statement(
+            "UPDATE office_checkouts SET session = $1 WHERE id = $2 AND session IS NULL",
+            [session.into(), id.into()],
+        );
+        self.run(vec![keep]).await?;
+        Ok(())
+    }
+
+    /// Writes a payment down, if it is the first for its checkout and of the session that was begun:
+    /// how the checkout is then, if there is one.
+    pub async fn checkout_paid(
+        &self,
+        id: &str,
+        payment: &Payment<'_>,
+    ) -> Result<Option<Checkout>, OfficeError> {
+        let write = statement(
+            "UPDATE office_checkouts
+             SET session = $1, paid_amount = $2, paid_at = $3, expires_at = NULLIF($4, 0)
+             WHERE id = $5 AND provider = $6 AND paid_at IS NULL
+                 AND (session IS NULL OR session = $1)",
+            [
+                payment.session.into(),
+                payment.amount.nanos().into(),
+                payment.now.into(),
+                payment.expires_at.unwrap_or(0).into(),
+                id.into(),
+                payment.provider.into(),
+            ],
+        );
+        let look = statement(BY_ID, [id.into()]);
+        first(self.run(vec![write, look]).await?)
+    }
+
+    /// A payment has become credit.
+    pub async fn checkout_credited(&self, id: &str, grant_id: &str) -> Result<(), OfficeError> {
+        let write = statement(
+            "UPDATE office_checkouts SET grant_id = $1 WHERE id = $2 AND paid_at IS NOT NULL",
+            [grant_id.into(), id.into()],
+        );
+        self.run(vec![write]).await?;
+        Ok(())
+    }
+
+    /// Forgets an order of which nobody else has heard.
+    pub async fn drop_checkout(&self, id: &str) -> Result<(), OfficeError> {
+        let forget = statement(
+            "DELETE FROM office_checkouts WHERE id = $1 AND session IS NULL AND paid_at IS NULL",
+            [id.into()],
+        );
+        self.run(vec![forget]).await?;
+        Ok(())
+    }
+
+    /// Payments from before this time that are no credit yet, the oldest first.
+    pub async fn uncredited_checkouts(
+        &self,
+        before: i64,
+        limit: usize,
+    ) -> Result<Vec<Checkout>, OfficeError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let look = statement(
+            checkouts_where!("paid_at < $1 AND grant_id IS NULL ORDER BY paid_at, id LIMIT $2"),
+            [before.into(), limit.into()],
+        );
+        let rows = self.run(vec![look]).await?;
+        rows.into_iter().map(Checkout::read).collect()
+    }
+
+    pub async fn checkout(&self, id: &str) -> Result<Option<Checkout>, OfficeError> {
+        let look = statement(BY_ID, [id.into()]);
+        first(self.run(vec![look]).await?)
+    }
+
+    /// The account's, the latest first.
+    pub async fn checkouts_of(
+        &self,
+        account_id: &str,
+        limit: usize,
+    ) -> Result<Vec<Checkout>, OfficeError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let look = statement(
+            checkouts_where!("account_id = $1 ORDER BY created_at DESC, id LIMIT $2"),
+            [account_id.into(), limit.into()],
+        );
+        let rows = self.run(vec![look]).await?;
+        rows.into_iter().map(Checkout::read).collect()
+    }
+}
+
+fn first(rows: Vec<Row>) -> Result<Option<Checkout>, OfficeError> {
+    rows.into_iter().next().map(Checkout::read).transpose()
+}
+
+impl Checkout {
+    fn read(mut row: Row) -> Result<Self, OfficeError> {
+        let checkout = Self {
+            id: row.text()?,
+            provider: row.text()?,
+            session: row.text_or_null()?,
+            account_id: row.text()?,
+            person: row.text()?,
+            amount: NanoUsd::new(row.int()?),
+            created_at: row.int()?,
+            receipt: None,
+        };
+        let paid = (row.int_or_null()?, row.int_or_null()?);
+        let (expires_at, grant_id) = (row.int_or_null()?, row.text_or_null()?);
+        let (Some(paid_at), Some(amount)) = paid else {
+            return Ok(checkout);
+        };
+        let receipt = Receipt {
+            paid_at,
+            amount: NanoUsd::new(amount),
+            expires_at,
+            grant_id,
+        };
+        Ok(Self {
+            receipt: Some(receipt),
+            ..checkout
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! Events of checkouts, in Stripe's words.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Delivered, Paid, Refused, Sum};
+use crate::base::money::NanoUsd;
+
+/// A checkout was completed: paid at once, or, by a bank that takes its time, not yet.
+pub const COMPLETED: &str = "checkout.session.completed";
+/// The bank has paid.
+const PAID_LATER: &str = "checkout.session.async_payment_succeeded";
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    /// Of other events it can be anything.
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    object: Session,
+}
+
+#[derive(Deserialize)]
+struct Session {
+    id: String,
+    client_reference_id: Option<String>,
+    payment_status: String,
+    /// In the smallest unit of the currency.
+    amount_total: Option<i64>,
+    currency: Option<String>,
+}
+
+/// What an event says; its signature was checked.
+pub fn read(body: &[u8]) -> Result<Delivered, Refused> {
+    let event: Event<'_> = serde_json::from_slice(body).map_err(|_| Refused::Unreadable)?;
+    if event.kind != COMPLETED && event.kind != PAID_LATER {
+        return Ok(Delivered::Other);
+    }
+    let data = event.data.ok_or(Refused::Unreadable)?;
+    let data: Data = serde_json::from_str(data.get()).map_err(|_| Refused::Unreadable)?;
+    let session = data.object;
+    if session.payment_status != "paid" {
+        return Ok(Delivered::Other);
+    }
+    let (Some(total), Some(currency)) = (session.amount_total, session.currency) else {
+        return Err(Refused::Unreadable);
+    };
+    if total <= 0 {
+        return Ok(Delivered::Other);
+    }
+    let sum = if currency.eq_ignore_ascii_case("usd") {
+        Sum::Usd(NanoUsd::from_cents(total).ok_or(Refused::Unreadable)?)
+    } else {
+        Sum::Foreign { currency }
+    };
+    Ok(Delivered::Paid(Paid {
+        checkout: session.client_reference_id,
+        session: session.id,
+        sum,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn event(change: &Value) -> Vec<u8> {
+        let mut object = json!({
+            "id": "cs_1", "object": "checkout.session", "client_reference_id": "checkout_1",
+            "payment_status": "paid", "amount_total": 1_999, "currency": "usd",
+        });
+        for (name, value) in change.as_object().unwrap() {
+            object[name] = value.clone();
+        }
+        json!({ "id": "evt_1", "type": COMPLETED, "data": { "object": object } })
+            .to_string()
+            .into_bytes()
+    }
+
+    #[test]
+    fn a_payment_is_told_to_the_cent() {
+        let paid = |sum| {
+            Ok(Delivered::Paid(Paid {
+                checkout: Some("checkout_1".into()),
+                session: "cs_1".into(),
+                sum,
+            }))
+        };
+        let dollars = Sum::Usd(NanoUsd::new(19_990_000_000));
+        assert_eq!(read(&event(&json!({}))), paid(dollars.clone()));
+        assert_eq!(read(&event(&json!({ "currency": "USD" }))), paid(dollars));
+        let currency = "eur".to_owned();
+        let euros = read(&event(&json!({ "currency": currency })));
+        assert_eq!(euros, paid(Sum::Foreign { currency }));
+    }
+
+    #[test]
+    fn what_is_no_payment_is_nothing_and_what_cannot_be_read_is_refused() {
+        for nothing in [
+            event(&json!({ "payment_status": "unpaid" })),
+            event(&json!({ "payment_status": "no_payment_required", "amount_total": 0 })),
+            event(&json!({ "amount_total": 0 })),
+            event(&json!({ "amount_total": -5 })),
+            br#"{"type":"customer.created","data":7}"#.to_vec(),
+            br#"{"type":"ping"}"#.to_vec(),
+        ] {
+            assert_eq!(read(&nothing), Ok(Delivered::Other));
+        }
+        for unreadable in [
+            Vec::new(),
+            b"{".to_vec(),
+            b"\xff".to_vec(),
+            br#"{"data":{}}"#.to_vec(),
+            event(&json!({ "amount_total": null })),
+            event(&json!({ "amount_total": 19.99 })),
+            event(&json!({ "amount_total": i64::MAX })),
+            event(&json!({ "currency": null })),
+            event(&json!({ "id": null })),
+        ] {
+            assert_eq!(read(&unreadable), Err(Refused::Unreadable));
+        }
+    }
+}

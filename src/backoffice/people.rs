@@ -1,0 +1,202 @@
+//! People who sign in.
+
+use std::fmt;
+
+use super::{
+    Digest, Office, OfficeError,
+    links::{resets_of, unused_of_maker},
+    sessions::all_but,
+    sql::{Row, statement, unexpected},
+};
+use crate::base::keys::random_id;
+
+/// What somebody may do in the portal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sees their own account.
+    Customer,
+    /// Sees every account.
+    Operator,
+}
+
+impl Role {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Customer => "customer",
+            Self::Operator => "operator",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Customer, Self::Operator]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+    }
+
+    pub(super) fn read(row: &mut Row) -> Result<Self, OfficeError> {
+        Self::parse(&row.text()?).ok_or_else(|| unexpected("a role"))
+    }
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct Person {
+    /// `person_…`
+    pub id: String,
+    /// As it was typed, without space around it.
+    pub email: String,
+    pub name: Option<String>,
+    /// A hash with its parameters (PHC); without one nobody can sign in by a password.
+    pub password: Option<String>,
+    pub role: Role,
+    pub account_id: String,
+    pub created_at: i64,
+}
+
+pub struct NewPerson {
+    pub email: String,
+    pub name: Option<String>,
+    /// A hash with its parameters (PHC).
+    pub password: Option<String>,
+    pub role: Role,
+    pub account_id: String,
+    pub now: i64,
+}
+
+impl fmt::Debug for Person {
+    /// Without the hash: who has it can guess at the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Person")
+            .field("id", &self.id)
+            .field("email", &self.email)
+            .field("name", &self.name)
+            .field("role", &self.role)
+            .field("account_id", &self.account_id)
+            .field("created_at", &self.created_at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What `Person::read` reads.
+macro_rules! person_columns {
+    () => {
+        "p.id, p.email, p.name, p.password, p.role, p.account_id, p.created_at"
+    };
+}
+pub(super) use person_columns;
+
+const BY_ID: &str = concat!(
+    "SELECT ",
+    person_columns!(),
+    " FROM office_people p WHERE p.id = $1"
+);
+const BY_EMAIL: &str = concat!(
+    "SELECT ",
+    person_columns!(),
+    " FROM office_people p WHERE p.email_key = $1"
+);
+
+impl Office {
+    /// Adds somebody whose address nobody has yet, however it is written.
+    pub async fn add_person(&self, new: NewPerson) -> Result<Person, OfficeError> {
+        let id = random_id("person_");
+        let key = email_key(&new.email);
+        let add = statement(
+            "INSERT INTO office_people
+                 (id, email, email_key, name, password, password_at, role, account_id, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+             ON CONFLICT (email_key) DO NOTHING",
+            [
+                id.as_str().into(),
+                new.email.trim().into(),
+                key.as_str().into(),
+                new.name.as_deref().into(),
+                new.password.as_deref().into(),
+                new.now.into(),
+                new.role.as_str().into(),
+                new.account_id.as_str().into(),
+                new.now.into(),
+            ],
+        );
+        let look = statement(BY_EMAIL, [key.as_str().into()]);
+        let rows = self.run(vec![add, look]).await?;
+        match first_person(rows)? {
+            Some(person) if person.id == id => Ok(person),
+            Some(_) => Err(OfficeError::EmailTaken),
+            None => Err(unexpected("somebody who was just added")),
+        }
+    }
+
+    pub async fn person(&self, id: &str) -> Result<Option<Person>, OfficeError> {
+        let look = statement(BY_ID, [id.into()]);
+        first_person(self.run(vec![look]).await?)
+    }
+
+    /// However the address is written.
+    pub async fn person_by_email(&self, email: &str) -> Result<Option<Person>, OfficeError> {
+        let look = statement(BY_EMAIL, [email_key(email).as_str().into()]);
+        first_person(self.run(vec![look]).await?)
+    }
+
+    /// Sets the hash of a new password and ends the person's sessions, but for one, and the links that
+    /// would set another, in one step.
+    ///
+    /// Of somebody unknown it changes nothing.
+    pub async fn set_password(
+        &self,
+        person_id: &str,
+        hash: &str,
+        except: Option<&Digest>,
+        now: i64,
+    ) -> Result<(), OfficeError> {
+        let set = statement(
+            "UPDATE office_people SET password = $1, password_at = $2 WHERE id = $3",
+            [hash.into(), now.into(), person_id.into()],
+        );
+        let steps = vec![set, all_but(person_id, except), resets_of(person_id)];
+        self.run(steps).await?;
+        Ok(())
+    }
+
+    /// Counts at once, for sessions that have begun as well. Links that were made by somebody who is no
+    /// operator any more are none. Of somebody unknown it changes nothing.
+    pub async fn set_role(&self, person_id: &str, role: Role) -> Result<(), OfficeError> {
+        let set = statement(
+            "UPDATE office_people SET role = $1 WHERE id = $2",
+            [role.as_str().into(), person_id.into()],
+        );
+        let mut steps = vec![set];
+        if role != Role::Operator {
+            steps.push(unused_of_maker(person_id));
+        }
+        self.run(steps).await?;
+        Ok(())
+    }
+}
+
+/// What addresses are compared by.
+pub(super) fn email_key(email: &str) -> String {
+    email.trim().to_lowercase()
+}
+
+pub(super) fn first_person(rows: Vec<Row>) -> Result<Option<Person>, OfficeError> {
+    let first = rows.into_iter().next();
+    first.map_or(Ok(None), |mut row| Person::read(&mut row))
+}
+
+impl Person {
+    /// None where a join has found nobody.
+    pub(super) fn read(row: &mut Row) -> Result<Option<Self>, OfficeError> {
+        let Some(id) = row.text_or_null()? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            id,
+            email: row.text()?,
+            name: row.text_or_null()?,
+            password: row.text_or_null()?,
+            role: Role::read(row)?,
+            account_id: row.text()?,
+            created_at: row.int()?,
+        }))
+    }
+}

@@ -1,0 +1,173 @@
+//! What is promised of checkouts.
+
+use super::*;
+use crate::{
+    backoffice::{Checkout, NewCheckout, Payment, is_checkout},
+    base::money::NanoUsd,
+};
+
+contract!(
+    a_checkout_is_its_accounts_and_nobody_elses,
+    a_payment_is_written_down_once,
+    of_many_payments_at_once_one_is_written_down,
+    a_payment_of_another_session_is_not_written_down,
+    only_so_many_are_open_at_once,
+    a_payment_that_is_no_credit_yet_is_found,
+);
+
+const TEN: NanoUsd = NanoUsd::new(10_000_000_000);
+
+pub fn new_checkout(account_id: &str, now: i64) -> NewCheckout {
+    NewCheckout {
+        provider: "stripe",
+        account_id: account_id.into(),
+        person: "ada@example.com".into(),
+        amount: TEN,
+        now,
+    }
+}
+
+pub fn payment(session: &str, nanos: i64, now: i64) -> Payment<'_> {
+    Payment {
+        provider: "stripe",
+        session,
+        amount: NanoUsd::new(nanos),
+        now,
+        expires_at: Some(now + 1),
+    }
+}
+
+async fn open(given: &Given, account_id: &str, now: i64) -> Option<Checkout> {
+    let new = new_checkout(account_id, now);
+    let opened = given.office.open_checkout(new, NOW - 3_600, 3).await;
+    opened.unwrap()
+}
+
+async fn a_checkout_is_its_accounts_and_nobody_elses(given: Given) {
+    let first = open(&given, "acct_1", NOW).await.unwrap();
+    let second = open(&given, "acct_1", NOW + 1).await.unwrap();
+    let other = open(&given, "acct_2", NOW).await.unwrap();
+    assert!(is_checkout(&first.id) && first.id != second.id);
+    assert_eq!((first.amount, first.session.as_deref()), (TEN, None));
+    assert_eq!(first.person, "ada@example.com");
+    let given = given.restart();
+    let office = &given.office;
+    let of = async |account| office.checkouts_of(account, 10).await.unwrap();
+    assert_eq!(of("acct_1").await, [second.clone(), first.clone()]);
+    assert_eq!(of("acct_2").await, [other]);
+    assert_eq!(of("acct_3").await, []);
+    assert_eq!(office.checkouts_of("acct_1", 1).await.unwrap(), [second]);
+    assert_eq!(office.checkout(&first.id).await.unwrap(), Some(first));
+    assert_eq!(office.checkout("checkout_1").await.unwrap(), None);
+    for no in ["", "checkout_", "checkout_1", "order_1"] {
+        assert!(!is_checkout(no), "{no}");
+    }
+}
+
+async fn a_payment_is_written_down_once(given: Given) {
+    let office = &given.office;
+    let checkout = open(&given, "acct_1", NOW).await.unwrap();
+    let id = checkout.id.as_str();
+    // Before it is paid it is no credit.
+    office.checkout_credited(id, "grant_0").await.unwrap();
+    assert_eq!(office.checkout(id).await.unwrap(), Some(checkout.clone()));
+    office.checkout_begun(id, "cs_1").await.unwrap();
+    office.checkout_begun(id, "cs_2").await.unwrap();
+    let first = office.checkout_paid(id, &payment("cs_1", 7, NOW + 5)).await;
+    let first = first.unwrap().unwrap();
+    assert_eq!(first.session.as_deref(), Some("cs_1"));
+    let receipt = first.receipt.clone().unwrap();
+    assert_eq!(
+        (receipt.amount, receipt.paid_at),
+        (NanoUsd::new(7), NOW + 5)
+    );
+    assert_eq!(
+        (receipt.expires_at, receipt.grant_id),
+        (Some(NOW + 6), None)
+    );
+    // Told later, and with another sum, it is what it was.
+    let again = office.checkout_paid(id, &payment("cs_1", 8, NOW + 9)).await;
+    assert_eq!(again.unwrap(), Some(first));
+    office.checkout_credited(id, "grant_1").await.unwrap();
+    let credited = office.checkout(id).await.unwrap().unwrap();
+    let grant = credited.receipt.unwrap().grant_id;
+    assert_eq!(grant.as_deref(), Some("grant_1"));
+    let unknown = payment("cs_1", 7, NOW);
+    let unknown = office.checkout_paid("checkout_1", &unknown).await;
+    assert_eq!(unknown.unwrap(), None);
+}
+
+async fn of_many_payments_at_once_one_is_written_down(given: Given) {
+    let checkout = open(&given, "acct_1", NOW).await.unwrap();
+    let crowd = (0..20).map(|number| {
+        let (office, id) = (given.office.clone(), checkout.id.clone());
+        tokio::spawn(async move {
+            let told = payment("cs_1", number, NOW + number);
+            office.checkout_paid(&id, &told).await.unwrap()
+        })
+    });
+    let mut seen = Vec::new();
+    for one in crowd.collect::<Vec<_>>() {
+        seen.push(one.await.unwrap());
+    }
+    assert!(seen[0].is_some());
+    assert!(seen.iter().all(|one| *one == seen[0]), "{seen:?}");
+}
+
+async fn a_payment_of_another_session_is_not_written_down(given: Given) {
+    let office = &given.office;
+    let checkout = open(&given, "acct_1", NOW).await.unwrap();
+    office.checkout_begun(&checkout.id, "cs_1").await.unwrap();
+    let elsewhere = Payment {
+        provider: "test",
+        ..payment("cs_1", 7, NOW)
+    };
+    for other in [payment("cs_2", 7, NOW), elsewhere] {
+        let told = office.checkout_paid(&checkout.id, &other).await;
+        let told = told.unwrap().unwrap();
+        assert_eq!(
+            (told.session.as_deref(), told.receipt),
+            (Some("cs_1"), None)
+        );
+    }
+}
+
+async fn only_so_many_are_open_at_once(given: Given) {
+    // Long ago, and somebody else's: they do not count.
+    assert!(open(&given, "acct_1", NOW - 3_600).await.is_some());
+    assert!(open(&given, "acct_2", NOW).await.is_some());
+    let mut last = None;
+    for _ in 0..3 {
+        last = open(&given, "acct_1", NOW).await;
+        assert!(last.is_some());
+    }
+    assert_eq!(open(&given, "acct_1", NOW).await, None);
+    let paid = payment("cs_1", 7, NOW);
+    let last = last.unwrap();
+    given.office.checkout_paid(&last.id, &paid).await.unwrap();
+    assert!(open(&given, "acct_1", NOW).await.is_some(), "one is paid");
+}
+
+async fn a_payment_that_is_no_credit_yet_is_found(given: Given) {
+    let office = &given.office;
+    let left = async |before| {
+        let left = office.uncredited_checkouts(before, 10).await.unwrap();
+        left.into_iter().map(|one| one.id).collect::<Vec<_>>()
+    };
+    let (paid, unpaid) = (
+        open(&given, "acct_1", NOW).await.unwrap(),
+        open(&given, "acct_1", NOW).await.unwrap(),
+    );
+    let told = payment("cs_1", 7, NOW);
+    office.checkout_paid(&paid.id, &told).await.unwrap();
+    assert!(left(NOW).await.is_empty());
+    assert_eq!(left(NOW + 1).await, [paid.id.as_str()]);
+    office.checkout_credited(&paid.id, "grant_1").await.unwrap();
+    assert!(left(NOW + 1).await.is_empty());
+    // What nobody else has heard of can be forgotten, and nothing else.
+    for id in [&paid.id, &unpaid.id] {
+        office.drop_checkout(id).await.unwrap();
+    }
+    assert!(office.checkout(&paid.id).await.unwrap().is_some());
+    assert_eq!(office.checkout(&unpaid.id).await.unwrap(), None);
+}

@@ -1,0 +1,149 @@
+//! The office as a whole: real files and servers, faults.
+
+use std::{path::PathBuf, sync::Arc};
+
+use tempfile::TempDir;
+
+use super::{
+    Action, Digest, NewPerson, NewSession, Office, OfficeError, Person, Recorded, Role, Session,
+    Store,
+    postgres::InDatabase,
+    sql::{Row, statement},
+    sqlite::InFile,
+};
+use crate::db::{postgres::Address, testing::postgres_server::PostgresServer};
+
+/// Runs every case on a file and on a database.
+macro_rules! contract {
+    ($($case:ident),+ $(,)?) => {
+        mod in_a_file {
+            $(#[tokio::test] async fn $case() { super::$case(super::Given::sqlite()).await })+
+        }
+        mod in_a_database {
+            $(#[tokio::test(flavor = "multi_thread")] async fn $case() {
+                super::$case(super::Given::postgres()).await
+            })+
+        }
+    };
+}
+
+mod actions;
+mod alerts;
+mod checkouts;
+mod identities;
+mod links;
+mod people;
+mod postgres;
+mod sessions;
+mod sqlite;
+
+const NOW: i64 = 1_800_000_000;
+
+/// Long: machines that test are busy, and only tests of deadlines are about deadlines.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// An office in a place of its own.
+struct Given {
+    place: Place,
+    office: Arc<Office>,
+}
+
+enum Place {
+    Folder(TempDir),
+    Database(Address),
+}
+
+impl Given {
+    fn sqlite() -> Self {
+        Self::at(Place::Folder(TempDir::new().unwrap()))
+    }
+
+    fn postgres() -> Self {
+        Self::on(PostgresServer::shared())
+    }
+
+    fn on(server: &PostgresServer) -> Self {
+        let address = Address::parse(&server.database()).unwrap();
+        Self::at(Place::Database(address))
+    }
+
+    fn at(place: Place) -> Self {
+        let office = Arc::new(place.open());
+        Self { place, office }
+    }
+
+    fn restart(self) -> Self {
+        drop(self.office);
+        Self::at(self.place)
+    }
+
+    async fn person(&self, email: &str) -> Person {
+        self.office.add_person(new_person(email)).await.unwrap()
+    }
+
+    /// Begins a session, which lasts a thousand seconds.
+    async fn session(&self, number: u8, person: &Person, now: i64) -> Digest {
+        let new = new_session(number, Some(person), now);
+        let digest = new.digest;
+        self.office.begin_session(new).await.unwrap();
+        digest
+    }
+
+    async fn is_in(&self, digest: &Digest) -> bool {
+        let session = self.office.session(digest, NOW).await.unwrap();
+        session.is_some()
+    }
+
+    /// How many rows a table has.
+    async fn count(&self, sql: &'static str) -> i64 {
+        let mut rows = self.office.run(vec![statement(sql, [])]).await.unwrap();
+        rows[0].int().unwrap()
+    }
+
+    async fn run(&self, sql: &'static str) -> Vec<Row> {
+        self.office.run(vec![statement(sql, [])]).await.unwrap()
+    }
+}
+
+impl Place {
+    fn open(&self) -> Office {
+        let store = match self {
+            Self::Folder(folder) => Store::File(InFile::new(&file_in(folder))),
+            Self::Database(address) => {
+                let database = InDatabase::new(address.clone(), PATIENCE);
+                Store::Shared(Box::new(database))
+            }
+        };
+        Office::on(store, PATIENCE)
+    }
+}
+
+fn file_in(folder: &TempDir) -> PathBuf {
+    folder.path().join("store/t.portal.db")
+}
+
+fn new_person(email: &str) -> NewPerson {
+    NewPerson {
+        email: email.into(),
+        name: Some("Ada".into()),
+        password: Some("$argon2id$…".into()),
+        role: Role::Customer,
+        account_id: "acct_1".into(),
+        now: NOW,
+    }
+}
+
+fn new_session(number: u8, person: Option<&Person>, now: i64) -> NewSession {
+    NewSession {
+        digest: [number; 32],
+        person_id: person.map(|person| person.id.clone()),
+        role: Role::Customer,
+        agent: format!("browser {number}"),
+        now,
+        expires_at: now + 1_000,
+    }
+}
+
+fn is_unavailable<T>(asked: &Result<T, OfficeError>) -> bool {
+    matches!(asked, Err(OfficeError::Unavailable(_)))
+}

@@ -1,0 +1,299 @@
+//! What is peculiar to a database: servers that go, hang and come back, and several gateways.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::{backoffice::DEADLINE, db::testing::bouncer::Bouncer};
+
+impl Given {
+    fn address(&self) -> &Address {
+        let Place::Database(address) = &self.place else {
+            unreachable!("it was opened as a database")
+        };
+        address
+    }
+
+    /// The name of the database.
+    fn name(&self) -> String {
+        let address = self.address().to_string();
+        address.rsplit_once('/').unwrap().1.to_owned()
+    }
+}
+
+async fn until_added(office: &Office, email: &str) -> Person {
+    let started = Instant::now();
+    loop {
+        match office.add_person(new_person(email)).await {
+            Ok(person) => return person,
+            Err(error) => assert!(started.elapsed() < PATIENCE, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_at_once_make_the_tables_once() {
+    for _ in 0..3 {
+        let given = Given::postgres();
+        let crowd = (0..10).map(|number| {
+            let office = given.place.open();
+            tokio::spawn(async move {
+                office
+                    .add_person(new_person(&format!("{number}@example.com")))
+                    .await
+            })
+        });
+        for one in crowd.collect::<Vec<_>>() {
+            one.await.unwrap().unwrap();
+        }
+        assert_eq!(given.count("SELECT count(*) FROM office_people").await, 10);
+        assert_eq!(given.count("SELECT count(*) FROM office_schema").await, 1);
+        assert_eq!(given.count("SELECT version FROM office_schema").await, 1);
+    }
+}
+
+#[tokio::test]
+async fn what_one_gateway_does_another_sees() {
+    let one = Given::postgres();
+    let other = one.place.open();
+    let ada = one.person("ada@example.com").await;
+    assert_eq!(other.person(&ada.id).await.unwrap().as_ref(), Some(&ada));
+    let digest = one.session(1, &ada, NOW).await;
+    let found = other.session(&digest, NOW).await.unwrap().unwrap();
+    assert_eq!(found.person, Some(ada));
+    other.end_session(&digest).await.unwrap();
+    assert!(!one.is_in(&digest).await);
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_is_unavailable_until_it_is_back() {
+    let server = PostgresServer::own();
+    let given = Given::on(&server);
+    let ada = given.person("ada@example.com").await;
+    let digest = given.session(1, &ada, NOW).await;
+    server.kill();
+    for _ in 0..3 {
+        let started = Instant::now();
+        let added = given.office.add_person(new_person("eve@example.com")).await;
+        assert!(is_unavailable(&added), "{added:?}");
+        let found = given.office.session(&digest, NOW).await;
+        assert!(is_unavailable(&found), "{found:?}");
+        assert!(started.elapsed() < DEADLINE);
+    }
+    server.start();
+    until_added(&given.office, "grace@example.com").await;
+    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+    assert!(given.is_in(&digest).await);
+    let eve = given.office.person_by_email("eve@example.com").await;
+    assert_eq!(eve.unwrap(), None);
+}
+
+/// A restart while nobody asks costs nobody an answer, and neither does the end of a session.
+#[tokio::test]
+async fn a_connection_that_was_ended_is_replaced() {
+    let server = PostgresServer::own();
+    let given = Given::on(&server);
+    let ada = given.person("ada@example.com").await;
+    let digest = given.session(1, &ada, NOW).await;
+    let end = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '{}'",
+        given.name()
+    );
+    for round in 0..5 {
+        assert_ne!(server.psql("postgres", &end), "0");
+        given
+            .office
+            .set_password(&ada.id, &round.to_string(), Some(&digest), NOW)
+            .await
+            .unwrap();
+        assert_ne!(server.psql("postgres", &end), "0");
+        assert!(given.is_in(&digest).await);
+        assert_ne!(server.psql("postgres", &end), "0");
+        let action = actions::action(&round.to_string(), "acct_1");
+        given.office.record(&action).await.unwrap();
+    }
+    server.kill();
+    server.start();
+    let page = given.office.actions_page(None, None, 10).await.unwrap();
+    assert_eq!(page.len(), 5, "each once");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_given_up_in_time() {
+    let server = PostgresServer::own();
+    let given = Given::on(&server);
+    let ada = given.person("ada@example.com").await;
+    let office = Office::shared(given.address().clone());
+    assert_eq!(office.person(&ada.id).await.unwrap().as_ref(), Some(&ada));
+    server.pause();
+    for _ in 0..2 {
+        let started = Instant::now();
+        let found = office.person(&ada.id).await;
+        assert!(is_unavailable(&found), "{found:?}");
+        assert!(started.elapsed() < DEADLINE + Duration::from_secs(1));
+    }
+    server.resume();
+    until_added(&office, "grace@example.com").await;
+    assert_eq!(office.person(&ada.id).await.unwrap(), Some(ada));
+}
+
+/// A crowd before a server that hangs has few connections, and nothing piles up.
+#[tokio::test]
+async fn a_crowd_has_few_connections() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = silent.local_addr().unwrap();
+    let address = Address::parse(&format!("postgres://u@{at}/db")).unwrap();
+    let office = Arc::new(Office::shared(address));
+    let started = Instant::now();
+    let crowd = (0..50).map(|_| {
+        let office = office.clone();
+        tokio::spawn(async move { office.person("person_1").await })
+    });
+    for one in crowd.collect::<Vec<_>>() {
+        let found = one.await.unwrap();
+        assert!(is_unavailable(&found), "{found:?}");
+    }
+    assert!(started.elapsed() < DEADLINE * 2);
+    let mut connections = Vec::new();
+    while let Ok(accepted) = tokio::time::timeout(Duration::from_millis(50), silent.accept()).await
+    {
+        connections.push(accepted.unwrap().0);
+    }
+    assert!(connections.len() <= 4, "{} were opened", connections.len());
+}
+
+/// The server gives up by itself what nobody waits for any more.
+#[tokio::test]
+async fn a_locked_table_is_given_up_and_used_again() {
+    let given = Given::postgres();
+    let ada = given.person("ada@example.com").await;
+    let office = Office::shared(given.address().clone());
+    let stranger = given.address().connect().await.unwrap();
+    stranger
+        .batch_execute("BEGIN; LOCK TABLE office_people IN ACCESS EXCLUSIVE MODE")
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        let started = Instant::now();
+        let found = office.person(&ada.id).await;
+        assert!(is_unavailable(&found), "{found:?}");
+        assert!(started.elapsed() < DEADLINE + Duration::from_secs(1));
+    }
+    let waiting = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND wait_event_type = 'Lock'",
+        given.name()
+    );
+    let waiting = PostgresServer::shared().psql("postgres", &waiting);
+    assert_eq!(waiting, "0", "nobody stands before the lock");
+    stranger.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(office.person(&ada.id).await.unwrap(), Some(ada));
+}
+
+/// Whoever leaves in the middle leaves nothing half done, and no transaction open.
+#[tokio::test]
+async fn a_step_that_is_dropped_is_done_whole_or_not_at_all() {
+    let given = Given::postgres();
+    for number in 0..40 {
+        let person = given.person(&format!("{number}@example.com")).await;
+        given.session(number, &person, NOW).await;
+        let changing = given.office.set_password(&person.id, "new", None, NOW);
+        let soon = Duration::from_micros(u64::from(number) * 100);
+        let _ = tokio::time::timeout(soon, changing).await;
+    }
+    // What was dropped last may still be on its way; whenever one looks, it is whole.
+    let halves = "SELECT count(*) FROM office_people p
+         WHERE (p.password = 'new')
+             = EXISTS (SELECT 1 FROM office_sessions s WHERE s.person_id = p.id)";
+    let open = "SELECT count(*) FROM pg_stat_activity
+         WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+    let started = Instant::now();
+    loop {
+        assert_eq!(given.count(halves).await, 0);
+        if given.count(open).await == 0 {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "a transaction is still open");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_step_is_done_whole_or_not_at_all() {
+    let given = Given::postgres();
+    let ada = given.person("ada@example.com").await;
+    let step = vec![
+        statement("UPDATE office_people SET name = $1", ["Eve".into()]),
+        statement("UPDATE office_nowhere SET name = $1", ["Eve".into()]),
+    ];
+    assert!(is_unavailable(&given.office.run(step).await));
+    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+}
+
+#[tokio::test]
+async fn tables_that_are_gone_are_made_anew() {
+    let given = Given::postgres();
+    given.person("ada@example.com").await;
+    let tables = "DROP SCHEMA public CASCADE; CREATE SCHEMA public";
+    PostgresServer::shared().psql(&given.name(), tables);
+    let found = given.office.person_by_email("ada@example.com").await;
+    assert_eq!(found.unwrap(), None);
+    given.person("ada@example.com").await;
+}
+
+/// A newer gateway says which older ones can live with its tables.
+#[tokio::test]
+async fn tables_of_a_newer_gateway_are_used_where_it_says_so() {
+    let given = Given::postgres();
+    let ada = given.person("ada@example.com").await;
+    given
+        .run("UPDATE office_schema SET version = 7, oldest = 1")
+        .await;
+    let given = given.restart();
+    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+    given.run("UPDATE office_schema SET oldest = 7").await;
+    let given = given.restart();
+    let refused = given.office.prune(NOW).await.unwrap_err().to_string();
+    let words = "its tables were made by a newer tollgate (version 7, this one knows 1)";
+    assert!(refused.ends_with(words), "{refused}");
+    let version = PostgresServer::shared().psql(&given.name(), "SELECT * FROM office_schema");
+    assert_eq!(version, "7|7", "left as it is");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_goes_through_a_bouncer() {
+    let direct = Given::postgres();
+    let bouncer = Bouncer::start(PostgresServer::shared());
+    let url = format!(
+        "postgres://postgres@127.0.0.1:{}/{}",
+        bouncer.port(),
+        direct.name()
+    );
+    let given = Given::at(Place::Database(Address::parse(&url).unwrap()));
+    let crowd = (0..12_u8).map(|number| {
+        let office = given.office.clone();
+        tokio::spawn(async move {
+            let person = office
+                .add_person(new_person(&format!("{number}@example.com")))
+                .await
+                .unwrap();
+            let new = new_session(number, Some(&person), NOW);
+            let digest = new.digest;
+            office.begin_session(new).await.unwrap();
+            office
+                .set_password(&person.id, "new", Some(&digest), NOW)
+                .await
+                .unwrap();
+            let found = office.session(&digest, NOW).await.unwrap().unwrap();
+            assert_eq!(found.person.unwrap().id, person.id);
+            office
+                .record(&actions::action("sign-up", &person.id))
+                .await
+                .unwrap();
+        })
+    });
+    for one in crowd.collect::<Vec<_>>() {
+        one.await.unwrap();
+    }
+    let page = direct.office.actions_page(None, None, 100).await.unwrap();
+    assert_eq!(page.len(), 12);
+}

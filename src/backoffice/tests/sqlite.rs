@@ -1,0 +1,275 @@
+//! What is peculiar to a file.
+
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use rusqlite::Connection;
+
+use super::*;
+use crate::backoffice::{DEADLINE, path_beside, probe};
+
+const GARBAGE: &str = "not a database, and long enough to be none";
+
+impl Given {
+    fn file(&self) -> PathBuf {
+        let Place::Folder(folder) = &self.place else {
+            unreachable!("a file has a folder")
+        };
+        file_in(folder)
+    }
+}
+
+/// Every question there is, and whether it was answered.
+async fn ask_everything(office: &Office) -> Vec<bool> {
+    let digest = [1; 32];
+    vec![
+        !is_unavailable(&office.add_person(new_person("eve@example.com")).await),
+        !is_unavailable(&office.person("person_1").await),
+        !is_unavailable(&office.person_by_email("eve@example.com").await),
+        !is_unavailable(&office.set_password("person_1", "hash", None, NOW).await),
+        !is_unavailable(&office.set_role("person_1", Role::Operator).await),
+        !is_unavailable(&office.begin_session(new_session(1, None, NOW)).await),
+        !is_unavailable(&office.session(&digest, NOW).await),
+        !is_unavailable(&office.sessions_of("person_1", NOW).await),
+        !is_unavailable(&office.end_session(&digest).await),
+        !is_unavailable(&office.end_sessions_of("person_1", Some(&digest)).await),
+        !is_unavailable(&office.make_link(links::new_link("new@example.com")).await),
+        !is_unavailable(&office.link(&digest, NOW).await),
+        !is_unavailable(&office.join_by_link(&digest, None, "hash", NOW).await),
+        !is_unavailable(&office.reset_by_link(&digest, "hash", NOW).await),
+        !is_unavailable(&office.people_of("acct_1").await),
+        !is_unavailable(&office.people_page("", None, 10).await),
+        !is_unavailable(&office.remove_person("person_1").await),
+        !is_unavailable(&office.prune(NOW).await),
+        !is_unavailable(&office.record(&actions::action("what", "acct_1")).await),
+        !is_unavailable(&office.actions_page(None, None, 10).await),
+    ]
+}
+
+#[test]
+fn the_file_is_beside_the_ledgers() {
+    for (database, file) in [
+        ("data/tollgate.db", "data/tollgate.portal.db"),
+        ("tollgate", "tollgate.portal.db"),
+        ("/a.b/c.d.db", "/a.b/c.d.portal.db"),
+    ] {
+        assert_eq!(path_beside(database.as_ref()), PathBuf::from(file));
+    }
+}
+
+#[tokio::test]
+async fn the_files_are_for_their_owner_alone() {
+    let given = Given::sqlite();
+    given.person("ada@example.com").await;
+    let folder = given.file().parent().unwrap().to_owned();
+    let files: Vec<_> = folder.read_dir().unwrap().map(Result::unwrap).collect();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for file in files {
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_made_before_it_is_needed() {
+    let folder = TempDir::new().unwrap();
+    let database = folder.path().join("store/t.db");
+    let office = Office::beside(&database);
+    assert!(!database.parent().unwrap().exists());
+    assert!(probe(&database).unwrap().ends_with("will be created"));
+    office.prune(NOW).await.unwrap();
+    assert!(probe(&database).unwrap().ends_with("exists (version 1)"));
+}
+
+#[tokio::test]
+async fn a_file_of_garbage_is_unavailable_until_it_is_removed() {
+    let given = Given::sqlite();
+    given.person("ada@example.com").await;
+    let file = given.file();
+    drop(given.office);
+    std::fs::write(&file, GARBAGE.repeat(99)).unwrap();
+    let office = given.place.open();
+    for _ in 0..2 {
+        assert!(!ask_everything(&office).await.contains(&true));
+    }
+    assert!(probe(&file.with_file_name("t.db")).is_err());
+    std::fs::remove_file(&file).unwrap();
+    assert!(!ask_everything(&office).await.contains(&false));
+}
+
+/// Whatever becomes of the file: an answer or an error, and well again once it is removed.
+#[tokio::test]
+async fn a_file_that_is_damaged_while_it_is_open_stops_nothing() {
+    for garbage in ["", "garbage", &"x".repeat(1 << 16)] {
+        let given = Given::sqlite();
+        for number in 0..20 {
+            let person = given.person(&format!("{number}@example.com")).await;
+            given.session(number, &person, NOW).await;
+        }
+        std::fs::write(given.file(), garbage).unwrap();
+        for _ in 0..5 {
+            ask_everything(&given.office).await;
+        }
+        std::fs::remove_file(given.file()).unwrap();
+        assert!(!ask_everything(&given.office).await.contains(&false));
+    }
+}
+
+/// Pages in the middle, which are found only by whoever comes by.
+#[tokio::test]
+async fn a_file_that_is_damaged_in_the_middle_is_unavailable_where_it_is() {
+    let given = Given::sqlite();
+    for number in 0..50 {
+        given.person(&format!("{number}@example.com")).await;
+    }
+    let file = given.file();
+    drop(given.office);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let page = 4096;
+    assert!(bytes.len() > 8 * page);
+    bytes[page..].fill(0xee);
+    std::fs::write(&file, bytes).unwrap();
+    let office = given.place.open();
+    let answered = ask_everything(&office).await;
+    assert!(answered.contains(&false), "{answered:?}");
+    let found = office.person_by_email("7@example.com").await;
+    assert!(is_unavailable(&found), "{found:?}");
+}
+
+#[tokio::test]
+async fn rows_that_somebody_else_wrote_are_unavailable() {
+    let given = Given::sqlite();
+    let ada = given.person("ada@example.com").await;
+    for spoil in [
+        "UPDATE office_people SET role = 'emperor'",
+        "UPDATE office_people SET role = 'customer', created_at = 'now'",
+        "UPDATE office_people SET created_at = 1.5",
+        "UPDATE office_people SET created_at = 1, email = x'ff'",
+        "UPDATE office_people SET email = CAST(x'ff' AS TEXT)",
+    ] {
+        given.run(spoil).await;
+        let found = given.office.person(&ada.id).await;
+        assert!(is_unavailable(&found), "{spoil}: {found:?}");
+    }
+    given
+        .run("UPDATE office_people SET email = 'ada@example.com'")
+        .await;
+    given.office.person(&ada.id).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let database = folder.path().join("t.db");
+    let newer = Connection::open(path_beside(&database)).unwrap();
+    newer.pragma_update(None, "user_version", 7).unwrap();
+    drop(newer);
+    let before = std::fs::read(path_beside(&database)).unwrap();
+    let office = Office::beside(&database);
+    let refused = office.person("person_1").await.unwrap_err().to_string();
+    let words = "t.portal.db was written by a newer tollgate (version 7, this one knows 1)";
+    assert!(refused.ends_with(words), "{refused}");
+    assert!(probe(&database).unwrap_err().ends_with(words));
+    assert_eq!(std::fs::read(path_beside(&database)).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_written_is_tried_again() {
+    let folder = TempDir::new().unwrap();
+    let database = folder.path().join("store/t.db");
+    std::fs::write(folder.path().join("store"), "a file, not a folder").unwrap();
+    let office = Office::beside(&database);
+    assert!(!ask_everything(&office).await.contains(&true));
+    std::fs::remove_file(folder.path().join("store")).unwrap();
+    assert!(!ask_everything(&office).await.contains(&false));
+}
+
+#[tokio::test]
+async fn a_file_that_someone_locks_is_read_and_written_later() {
+    let given = Given::sqlite();
+    let ada = given.person("ada@example.com").await;
+    let stranger = Connection::open(given.file()).unwrap();
+    stranger.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let started = Instant::now();
+    let added = given
+        .office
+        .add_person(new_person("grace@example.com"))
+        .await;
+    assert!(is_unavailable(&added), "{added:?}");
+    assert!(started.elapsed() < DEADLINE);
+    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+    stranger.execute_batch("ROLLBACK").unwrap();
+    given.person("grace@example.com").await;
+}
+
+/// A disk that hangs: everyone hears so in time, no thread is taken but the first, and what waited is
+/// not done after all, because nobody waits for it any more.
+#[tokio::test]
+async fn a_disk_that_hangs_is_given_up_in_time() {
+    let given = Given::sqlite();
+    let ada = given.person("ada@example.com").await;
+    let office = Arc::new(Office::on(
+        Store::File(InFile::new(&given.file())),
+        Duration::from_millis(500),
+    ));
+    let (release, released) = mpsc::channel::<()>();
+    let (begin, has_begun) = tokio::sync::oneshot::channel();
+    let hanging = tokio::spawn({
+        let office = office.clone();
+        async move {
+            let Store::File(file) = &office.store else {
+                unreachable!()
+            };
+            let work = move |_: &mut Connection| {
+                let _ = begin.send(());
+                let _ = released.recv();
+                Ok(())
+            };
+            file.work(work).await
+        }
+    });
+    has_begun.await.unwrap();
+    let started = Instant::now();
+    let crowd = (0..50).map(|_| {
+        let (office, id) = (office.clone(), ada.id.clone());
+        tokio::spawn(async move { office.set_role(&id, Role::Operator).await })
+    });
+    for one in crowd.collect::<Vec<_>>() {
+        let late = one.await.unwrap();
+        assert!(is_unavailable(&late), "{late:?}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(2));
+    drop(release);
+    hanging.await.unwrap().unwrap();
+    let found = office.person(&ada.id).await.unwrap();
+    assert_eq!(found, Some(ada));
+}
+
+#[tokio::test]
+async fn a_panic_takes_down_its_own_caller_only() {
+    let given = Given::sqlite();
+    let ada = given.person("ada@example.com").await;
+    let Store::File(file) = &given.office.store else {
+        unreachable!()
+    };
+    let work = |_: &mut Connection| -> rusqlite::Result<()> { panic!("on purpose") };
+    let panicked = file.work(work).await;
+    assert!(is_unavailable(&panicked), "{panicked:?}");
+    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+}
+
+/// Half of a step is none: the second statement fails, and the first is taken back.
+#[tokio::test]
+async fn a_step_is_done_whole_or_not_at_all() {
+    let given = Given::sqlite();
+    let ada = given.person("ada@example.com").await;
+    let step = vec![
+        statement("UPDATE office_people SET name = $1", ["Eve".into()]),
+        statement("UPDATE office_nowhere SET name = $1", ["Eve".into()]),
+    ];
+    assert!(is_unavailable(&given.office.run(step).await));
+    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+}

@@ -1,0 +1,7 @@
+//! SQLite and PostgreSQL.
+
+pub mod migrations;
+pub mod postgres;
+pub mod sqlite;
+#[cfg(test)]
+pub mod testing;

@@ -1,0 +1,29 @@
+//! Whether a spool could be used, for `tollgate check`.
+
+use std::{fs, io, path::Path};
+
+use super::{record, worker::files_in};
+use crate::db::sqlite::probe_folder;
+
+/// Looks at the folder without changing anything in it that was there before.
+pub fn probe(folder: &Path) -> Result<String, String> {
+    let shown = folder.display();
+    if !folder.exists() {
+        return probe_folder(folder).map(|()| format!("{shown} will be created"));
+    }
+    let failed = |error: io::Error| format!("{shown} cannot be written: {error}");
+    // Tried, because permissions do not tell of a disk that is mounted for reading.
+    let trial = folder.join(format!("check-{}.tmp", std::process::id()));
+    fs::write(&trial, b"\n").map_err(failed)?;
+    fs::remove_file(&trial).map_err(failed)?;
+    let mut waiting = 0;
+    for file in files_in(folder).map_err(failed)? {
+        let bytes = fs::read(file).map_err(failed)?;
+        waiting += record::read(&bytes).found.len();
+    }
+    Ok(match waiting {
+        0 => format!("{shown} can be written"),
+        1 => format!("{shown} can be written; one charge waits in it"),
+        count => format!("{shown} can be written; {count} charges wait in it"),
+    })
+}

@@ -1,0 +1,154 @@
+//! Connections that the gateway opens itself: pooled, bounded in time, through no proxy.
+//!
+//! The client follows no redirect; whoever uses it sees the status and decides.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::http::Uri;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_rustls::{
+    HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream, builderstates::WantsProtocols1,
+};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tower::Service as _;
+
+pub type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+#[derive(Clone)]
+pub struct Connector(HttpsConnector<HttpConnector>);
+
+/// A connection without TLS or with it, which takes a kilobyte more and is boxed.
+#[derive(Debug)]
+pub enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>),
+}
+
+/// A client that gives up connecting after `timeout`; fails where the system has no certificates.
+pub fn client(timeout: Duration) -> Result<Client, String> {
+    let https = builder()?
+        .enable_all_versions()
+        .wrap_connector(tcp(timeout));
+    Ok(legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_mins(1))
+        .pool_max_idle_per_host(256)
+        .build(https))
+}
+
+/// Opens connections that speak HTTP/1.1; gives up after `timeout`.
+pub fn connector(timeout: Duration) -> Result<Connector, String> {
+    let https = builder()?.enable_http1().wrap_connector(tcp(timeout));
+    Ok(Connector(https))
+}
+
+impl Connector {
+    pub async fn connect(&self, address: Uri) -> Result<Stream, String> {
+        let opened = self.0.clone().call(address).await;
+        let stream = opened.map_err(|error| chain(error.as_ref()))?;
+        Ok(match stream {
+            MaybeHttpsStream::Http(stream) => Stream::Plain(stream.into_inner()),
+            https @ MaybeHttpsStream::Https(_) => Stream::Tls(Box::new(TokioIo::new(https))),
+        })
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+fn tcp(timeout: Duration) -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(timeout));
+    tcp.set_keepalive(Some(Duration::from_secs(30)));
+    tcp
+}
+
+fn builder() -> Result<HttpsConnectorBuilder<WantsProtocols1>, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider);
+    let builder =
+        builder.map_err(|error| format!("the system's certificates cannot be read: {error}"))?;
+    Ok(builder.https_or_http())
+}
+
+/// An error with its causes: hyper's own words alone say little.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

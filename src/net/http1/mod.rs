@@ -1,0 +1,7 @@
+//! HTTP/1.
+
+pub mod client;
+mod refused;
+pub mod server;
+
+pub use refused::{MAX_HEAD_BYTES, MAX_HEADERS, REQUEST_ID, Refused};

@@ -1,0 +1,238 @@
+//! The head of one HTTP/1 request, read as strictly as RFC 9112 is written.
+//!
+//! Some servers take heads that another one on the way may read differently, and so find the next request at
+//! another place: both a length and an encoding, line ends without CR. What passes here has one reading.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
+use bytes::Bytes;
+use memchr::memchr;
+
+use crate::net::http1::{MAX_HEADERS, Refused};
+
+/// Room for what the official clients send.
+const USUAL_HEADERS: usize = 24;
+
+/// How the end of a request's body is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    Length(u64),
+    Chunked,
+}
+
+/// A request, but for its body.
+#[derive(Debug)]
+pub struct Head {
+    pub request: Request<()>,
+    pub body: Body,
+}
+
+impl Head {
+    /// Reads a whole head, its empty line included.
+    pub fn read(head: &Bytes) -> Result<Self, Refused> {
+        let mut at = 0;
+        let mut next_line = || {
+            let end = at + memchr(b'\n', &head[at..]).ok_or(Refused::LineEnds)?;
+            let line = head[at..end].strip_suffix(b"\r").ok_or(Refused::LineEnds)?;
+            at = end + 1;
+            Ok(line)
+        };
+        let mut request = request_line(head, next_line()?)?;
+        let mut fields = Fields::new();
+        loop {
+            let line = next_line()?;
+            if line.is_empty() {
+                let body = fields.body(request.version())?;
+                *request.headers_mut() = fields.all;
+                return Ok(Self { request, body });
+            }
+            fields.add(head, line)?;
+        }
+    }
+
+    /// Whether the client would send another request after this one.
+    pub fn keeps_alive(&self) -> bool {
+        let says = |word: &str| {
+            let values = self.request.headers().get_all(header::CONNECTION);
+            let mut words = values
+                .iter()
+                .filter_map(|value| value.to_str().ok())
+                .flat_map(|value| value.split(','));
+            words.any(|said| said.trim().eq_ignore_ascii_case(word))
+        };
+        if self.request.version() == Version::HTTP_10 {
+            says("keep-alive") && !says("close")
+        } else {
+            !says("close")
+        }
+    }
+
+    /// Whether the client waits for a word before it sends the body.
+    pub fn expects_continue(&self) -> bool {
+        let expected = self.request.headers().get(header::EXPECT);
+        self.request.version() == Version::HTTP_11
+            && expected.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    }
+}
+
+/// The caller's ID for a request that is refused, where it can be made out.
+pub fn request_id(head: &[u8]) -> Option<&[u8]> {
+    let lines = head.split(|byte| *byte == b'\n');
+    lines
+        .map(<[u8]>::trim_ascii_end)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| field(line).ok())
+        .find(|(name, value)| name.eq_ignore_ascii_case(b"x-request-id") && !value.is_empty())
+        .map(|(_, id)| id)
+}
+
+/// Which bytes make up names and methods: every head is mostly these, so they are looked up.
+const TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(
+                byte,
+                b'!' | b'#'
+                    | b'$'
+                    | b'%'
+                    | b'&'
+                    | b'\''
+                    | b'*'
+                    | b'+'
+                    | b'-'
+                    | b'.'
+                    | b'^'
+                    | b'_'
+                    | b'`'
+                    | b'|'
+                    | b'~'
+            );
+        byte += 1;
+    }
+    table
+};
+
+pub fn is_token(byte: u8) -> bool {
+    TOKEN[usize::from(byte)]
+}
+
+fn request_line(head: &Bytes, line: &[u8]) -> Result<Request<()>, Refused> {
+    let mut words = line.split(|byte| *byte == b' ');
+    let words = (words.next(), words.next(), words.next(), words.next());
+    let (Some(method), Some(target), Some(version), None) = words else {
+        return Err(Refused::RequestLine);
+    };
+    let is_target = target.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
+    let method = Method::from_bytes(method).ok();
+    let uri = Uri::from_maybe_shared(head.slice_ref(target)).ok();
+    let (Some(method), Some(uri), true) = (method, uri, is_target) else {
+        return Err(Refused::RequestLine);
+    };
+    let mut request = Request::new(());
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    *request.version_mut() = match version {
+        b"HTTP/1.1" => Version::HTTP_11,
+        b"HTTP/1.0" => Version::HTTP_10,
+        _ => return Err(Refused::RequestLine),
+    };
+    Ok(request)
+}
+
+/// A header's name and value.
+fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
+    // A line that goes on in the next one (obs-fold) begins with a space, which is no name.
+    let colon = memchr(b':', line).ok_or(Refused::Header)?;
+    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    let is_name = !name.is_empty() && name.iter().all(|byte| is_token(*byte));
+    // All of it, and before it is trimmed: what is trimmed elsewhere could end a line there.
+    let is_text = |byte: &u8| (*byte >= b' ' && *byte != 0x7f) || *byte == b'\t';
+    let is_value = value
+        .iter()
+        .fold(true, |so_far, byte| so_far & is_text(byte));
+    if !is_name || !is_value {
+        return Err(Refused::Header);
+    }
+    Ok((name, value.trim_ascii()))
+}
+
+/// The headers so far, and what they say about the request's frame.
+struct Fields {
+    all: HeaderMap,
+    hosts: usize,
+    length: Option<u64>,
+    chunked: bool,
+}
+
+impl Fields {
+    fn new() -> Self {
+        Self {
+            all: HeaderMap::with_capacity(USUAL_HEADERS),
+            hosts: 0,
+            length: None,
+            chunked: false,
+        }
+    }
+
+    fn add(&mut self, head: &Bytes, line: &[u8]) -> Result<(), Refused> {
+        if self.all.len() == MAX_HEADERS {
+            return Err(Refused::TooMany);
+        }
+        let (name, value) = field(line)?;
+        // The length tells most names apart before a letter is compared.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                self.must_be_first()?;
+                self.length = Some(number(value).ok_or(Refused::Length)?);
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                self.must_be_first()?;
+                if !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(Refused::Length);
+                }
+                self.chunked = true;
+            }
+            _ => {}
+        }
+        let name = HeaderName::from_bytes(name).map_err(|_| Refused::Header)?;
+        let value = HeaderValue::from_maybe_shared(head.slice_ref(value));
+        self.all.append(name, value.map_err(|_| Refused::Header)?);
+        Ok(())
+    }
+
+    /// Nothing has said yet how long the body is. Even two equal words are one too many: another
+    /// server may have added up or dropped one of them.
+    fn must_be_first(&self) -> Result<(), Refused> {
+        if self.length.is_some() || self.chunked {
+            return Err(Refused::Length);
+        }
+        Ok(())
+    }
+
+    fn body(&self, version: Version) -> Result<Body, Refused> {
+        if self.hosts > 1 || (version == Version::HTTP_11 && self.hosts == 0) {
+            return Err(Refused::Host);
+        }
+        match self.chunked {
+            true if version == Version::HTTP_10 => Err(Refused::Length),
+            true => Ok(Body::Chunked),
+            false => Ok(Body::Length(self.length.unwrap_or(0))),
+        }
+    }
+}
+
+/// More than any body has; the two above it mean something else to some.
+const MAX_LENGTH: u64 = u64::MAX - 2;
+
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    let number = digits.iter().try_fold(0_u64, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    });
+    number.filter(|number| *number <= MAX_LENGTH)
+}

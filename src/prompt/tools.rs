@@ -1,0 +1,100 @@
+//! Which tools the model is offered, and which it must use (SPEC §2.4, §4.1, §8.4).
+
+use std::{ops::Deref, sync::Arc};
+
+use crate::{
+    base::tokens::TokenCount,
+    tools::Toolbox,
+    wire::{
+        chat::{Tool, ToolChoice},
+        error::GatewayError,
+    },
+};
+
+/// The tools of a call: the caller's, or the gateway's own, never both.
+#[derive(Clone)]
+pub enum Offered {
+    Callers(Vec<Tool>),
+    BuiltIn(Arc<Toolbox>),
+}
+
+impl Offered {
+    /// Whether it is the gateway that runs them.
+    pub fn are_built_in(&self) -> bool {
+        matches!(self, Self::BuiltIn(_))
+    }
+
+    /// What their definitions add to a prompt, whoever defined them.
+    pub fn count(&self, count: &mut TokenCount) {
+        match self {
+            Self::Callers(tools) => Tool::count_all(tools, count),
+            Self::BuiltIn(toolbox) => *count += toolbox.count(),
+        }
+    }
+}
+
+impl Deref for Offered {
+    type Target = [Tool];
+
+    fn deref(&self) -> &[Tool] {
+        match self {
+            Self::Callers(tools) => tools,
+            Self::BuiltIn(toolbox) => toolbox.definitions(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Offered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// The tools and the choice among them, with `allowed_tools` carried out. A choice without tools
+/// means nothing and is dropped.
+pub fn offered(
+    mut tools: Vec<Tool>,
+    choice: Option<ToolChoice>,
+    most: usize,
+) -> Result<(Vec<Tool>, Option<ToolChoice>), GatewayError> {
+    if tools.len() > most {
+        let sent = tools.len();
+        let message = format!("`tools` has {sent} definitions; this model takes at most {most}.");
+        return Err(GatewayError::invalid("tools", message));
+    }
+    if tools.is_empty() {
+        return Ok((tools, None));
+    }
+    let choice = match choice {
+        Some(ToolChoice::Named(name)) => {
+            must_exist(&tools, &name)?;
+            Some(ToolChoice::Named(name))
+        }
+        Some(ToolChoice::Allowed(allowed)) => {
+            if allowed.names.is_empty() {
+                let message = "`tool_choice` allows no tool; name one, or send `none`.";
+                return Err(GatewayError::invalid("tool_choice", message));
+            }
+            allowed
+                .names
+                .iter()
+                .try_for_each(|name| must_exist(&tools, name))?;
+            tools.retain(|tool| allowed.names.contains(&tool.function.name));
+            Some(if allowed.required {
+                ToolChoice::Required
+            } else {
+                ToolChoice::Auto
+            })
+        }
+        other => other,
+    };
+    Ok((tools, choice))
+}
+
+fn must_exist(tools: &[Tool], name: &str) -> Result<(), GatewayError> {
+    if tools.iter().any(|tool| tool.function.name == name) {
+        return Ok(());
+    }
+    let message = format!("`tool_choice` names `{name}`, which is not among `tools`.");
+    Err(GatewayError::invalid("tool_choice", message))
+}

@@ -1,0 +1,211 @@
+//! What was chosen for a request, and why: kept with it, and shown to the operator.
+
+use serde::{Serialize, Serializer};
+
+use super::{
+    candidate::Candidate,
+    scorer::{Contribution, DOMAINS, Scores},
+};
+use crate::base::money::NanoUsd;
+
+/// Why a target was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    CostOk,
+    CostOnlyFit,
+    TierScore,
+    TierFloorTools,
+    TierFloorContext,
+    TierEscalated5xx,
+    TierEscalatedTimeout,
+    TierEscalatedEmpty,
+    TierEscalatedNotJson,
+    SemExemplar,
+    SemDomain,
+    SemDefault,
+    TurnFirst,
+    TurnLockTool,
+    TurnStayCache,
+    TurnSwitchGain,
+    TurnContinuation,
+    TurnIdleReset,
+    /// All targets that fit are left alone after failures, and one is asked all the same; or the one
+    /// that a conversation was with is out of service.
+    FallbackHealth,
+}
+
+impl Reason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CostOk => "COST_OK",
+            Self::CostOnlyFit => "COST_ONLY_FIT",
+            Self::TierScore => "TIER_SCORE",
+            Self::TierFloorTools => "TIER_FLOOR_TOOLS",
+            Self::TierFloorContext => "TIER_FLOOR_CONTEXT",
+            Self::TierEscalated5xx => "TIER_ESCALATED_5XX",
+            Self::TierEscalatedTimeout => "TIER_ESCALATED_TIMEOUT",
+            Self::TierEscalatedEmpty => "TIER_ESCALATED_EMPTY",
+            Self::TierEscalatedNotJson => "TIER_ESCALATED_NOT_JSON",
+            Self::SemExemplar => "SEM_EXEMPLAR",
+            Self::SemDomain => "SEM_DOMAIN",
+            Self::SemDefault => "SEM_DEFAULT",
+            Self::TurnFirst => "TURN_FIRST",
+            Self::TurnLockTool => "TURN_LOCK_TOOL",
+            Self::TurnStayCache => "TURN_STAY_CACHE",
+            Self::TurnSwitchGain => "TURN_SWITCH_GAIN",
+            Self::TurnContinuation => "TURN_CONTINUATION",
+            Self::TurnIdleReset => "TURN_IDLE_RESET",
+            Self::FallbackHealth => "FALLBACK_HEALTH",
+        }
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// The whole account of one choice.
+#[derive(Clone, Debug, Serialize)]
+pub struct Decision {
+    pub hybrid: String,
+    pub router: &'static str,
+    /// Of the weights that scored it.
+    pub version: String,
+    /// Who answers, or did in the end.
+    pub chosen: String,
+    pub reason: Reason,
+    /// The tier that a `tiered` router put the request in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<u8>,
+    /// The route that a `semantic` router found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    /// How likely each quality tier is to be right, the weakest first.
+    #[serde(serialize_with = "all_short")]
+    pub quality: [f32; 4],
+    /// They are those of the turn before, which this one goes on with.
+    #[serde(skip)]
+    pub is_inherited: bool,
+    pub domain: Domain,
+    pub prompt_tokens: u64,
+    pub candidates: Vec<Considered>,
+    pub estimated_cost: NanoUsd,
+    /// Of those that could have answered.
+    pub dearest_cost: NanoUsd,
+    /// Over always asking that one.
+    pub estimated_saving: NanoUsd,
+    /// Targets that were asked and failed, in order.
+    pub escalations: Vec<Escalation>,
+    /// How long the choice took, in microseconds.
+    pub route_us: u64,
+}
+
+/// What the request is about, most likely.
+#[derive(Clone, Debug, Serialize)]
+pub struct Domain {
+    pub name: &'static str,
+    #[serde(serialize_with = "short")]
+    pub posterior: f32,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Considered {
+    pub model: String,
+    pub quality_tier: u8,
+    #[serde(serialize_with = "short")]
+    pub quality: f32,
+    pub estimated_cost: NanoUsd,
+    pub rejected: Option<&'static str>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Escalation {
+    pub from: String,
+    pub to: String,
+    pub reason: Reason,
+}
+
+/// A term of the scores.
+#[derive(Clone, Debug, Serialize)]
+pub struct Term {
+    /// A word or two of the prompt in quotes, the name of a feature, or `meaning`.
+    term: String,
+    /// What it adds to the expectation of each quality tier, the weakest first.
+    #[serde(serialize_with = "all_short")]
+    quality: [f32; 4],
+}
+
+impl From<Contribution> for Term {
+    fn from(one: Contribution) -> Self {
+        Self {
+            term: one.term,
+            quality: one.quality,
+        }
+    }
+}
+
+/// To four places: what is kept reads back as it was written.
+fn rounded(number: f32) -> f64 {
+    (f64::from(number) * 10_000.0).round() / 10_000.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn short<S: Serializer>(number: &f32, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(rounded(*number))
+}
+
+fn all_short<S: Serializer>(numbers: &[f32; 4], serializer: S) -> Result<S::Ok, S::Error> {
+    numbers.map(rounded).serialize(serializer)
+}
+
+/// What is expected to be saved.
+pub fn saving(estimated: NanoUsd, dearest: NanoUsd) -> NanoUsd {
+    NanoUsd::new(dearest.nanos() - estimated.nanos())
+}
+
+impl Domain {
+    pub fn of(scores: &Scores) -> Self {
+        let mut likeliest = Self {
+            name: DOMAINS[0],
+            posterior: scores.domains[0],
+        };
+        for (name, posterior) in DOMAINS.into_iter().zip(scores.domains) {
+            // Of equals the first.
+            if posterior > likeliest.posterior {
+                likeliest = Self { name, posterior };
+            }
+        }
+        likeliest
+    }
+}
+
+impl Considered {
+    pub fn of(candidate: &Candidate, quality: &[f32; 4]) -> Self {
+        Self {
+            model: candidate.model.id.clone(),
+            quality_tier: candidate.tier(),
+            quality: candidate.quality(quality),
+            estimated_cost: candidate.cost,
+            rejected: candidate.rejected.map(super::Rejection::as_str),
+        }
+    }
+}
+
+impl Decision {
+    /// The chosen one failed, and `to` is asked instead.
+    pub fn escalates(&mut self, to: &str, reason: Reason) {
+        let from = std::mem::replace(&mut self.chosen, to.to_owned());
+        self.escalations.push(Escalation {
+            from,
+            to: to.to_owned(),
+            reason,
+        });
+        self.reason = reason;
+        let mut candidates = self.candidates.iter();
+        let cost = candidates.find(|one| one.model == to);
+        self.estimated_cost = cost.map_or(self.estimated_cost, |one| one.estimated_cost);
+        self.estimated_saving = saving(self.estimated_cost, self.dearest_cost);
+    }
+}

@@ -1,0 +1,172 @@
+//! What the `turn` router is worth: conversations played through with it, with a router that stays with
+//! its first choice, and with one that compares list prices on every turn. What providers have cached
+//! is charged at the cached price whoever chose.
+
+use std::{collections::HashMap, time::Instant};
+
+use super::{TARGETS, model, turning};
+use crate::{
+    catalog::Turn,
+    routing::{
+        candidate::{Candidate, Cap, Need},
+        sessions::{SessionKey, Sessions},
+        turn,
+    },
+};
+
+const CONVERSATIONS: u64 = 150;
+const TURNS: u64 = 9;
+/// What a turn adds: a question and its answer.
+const TURN_TOKENS: u64 = 400;
+/// Of all turns, so many stay with the topic of the one before.
+const CONTINUITY: f64 = 0.8;
+
+#[derive(Clone, Copy, Debug)]
+enum Policy {
+    Turn,
+    Stick,
+    ListPrice,
+    Dearest,
+}
+
+/// Numbers that look drawn, the same ones each time.
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let bits = u32::try_from((z ^ (z >> 31)) >> 32).unwrap();
+        f64::from(bits) / f64::from(u32::MAX)
+    }
+}
+
+/// What each tier makes of the turns of a conversation.
+fn conversation(seed: u64) -> Vec<[f32; 4]> {
+    let mut draws = Draws(seed);
+    let mut ease = draws.next();
+    let turn = |_| {
+        if draws.next() > CONTINUITY {
+            ease = draws.next();
+        }
+        let slip = (draws.next() - 0.5) * 0.8;
+        [-0.9, 0.0, 0.8, 1.4].map(|tier| {
+            let power: f64 = tier + 5.0 * (ease - 0.5) + slip;
+            #[expect(clippy::cast_possible_truncation, reason = "a number from 0 to 1")]
+            let quality = (1.0 / (1.0 + (-power).exp())) as f32;
+            quality
+        })
+    };
+    (0..TURNS).map(turn).collect()
+}
+
+#[derive(Clone, Copy, Default)]
+struct Outcome {
+    quality: f64,
+    nanos: i64,
+}
+
+/// The tokens that each target's provider has read.
+type Cached = HashMap<String, u64>;
+
+fn play(policy: Policy, lambda: f32, prefix: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let settings = Turn {
+        lambda,
+        ..Turn::default()
+    };
+    let models = TARGETS.map(model);
+    for seed in 0..CONVERSATIONS {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let key = SessionKey::of(["a", "h"]);
+        let mut cached = Cached::new();
+        let mut first: Option<String> = None;
+        for (at, quality) in (0..).zip(conversation(seed)) {
+            let prompt_tokens = prefix + at * TURN_TOKENS;
+            let need = Need {
+                prompt_tokens,
+                ..Need::default()
+            };
+            let all: Vec<_> = models
+                .iter()
+                .cloned()
+                .map(|model| Candidate::new(model, &need, None, Cap::default()))
+                .collect();
+            let eligible: Vec<_> = all.iter().collect();
+            let found = sessions.find("h", key, now, settings.ttl);
+            let question = turn::Now {
+                quality: &quality,
+                prompt_tokens,
+                goes_on: false,
+                session: found
+                    .session
+                    .as_ref()
+                    .filter(|_| matches!(policy, Policy::Turn)),
+                left_at: None,
+            };
+            let by_price = || {
+                turn::choose(&eligible, &[], &question, &settings)
+                    .unwrap()
+                    .0
+            };
+            let chosen = match (policy, &first) {
+                (Policy::Dearest, _) => eligible[3],
+                (Policy::Stick, Some(first)) => {
+                    let mut all = eligible.iter();
+                    all.find(|one| one.model.id == *first).unwrap()
+                }
+                _ => by_price(),
+            };
+            first.get_or_insert_with(|| chosen.model.id.clone());
+            let before = found.session.map(|session| session.model);
+            let before = before.and_then(|id| models.iter().find(|model| model.id == id));
+            let turn = turning(key, prompt_tokens, before.map(|model| model.quality_tier));
+            sessions.remember("h", &turn, &chosen.model, now);
+            let known = cached.insert(chosen.model.id.clone(), prompt_tokens);
+            let cost = chosen.cost_with_cached(prompt_tokens, known.unwrap_or(0));
+            outcome.nanos += cost.nanos();
+            outcome.quality += f64::from(chosen.quality(&quality));
+        }
+    }
+    outcome
+}
+
+/// What 95 % of the dearest target's quality costs, as a share of what that one costs.
+fn cost_at_95(policy: Policy, prefix: u64) -> f64 {
+    let top = play(Policy::Dearest, 0.0, prefix);
+    #[expect(clippy::cast_precision_loss, reason = "a share of two sums")]
+    let share = |outcome: Outcome| {
+        let cost = outcome.nanos as f64 / top.nanos as f64;
+        (outcome.quality / top.quality, cost)
+    };
+    // The thriftier, the worse: the first that is good enough is the one.
+    let mut worse: Option<(f64, f64)> = None;
+    for step in (0_u8..=40).rev() {
+        let (quality, cost) = share(play(policy, f32::from(step) / 50.0, prefix));
+        if quality >= 0.95 {
+            return worse.map_or(cost, |(below, cheaper)| {
+                cheaper + (cost - cheaper) * (0.95 - below) / (quality - below)
+            });
+        }
+        worse = Some((quality, cost));
+    }
+    panic!("{policy:?} is never good enough");
+}
+
+#[test]
+fn a_turn_costs_no_more_than_staying_or_list_prices() {
+    for prefix in [500, 4_000, 20_000] {
+        let policies = [Policy::Turn, Policy::Stick, Policy::ListPrice];
+        let [turn, stick, list] = policies.map(|policy| cost_at_95(policy, prefix));
+        println!("prefix {prefix}: turn {turn:.3}, stick {stick:.3}, list price {list:.3}");
+        // Where there is little to cache there is little to gain, and not changing at every turn has a
+        // price of its own.
+        let better = stick.min(list) + if prefix < 1_000 { 0.01 } else { 0.0 };
+        assert!(
+            turn <= better,
+            "prefix {prefix}: turn {turn:.3}, stick {stick:.3}, list price {list:.3}"
+        );
+    }
+}

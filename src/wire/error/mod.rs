@@ -1,0 +1,305 @@
+//! Every way a request on the public surface can fail, and the one table to the wire.
+
+use axum::http::StatusCode as Status;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    base::{
+        money::NanoUsd,
+        rate::{Limit, Refusal},
+    },
+    catalog::Tier,
+};
+
+mod envelope;
+mod unpaid;
+mod upstream;
+
+pub use envelope::{Cause, Envelope, Refused};
+pub use unpaid::Unpaid;
+pub use upstream::{CONTEXT_OVERFLOW, UpstreamError};
+
+/// A failure, in the words the caller reads.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    #[error("{message}")]
+    InvalidRequest {
+        message: String,
+        param: Option<String>,
+    },
+    #[error("The request body is larger than {limit} bytes, which is the most this service reads.")]
+    BodyTooLarge { limit: usize },
+    #[error(
+        "The request headers are larger than {limit} bytes, which is the most this service reads."
+    )]
+    HeadersTooLarge { limit: usize },
+    #[error("The request cannot be read: {reason}.")]
+    MalformedHead { reason: &'static str },
+    #[error("The request has more than {limit} headers, which is the most this service reads.")]
+    TooManyHeaders { limit: usize },
+    #[error("The head of the request did not arrive in time.")]
+    HeadTooSlow,
+    #[error("The request body did not arrive in time.")]
+    BodyTooSlow,
+    #[error("No API key was sent. Send it in the header `Authorization: Bearer sk-svc-...`.")]
+    MissingKey,
+    #[error("The API key is not valid: it is unknown, disabled or deleted.")]
+    InvalidKey,
+    #[error("This API key's account is closed. Open the billing page or contact support.")]
+    NoAccount {
+        balance: NanoUsd,
+        billing_url: String,
+    },
+    #[error("{}", .0.message())]
+    InsufficientCredits(Box<Unpaid>),
+    #[error("The account's credit has expired. Top up to go on.")]
+    CreditsExpired {
+        unpaid: Box<Unpaid>,
+        expired_at: String,
+    },
+    #[error("The account's credit cannot be reached just now. Retry in a moment.")]
+    CreditUnavailable,
+    #[error("The model `{model}` needs the {required} tier; this account is on {current}.")]
+    TierUpgradeRequired {
+        model: String,
+        current: Tier,
+        required: Tier,
+        upgrade_url: String,
+    },
+    #[error("There is no `{method} {path}` here.")]
+    RouteNotFound { method: String, path: String },
+    #[error("The model `{model}` does not exist. GET /v1/models lists the models you can use.")]
+    ModelNotFound { model: String },
+    #[error(
+        "There is no stored response for `{id}`: it is unknown, expired or deleted. Send the whole conversation instead."
+    )]
+    PreviousResponseNotFound { id: String },
+    #[error("Stored responses cannot be reached just now. Retry in a moment.")]
+    StorageUnavailable,
+    #[error("{}", rate_limit_message(.0))]
+    RateLimited(Refusal),
+    #[error(
+        "{limit} or more requests of this account are still running though their clients disconnected. Retry after the \
+         time in Retry-After, once some of them have ended, and read responses to their end."
+    )]
+    TooManyAbandoned { limit: usize },
+    #[error("Requests cannot be counted just now. Retry in a moment.")]
+    RateLimitUnavailable,
+    #[error("The request lost its admission between two steps. Retry it as a whole.")]
+    AdmissionLost,
+    #[error("{}", .0.public_message())]
+    Upstream(#[from] UpstreamError),
+    #[error("The gateway is shutting down. Retry in a moment.")]
+    ShuttingDown,
+    #[error("The gateway could not process the request: {reason}.")]
+    Gateway { reason: &'static str },
+    #[error("The gateway failed unexpectedly. Quote the X-Request-ID when you report it.")]
+    Internal,
+}
+
+impl GatewayError {
+    pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::InvalidRequest {
+            message: message.into(),
+            param: Some(param.into()),
+        }
+    }
+
+    /// The one table that pairs a failure with its status, type and code (SPEC §7).
+    ///
+    /// It has no `_` arm: whoever adds a variant decides here what the caller sees.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a table is as long as it is, and is read in one piece"
+    )]
+    fn wire(&self) -> (Status, &'static str, Option<String>) {
+        let code = |code: &str| Some(code.to_owned());
+        match self {
+            Self::InvalidRequest { .. } | Self::MalformedHead { .. } => {
+                (Status::BAD_REQUEST, "invalid_request_error", None)
+            }
+            Self::BodyTooLarge { .. } => (Status::PAYLOAD_TOO_LARGE, "invalid_request_error", None),
+            Self::HeadersTooLarge { .. } | Self::TooManyHeaders { .. } => (
+                Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "invalid_request_error",
+                None,
+            ),
+            Self::HeadTooSlow | Self::BodyTooSlow => {
+                (Status::REQUEST_TIMEOUT, "invalid_request_error", None)
+            }
+            Self::MissingKey => (
+                Status::UNAUTHORIZED,
+                "authentication_error",
+                code("missing_api_key"),
+            ),
+            Self::InvalidKey => (
+                Status::UNAUTHORIZED,
+                "authentication_error",
+                code("invalid_api_key"),
+            ),
+            Self::NoAccount { .. } => (
+                Status::PAYMENT_REQUIRED,
+                "no_account",
+                code("payment_required"),
+            ),
+            Self::InsufficientCredits(_) => (
+                Status::PAYMENT_REQUIRED,
+                "insufficient_credits",
+                code("payment_required"),
+            ),
+            Self::CreditsExpired { .. } => (
+                Status::PAYMENT_REQUIRED,
+                "credits_expired",
+                code("payment_required"),
+            ),
+            Self::CreditUnavailable => (
+                Status::SERVICE_UNAVAILABLE,
+                "server_error",
+                code("credit_reservation_unavailable"),
+            ),
+            Self::TierUpgradeRequired { .. } => (
+                Status::FORBIDDEN,
+                "tier_upgrade_required",
+                code("forbidden"),
+            ),
+            Self::RouteNotFound { .. } => (Status::NOT_FOUND, "not_found", code("route_not_found")),
+            Self::ModelNotFound { .. } => (
+                Status::NOT_FOUND,
+                "invalid_request_error",
+                code("model_not_found"),
+            ),
+            Self::PreviousResponseNotFound { .. } => (
+                Status::NOT_FOUND,
+                "invalid_request_error",
+                code("previous_response_not_found"),
+            ),
+            Self::RateLimited(refusal) => (
+                Status::TOO_MANY_REQUESTS,
+                "rate_limit_exceeded",
+                code(match refusal.limit {
+                    Limit::Requests => "rpm_exceeded",
+                    Limit::Tokens => "tpm_exceeded",
+                }),
+            ),
+            Self::TooManyAbandoned { .. } => (
+                Status::TOO_MANY_REQUESTS,
+                "rate_limit_exceeded",
+                code("abandoned_exceeded"),
+            ),
+            Self::RateLimitUnavailable => (
+                Status::SERVICE_UNAVAILABLE,
+                "service_unavailable",
+                code("rate_limit_unavailable"),
+            ),
+            Self::AdmissionLost => (
+                Status::SERVICE_UNAVAILABLE,
+                "server_error",
+                code("admission_state_unavailable"),
+            ),
+            Self::Upstream(error) if error.is_context_overflow() => (
+                Status::BAD_REQUEST,
+                "invalid_request_error",
+                code("context_length_exceeded"),
+            ),
+            Self::Upstream(error) => (
+                Status::BAD_GATEWAY,
+                "upstream_error",
+                error.status().map(|s| s.to_string()),
+            ),
+            Self::StorageUnavailable | Self::ShuttingDown => {
+                (Status::SERVICE_UNAVAILABLE, "service_unavailable", None)
+            }
+            Self::Gateway { .. } => (Status::INTERNAL_SERVER_ERROR, "gateway_error", None),
+            Self::Internal => (
+                Status::INTERNAL_SERVER_ERROR,
+                "server_error",
+                code("internal_error"),
+            ),
+        }
+    }
+
+    pub fn envelope(&self) -> Envelope {
+        let (status, kind, code) = self.wire();
+        let param = match self {
+            Self::InvalidRequest { param, .. } => param.clone(),
+            Self::ModelNotFound { .. } | Self::TierUpgradeRequired { .. } => Some("model".into()),
+            Self::Upstream(error) if error.is_context_overflow() => Some("messages".into()),
+            _ => None,
+        };
+        Envelope {
+            status,
+            message: self.to_string(),
+            kind,
+            code,
+            param,
+            extra: self.extra(),
+        }
+    }
+
+    /// The fields that let a client act without reading the message (SPEC §7).
+    fn extra(&self) -> Map<String, Value> {
+        let fields = match self {
+            Self::NoAccount {
+                balance,
+                billing_url,
+            } => json!({ "balance": balance, "billing_url": billing_url }),
+            Self::InsufficientCredits(unpaid) => return unpaid.fields(),
+            Self::CreditsExpired { unpaid, expired_at } => {
+                let mut fields = unpaid.fields();
+                fields.insert("expired_at".into(), json!(expired_at));
+                return fields;
+            }
+            Self::TierUpgradeRequired {
+                model,
+                current,
+                required,
+                upgrade_url,
+            } => json!({
+                "current_tier": current, "required_tier": required,
+                "model": model, "upgrade_url": upgrade_url,
+            }),
+            _ => return Map::new(),
+        };
+        fields.as_object().cloned().unwrap_or_default()
+    }
+
+    /// Whether official clients should send the same request again; `None` leaves it to the status.
+    ///
+    /// They repeat every 5xx by themselves. A request the provider found wrong stays wrong, so
+    /// repeating it would only cost three calls instead of one. A 402 they never repeat, unless they are told that it
+    /// will pass.
+    pub fn should_retry(&self) -> Option<bool> {
+        match self {
+            // The operator may set it right, or another deployment answer, before the client gives up.
+            Self::Upstream(error) if error.is_operators_fault() => Some(true),
+            Self::Upstream(error) if error.is_callers_fault() => Some(false),
+            Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
+                Some(unpaid.passes)
+            }
+            Self::NoAccount { .. } | Self::RateLimited(Refusal { wait_ms: None, .. }) => {
+                Some(false)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn rate_limit_message(refusal: &Refusal) -> String {
+    let Refusal {
+        ceilings, wait_ms, ..
+    } = refusal;
+    let (requests, tokens) = (ceilings.requests, ceilings.tokens);
+    match (refusal.limit, wait_ms) {
+        (Limit::Requests, _) => format!(
+            "More than {requests} requests to this model in 60 seconds. Retry after the time in Retry-After."
+        ),
+        (Limit::Tokens, Some(_)) => format!(
+            "More than {tokens} tokens with this model in 60 seconds, counting what this request may use. \
+             Retry after the time in Retry-After, or lower max_tokens."
+        ),
+        (Limit::Tokens, None) => format!(
+            "This request may use more than {tokens} tokens, which is the most this account may use with \
+             this model in 60 seconds: it can never fit. Lower max_tokens or shorten the messages."
+        ),
+    }
+}

@@ -1,0 +1,57 @@
+//! A request that the account's credit does not cover.
+
+use serde_json::{Map, Value, json};
+
+use crate::base::money::NanoUsd;
+
+/// What a caller is told of it, so that a client can act without reading the message.
+#[derive(Debug)]
+pub struct Unpaid {
+    pub balance: NanoUsd,
+    /// What must be available for the request to start.
+    pub needed: NanoUsd,
+    pub available: NanoUsd,
+    pub held: NanoUsd,
+    /// The largest `max_tokens` with which it would start now.
+    pub max_tokens_that_fit: Option<u32>,
+    /// Only the account's own running calls stand in the way: the same request may start once they have ended.
+    pub passes: bool,
+    pub billing_url: String,
+}
+
+impl Unpaid {
+    pub fn message(&self) -> String {
+        let Self {
+            needed, available, ..
+        } = self;
+        let cost = format!(
+            "This request needs {needed} USD of credit to start, and {available} USD is available"
+        );
+        let smaller = match self.max_tokens_that_fit {
+            Some(tokens) => format!(" It would start with max_tokens {tokens}."),
+            None => String::new(),
+        };
+        if self.passes {
+            let held = self.held;
+            return format!(
+                "{cost}: requests that are still running hold {held} USD. Retry when they have ended.{smaller}"
+            );
+        }
+        let top_up = if smaller.is_empty() {
+            "Top up, or shorten the request."
+        } else {
+            "Top up, or lower max_tokens."
+        };
+        format!("{cost}. {top_up}{smaller}")
+    }
+
+    /// The fields beside `message`, `type` and `code`.
+    pub fn fields(&self) -> Map<String, Value> {
+        let fields = json!({
+            "balance": self.balance, "billing_url": self.billing_url, "needed": self.needed,
+            "available": self.available, "held": self.held,
+            "max_tokens_that_fit": self.max_tokens_that_fit,
+        });
+        fields.as_object().cloned().unwrap_or_default()
+    }
+}
