@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{Done, http1::Head};
 
 /// An audit of a few hundred thousand calls takes a while.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 pub struct Answer {
     pub status: u16,
@@ -21,7 +21,7 @@ pub struct Answer {
 /// `GET`, or with a body `POST`.
 pub fn ask(port: u16, path: &str, token: Option<&str>, body: Option<&Value>) -> Done<Answer> {
     let mut socket = TcpStream::connect(("127.0.0.1", port))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     let method = if body.is_some() { "POST" } else { "GET" };
     let mut request = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n");
     if let Some(token) = token {

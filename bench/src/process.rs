@@ -17,7 +17,7 @@ use crate::{Done, plain_http};
 pub const FILES: u64 = 65_536;
 
 /// A gateway in Python takes its time.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub struct Process {
     child: Child,
@@ -49,7 +49,7 @@ impl Process {
     /// Returns once it answers 200 at this path.
     pub fn wait_until_ready(&mut self, port: u16, path: &str) -> Done {
         let started = Instant::now();
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < TIMEOUT {
             let answer = plain_http::ask(port, path, None, None);
             if answer.is_ok_and(|answer| answer.status == 200) {
                 return Ok(());

@@ -133,8 +133,8 @@ async fn start(stores: &str) -> Running {
 
 /// Somebody who owns the large account and is an operator, and the pages to look at.
 async fn visit(running: &Running, filled: &Filled) -> (Browser, Vec<String>) {
-    let office = &running.gateway.office;
-    let hash = office.passwords.hash(PASSWORD.into()).await.unwrap();
+    let backoffice = &running.gateway.backoffice;
+    let hash = backoffice.passwords.hash(PASSWORD.into()).await.unwrap();
     let new = NewPerson {
         email: EMAIL.into(),
         name: None,
@@ -143,7 +143,7 @@ async fn visit(running: &Running, filled: &Filled) -> (Browser, Vec<String>) {
         account_id: filled.large.clone(),
         now: 0,
     };
-    office.add_person(new).await.unwrap();
+    backoffice.add_person(new).await.unwrap();
     let browser = Browser::signed_in(&running.origin, EMAIL, PASSWORD).await;
     let (account, key) = (&filled.large, &filled.key);
     let mut pages: Vec<String> = [

@@ -19,14 +19,14 @@ use crate::{
     ledger::{Caller, Ledger, LedgerError},
     net::{
         drain::drain_unread,
-        timeout::{TooLate, in_time},
+        timeout::{DeadlineExceeded, with_deadline},
     },
     wire::error::GatewayError,
 };
 
 /// How long a client has for each [`BODY_PACE`] bytes of its body, or for the rest of it: a kilobyte
 /// a second, so that none can keep a request open by a byte now and then.
-const BODY_PATIENCE: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const BODY_PACE: usize = 30 << 10;
 
 /// Where a request comes from: the other end of its connection, or who is behind a proxy that is trusted.
@@ -148,10 +148,10 @@ pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayErr
     // From when on it is waited for.
     let (mut due, mut due_by) = (BODY_PACE, None);
     loop {
-        let by = || *due_by.get_or_insert_with(|| Instant::now() + BODY_PATIENCE);
-        let frame = in_time(by, body.frame())
+        let by = || *due_by.get_or_insert_with(|| Instant::now() + BODY_TIMEOUT);
+        let frame = with_deadline(by, body.frame())
             .await
-            .map_err(|TooLate| GatewayError::BodyTooSlow)?;
+            .map_err(|DeadlineExceeded| GatewayError::BodyTooSlow)?;
         let data = match frame {
             None => return Ok(whole.freeze()),
             Some(frame) => frame

@@ -1,7 +1,7 @@
 //! What operators did: written once, never changed.
 
 use super::{
-    Office, OfficeError,
+    Backoffice, BackofficeError,
     sql::{Row, statement},
 };
 use crate::base::keys::random_id;
@@ -32,21 +32,21 @@ macro_rules! actions_where {
     ($condition:literal) => {
         concat!(
             "SELECT seq, at_ms, actor, what, subject, value_before, value_after
-             FROM office_actions WHERE ",
+             FROM backoffice_actions WHERE ",
             $condition
         )
     };
 }
 
-impl Office {
-    pub async fn record(&self, action: &Action) -> Result<(), OfficeError> {
+impl Backoffice {
+    pub async fn record(&self, action: &Action) -> Result<(), BackofficeError> {
         self.record_once(&random_id("action_"), action).await
     }
 
     /// Of all that are recorded under one ID, the first is kept.
-    pub async fn record_once(&self, id: &str, action: &Action) -> Result<(), OfficeError> {
+    pub async fn record_once(&self, id: &str, action: &Action) -> Result<(), BackofficeError> {
         let write = statement(
-            "INSERT INTO office_actions
+            "INSERT INTO backoffice_actions
                  (id, at_ms, actor, what, subject, value_before, value_after)
              VALUES ($1, $2, $3, $4, $5, $6, $7)
              ON CONFLICT (id) DO NOTHING",
@@ -70,7 +70,7 @@ impl Office {
         subject: Option<&str>,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<Recorded>, OfficeError> {
+    ) -> Result<Vec<Recorded>, BackofficeError> {
         let before = before.unwrap_or(i64::MAX);
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let look = match subject {
@@ -89,7 +89,7 @@ impl Office {
 }
 
 impl Recorded {
-    fn read(mut row: Row) -> Result<Self, OfficeError> {
+    fn read(mut row: Row) -> Result<Self, BackofficeError> {
         Ok(Self {
             seq: row.int()?,
             action: Action {

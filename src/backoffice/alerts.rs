@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{
-    Office, OfficeError,
+    Backoffice, BackofficeError,
     deliveries::{Delivery, Event, Route, delivery_columns, due},
     sql::{Row, Statement, Value, statement, unexpected},
 };
@@ -61,7 +61,7 @@ impl AlertKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
-    fn read(row: &mut Row) -> Result<Self, OfficeError> {
+    fn read(row: &mut Row) -> Result<Self, BackofficeError> {
         Self::parse(&row.text()?).ok_or_else(|| unexpected("a kind of alert"))
     }
 }
@@ -111,7 +111,7 @@ macro_rules! alerts_where {
         concat!(
             "SELECT seq, id, kind, subject, detail, opened_at, seen_at, coalesce(closed_at, 0),
                  announced
-             FROM office_alerts WHERE ",
+             FROM backoffice_alerts WHERE ",
             $condition
         )
     };
@@ -122,19 +122,19 @@ macro_rules! deliveries_where {
         concat!(
             "SELECT ",
             delivery_columns!(),
-            " FROM office_deliveries JOIN office_alerts ON office_alerts.id = alert_id WHERE ",
+            " FROM backoffice_deliveries JOIN backoffice_alerts ON backoffice_alerts.id = alert_id WHERE ",
             $condition,
-            " ORDER BY office_deliveries.id"
+            " ORDER BY backoffice_deliveries.id"
         )
     };
 }
 
-impl Office {
+impl Backoffice {
     /// Opens an alert: its ID. One that is open already is seen once more, and that is all.
-    pub async fn open_alert(&self, new: NewAlert<'_>) -> Result<Option<String>, OfficeError> {
+    pub async fn open_alert(&self, new: NewAlert<'_>) -> Result<Option<String>, BackofficeError> {
         let id = random_id("alert_");
         let see = statement(
-            "UPDATE office_alerts SET seen_at = $1, detail = $2
+            "UPDATE backoffice_alerts SET seen_at = $1, detail = $2
              WHERE kind = $3 AND subject = $4 AND closed_at IS NULL",
             [
                 new.now.into(),
@@ -144,12 +144,12 @@ impl Office {
             ],
         );
         let open = statement(
-            "INSERT INTO office_alerts (id, kind, subject, detail, opened_at, seen_at, announced)
+            "INSERT INTO backoffice_alerts (id, kind, subject, detail, opened_at, seen_at, announced)
              SELECT $1, $2, $3, $4, $5, $5, CASE WHEN EXISTS (
-                 SELECT 1 FROM office_alerts
+                 SELECT 1 FROM backoffice_alerts
                  WHERE kind = $2 AND subject = $3 AND announced = 1 AND opened_at > $6
              ) THEN 0 ELSE 1 END
-             WHERE NOT EXISTS (SELECT 1 FROM office_alerts WHERE id = $1)
+             WHERE NOT EXISTS (SELECT 1 FROM backoffice_alerts WHERE id = $1)
              ON CONFLICT (kind, subject) WHERE closed_at IS NULL DO NOTHING",
             [
                 id.as_str().into(),
@@ -161,7 +161,7 @@ impl Office {
             ],
         );
         let look = statement(
-            "SELECT id FROM office_alerts WHERE id = $1",
+            "SELECT id FROM backoffice_alerts WHERE id = $1",
             [id.as_str().into()],
         );
         let mut statements = vec![see, open];
@@ -172,9 +172,9 @@ impl Office {
     }
 
     /// It is still so.
-    pub async fn see_alert(&self, id: &str, detail: &str, now: i64) -> Result<(), OfficeError> {
+    pub async fn see_alert(&self, id: &str, detail: &str, now: i64) -> Result<(), BackofficeError> {
         let see = statement(
-            "UPDATE office_alerts SET seen_at = $1, detail = $2 WHERE id = $3 AND closed_at IS NULL",
+            "UPDATE backoffice_alerts SET seen_at = $1, detail = $2 WHERE id = $3 AND closed_at IS NULL",
             [now.into(), detail.into(), id.into()],
         );
         self.run(vec![see]).await?;
@@ -189,11 +189,11 @@ impl Office {
         routes: &[Route],
         now: i64,
         told_after: i64,
-    ) -> Result<(), OfficeError> {
+    ) -> Result<(), BackofficeError> {
         let announce = statement(
-            "UPDATE office_alerts SET announced = 1
+            "UPDATE backoffice_alerts SET announced = 1
              WHERE id = $1 AND announced = 0 AND closed_at IS NULL AND NOT EXISTS (
-                 SELECT 1 FROM office_alerts told
+                 SELECT 1 FROM backoffice_alerts told
                  WHERE told.kind = $2 AND told.subject = $3 AND told.announced = 1
                      AND told.opened_at > $4)",
             [
@@ -215,22 +215,22 @@ impl Office {
         alert: &Alert,
         routes: &[Route],
         now: i64,
-    ) -> Result<bool, OfficeError> {
+    ) -> Result<bool, BackofficeError> {
         let close = statement(
-            "UPDATE office_alerts SET closed_at = $1
+            "UPDATE backoffice_alerts SET closed_at = $1
              WHERE id = $2 AND seen_at <= $3 AND closed_at IS NULL",
             [now.into(), alert.id.as_str().into(), alert.seen_at.into()],
         );
         let mut statements = vec![close];
         statements.extend(due(&alert.id, Event::Closed, routes, now));
         statements.push(statement(
-            "SELECT id FROM office_alerts WHERE id = $1 AND closed_at = $2",
+            "SELECT id FROM backoffice_alerts WHERE id = $1 AND closed_at = $2",
             [alert.id.as_str().into(), now.into()],
         ));
         Ok(!self.run(statements).await?.is_empty())
     }
 
-    pub async fn alert(&self, id: &str) -> Result<Option<Alert>, OfficeError> {
+    pub async fn alert(&self, id: &str) -> Result<Option<Alert>, BackofficeError> {
         let look = statement(alerts_where!("id = $1"), [id.into()]);
         let rows = self.run(vec![look]).await?;
         rows.into_iter().next().map(Alert::read).transpose()
@@ -241,7 +241,7 @@ impl Office {
         &self,
         kind: AlertKind,
         limit: usize,
-    ) -> Result<Vec<Alert>, OfficeError> {
+    ) -> Result<Vec<Alert>, BackofficeError> {
         let look = statement(
             alerts_where!("closed_at IS NULL AND kind = $1 ORDER BY seen_at, seq LIMIT $2"),
             [kind.as_str().into(), count(limit)],
@@ -251,9 +251,9 @@ impl Office {
     }
 
     /// How many are open, by kind.
-    pub async fn open_alert_counts(&self) -> Result<BTreeMap<AlertKind, i64>, OfficeError> {
+    pub async fn open_alert_counts(&self) -> Result<BTreeMap<AlertKind, i64>, BackofficeError> {
         let look = statement(
-            "SELECT kind, count(*) FROM office_alerts WHERE closed_at IS NULL GROUP BY kind",
+            "SELECT kind, count(*) FROM backoffice_alerts WHERE closed_at IS NULL GROUP BY kind",
             [],
         );
         let rows = self.run(vec![look]).await?;
@@ -264,14 +264,14 @@ impl Office {
     }
 
     /// Those that are open, the latest first, and what became of telling people.
-    pub async fn told_open_alerts(&self, limit: usize) -> Result<Vec<ToldAlert>, OfficeError> {
+    pub async fn told_open_alerts(&self, limit: usize) -> Result<Vec<ToldAlert>, BackofficeError> {
         let look = statement(
             alerts_where!("closed_at IS NULL ORDER BY seq DESC LIMIT $1"),
             [count(limit)],
         );
         let deliveries = statement(
             deliveries_where!(
-                "alert_id IN (SELECT id FROM office_alerts WHERE closed_at IS NULL
+                "alert_id IN (SELECT id FROM backoffice_alerts WHERE closed_at IS NULL
                      ORDER BY seq DESC LIMIT $1)"
             ),
             [count(limit)],
@@ -284,7 +284,7 @@ impl Office {
         &self,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<ToldAlert>, OfficeError> {
+    ) -> Result<Vec<ToldAlert>, BackofficeError> {
         let before = before.unwrap_or(i64::MAX);
         let look = statement(
             alerts_where!("closed_at IS NOT NULL AND seq < $1 ORDER BY seq DESC LIMIT $2"),
@@ -292,7 +292,7 @@ impl Office {
         );
         let deliveries = statement(
             deliveries_where!(
-                "alert_id IN (SELECT id FROM office_alerts WHERE closed_at IS NOT NULL AND seq < $1
+                "alert_id IN (SELECT id FROM backoffice_alerts WHERE closed_at IS NOT NULL AND seq < $1
                      ORDER BY seq DESC LIMIT $2)"
             ),
             [before.into(), count(limit)],
@@ -304,7 +304,7 @@ impl Office {
         &self,
         alerts: Statement,
         deliveries: Statement,
-    ) -> Result<Vec<ToldAlert>, OfficeError> {
+    ) -> Result<Vec<ToldAlert>, BackofficeError> {
         let alerts = self.run(vec![alerts]).await?;
         let mut of_alert: HashMap<String, Vec<Delivery>> = HashMap::new();
         for row in self.run(vec![deliveries]).await? {
@@ -321,14 +321,14 @@ impl Office {
     }
 
     /// Deletes what was over before this.
-    pub async fn prune_alerts(&self, before: i64) -> Result<(), OfficeError> {
+    pub async fn prune_alerts(&self, before: i64) -> Result<(), BackofficeError> {
         let deliveries = statement(
-            "DELETE FROM office_deliveries
-             WHERE alert_id IN (SELECT id FROM office_alerts WHERE closed_at < $1)",
+            "DELETE FROM backoffice_deliveries
+             WHERE alert_id IN (SELECT id FROM backoffice_alerts WHERE closed_at < $1)",
             [before.into()],
         );
         let alerts = statement(
-            "DELETE FROM office_alerts WHERE closed_at < $1",
+            "DELETE FROM backoffice_alerts WHERE closed_at < $1",
             [before.into()],
         );
         self.run(vec![deliveries, alerts]).await?;
@@ -341,7 +341,7 @@ fn count(limit: usize) -> Value {
 }
 
 impl Alert {
-    fn read(mut row: Row) -> Result<Self, OfficeError> {
+    fn read(mut row: Row) -> Result<Self, BackofficeError> {
         Ok(Self {
             seq: row.int()?,
             id: row.text()?,

@@ -5,7 +5,7 @@
 //! however often it is told.
 
 use super::{
-    Office, OfficeError,
+    Backoffice, BackofficeError,
     sql::{Row, statement},
 };
 use crate::base::{keys::random_id, money::NanoUsd};
@@ -70,7 +70,7 @@ macro_rules! checkouts_where {
         concat!(
             "SELECT id, provider, session, account_id, person, amount, created_at,
                  paid_at, paid_amount, expires_at, grant_id
-             FROM office_checkouts WHERE ",
+             FROM backoffice_checkouts WHERE ",
             $condition
         )
     };
@@ -78,19 +78,19 @@ macro_rules! checkouts_where {
 
 const BY_ID: &str = checkouts_where!("id = $1");
 
-impl Office {
+impl Backoffice {
     /// Writes an order down, unless the account has `most` since `since` that are not paid: then none.
     pub async fn open_checkout(
         &self,
         new: NewCheckout,
         since: i64,
         most: i64,
-    ) -> Result<Option<Checkout>, OfficeError> {
+    ) -> Result<Option<Checkout>, BackofficeError> {
         let id = random_id(PREFIX);
         let open = statement(
-            "INSERT INTO office_checkouts (id, provider, account_id, person, amount, created_at)
+            "INSERT INTO backoffice_checkouts (id, provider, account_id, person, amount, created_at)
              SELECT $1, $2, $3, $4, $5, $6
-             WHERE (SELECT count(*) FROM office_checkouts
+             WHERE (SELECT count(*) FROM backoffice_checkouts
                     WHERE account_id = $3 AND created_at > $7 AND paid_at IS NULL) < $8
              ON CONFLICT (id) DO NOTHING",
             [
@@ -109,9 +109,9 @@ impl Office {
     }
 
     /// Keeps the provider's own name for a checkout, the first that is told.
-    pub async fn checkout_begun(&self, id: &str, session: &str) -> Result<(), OfficeError> {
+    pub async fn checkout_begun(&self, id: &str, session: &str) -> Result<(), BackofficeError> {
         let keep = statement(
-            "UPDATE office_checkouts SET session = $1 WHERE id = $2 AND session IS NULL",
+            "UPDATE backoffice_checkouts SET session = $1 WHERE id = $2 AND session IS NULL",
             [session.into(), id.into()],
         );
         self.run(vec![keep]).await?;
@@ -124,9 +124,9 @@ impl Office {
         &self,
         id: &str,
         payment: &Payment<'_>,
-    ) -> Result<Option<Checkout>, OfficeError> {
+    ) -> Result<Option<Checkout>, BackofficeError> {
         let write = statement(
-            "UPDATE office_checkouts
+            "UPDATE backoffice_checkouts
              SET session = $1, paid_amount = $2, paid_at = $3, expires_at = NULLIF($4, 0)
              WHERE id = $5 AND provider = $6 AND paid_at IS NULL
                  AND (session IS NULL OR session = $1)",
@@ -144,9 +144,9 @@ impl Office {
     }
 
     /// A payment has become credit.
-    pub async fn checkout_credited(&self, id: &str, grant_id: &str) -> Result<(), OfficeError> {
+    pub async fn checkout_credited(&self, id: &str, grant_id: &str) -> Result<(), BackofficeError> {
         let write = statement(
-            "UPDATE office_checkouts SET grant_id = $1 WHERE id = $2 AND paid_at IS NOT NULL",
+            "UPDATE backoffice_checkouts SET grant_id = $1 WHERE id = $2 AND paid_at IS NOT NULL",
             [grant_id.into(), id.into()],
         );
         self.run(vec![write]).await?;
@@ -154,9 +154,9 @@ impl Office {
     }
 
     /// Forgets an order of which nobody else has heard.
-    pub async fn drop_checkout(&self, id: &str) -> Result<(), OfficeError> {
+    pub async fn drop_checkout(&self, id: &str) -> Result<(), BackofficeError> {
         let forget = statement(
-            "DELETE FROM office_checkouts WHERE id = $1 AND session IS NULL AND paid_at IS NULL",
+            "DELETE FROM backoffice_checkouts WHERE id = $1 AND session IS NULL AND paid_at IS NULL",
             [id.into()],
         );
         self.run(vec![forget]).await?;
@@ -168,7 +168,7 @@ impl Office {
         &self,
         before: i64,
         limit: usize,
-    ) -> Result<Vec<Checkout>, OfficeError> {
+    ) -> Result<Vec<Checkout>, BackofficeError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let look = statement(
             checkouts_where!("paid_at < $1 AND grant_id IS NULL ORDER BY paid_at, id LIMIT $2"),
@@ -178,7 +178,7 @@ impl Office {
         rows.into_iter().map(Checkout::read).collect()
     }
 
-    pub async fn checkout(&self, id: &str) -> Result<Option<Checkout>, OfficeError> {
+    pub async fn checkout(&self, id: &str) -> Result<Option<Checkout>, BackofficeError> {
         let look = statement(BY_ID, [id.into()]);
         first(self.run(vec![look]).await?)
     }
@@ -188,7 +188,7 @@ impl Office {
         &self,
         account_id: &str,
         limit: usize,
-    ) -> Result<Vec<Checkout>, OfficeError> {
+    ) -> Result<Vec<Checkout>, BackofficeError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let look = statement(
             checkouts_where!("account_id = $1 ORDER BY created_at DESC, id LIMIT $2"),
@@ -199,12 +199,12 @@ impl Office {
     }
 }
 
-fn first(rows: Vec<Row>) -> Result<Option<Checkout>, OfficeError> {
+fn first(rows: Vec<Row>) -> Result<Option<Checkout>, BackofficeError> {
     rows.into_iter().next().map(Checkout::read).transpose()
 }
 
 impl Checkout {
-    fn read(mut row: Row) -> Result<Self, OfficeError> {
+    fn read(mut row: Row) -> Result<Self, BackofficeError> {
         let checkout = Self {
             id: row.text()?,
             provider: row.text()?,

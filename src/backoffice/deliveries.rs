@@ -5,7 +5,7 @@
 //! same number.
 
 use super::{
-    Office, OfficeError,
+    Backoffice, BackofficeError,
     sql::{Row, Statement, statement, unexpected},
 };
 
@@ -92,7 +92,7 @@ pub struct Delivery {
 /// What `Delivery::read` reads.
 macro_rules! delivery_columns {
     () => {
-        "office_deliveries.id, alert_id, event, channel, recipient, state, attempts, next_at,
+        "backoffice_deliveries.id, alert_id, event, channel, recipient, state, attempts, next_at,
          coalesce(done_at, 0), last_error"
     };
 }
@@ -105,7 +105,7 @@ macro_rules! is_next {
             "NOT (",
             $delivery,
             ".event = 'closed' AND EXISTS (
-                 SELECT 1 FROM office_deliveries earlier
+                 SELECT 1 FROM backoffice_deliveries earlier
                  WHERE earlier.alert_id = ",
             $delivery,
             ".alert_id AND earlier.channel = ",
@@ -121,16 +121,16 @@ macro_rules! is_next {
 pub(super) fn due(alert_id: &str, event: Event, routes: &[Route], now: i64) -> Vec<Statement> {
     let sql = match event {
         Event::Opened => {
-            "INSERT INTO office_deliveries
+            "INSERT INTO backoffice_deliveries
                  (id, alert_id, event, channel, recipient, state, attempts, next_at)
-             SELECT $1, id, $2, $3, $4, 'waiting', 0, $5 FROM office_alerts
+             SELECT $1, id, $2, $3, $4, 'waiting', 0, $5 FROM backoffice_alerts
              WHERE id = $6 AND announced = 1
              ON CONFLICT (id) DO NOTHING"
         }
         Event::Closed => {
-            "INSERT INTO office_deliveries
+            "INSERT INTO backoffice_deliveries
                  (id, alert_id, event, channel, recipient, state, attempts, next_at)
-             SELECT $1, id, $2, $3, $4, 'waiting', 0, $5 FROM office_alerts
+             SELECT $1, id, $2, $3, $4, 'waiting', 0, $5 FROM backoffice_alerts
              WHERE id = $6 AND announced = 1 AND closed_at IS NOT NULL
              ON CONFLICT (id) DO NOTHING"
         }
@@ -151,22 +151,22 @@ pub(super) fn due(alert_id: &str, event: Event, routes: &[Route], now: i64) -> V
     due.collect()
 }
 
-impl Office {
+impl Backoffice {
     /// Takes some that are due; until `leased_until` they are nobody else's.
     pub async fn claim_deliveries(
         &self,
         now: i64,
         leased_until: i64,
         limit: i64,
-    ) -> Result<Vec<Delivery>, OfficeError> {
+    ) -> Result<Vec<Delivery>, BackofficeError> {
         // Asked twice: a gateway that has waited for another's claim looks at the row once more.
         let claim = statement(
             concat!(
-                "UPDATE office_deliveries SET attempts = attempts + 1, next_at = $1
+                "UPDATE backoffice_deliveries SET attempts = attempts + 1, next_at = $1
                  WHERE state = 'waiting' AND next_at <= $2 AND ",
-                is_next!("office_deliveries"),
+                is_next!("backoffice_deliveries"),
                 " AND id IN (
-                     SELECT one.id FROM office_deliveries one
+                     SELECT one.id FROM backoffice_deliveries one
                      WHERE one.state = 'waiting' AND one.next_at <= $2 AND ",
                 is_next!("one"),
                 " ORDER BY one.next_at LIMIT $3)
@@ -179,9 +179,9 @@ impl Office {
         rows.into_iter().map(Delivery::read).collect()
     }
 
-    pub async fn delivered(&self, delivery: &Delivery, now: i64) -> Result<(), OfficeError> {
+    pub async fn delivered(&self, delivery: &Delivery, now: i64) -> Result<(), BackofficeError> {
         let done = statement(
-            "UPDATE office_deliveries SET state = 'delivered', done_at = $1, last_error = NULL
+            "UPDATE backoffice_deliveries SET state = 'delivered', done_at = $1, last_error = NULL
              WHERE id = $2",
             [now.into(), delivery.id.as_str().into()],
         );
@@ -195,9 +195,9 @@ impl Office {
         delivery: &Delivery,
         next_at: i64,
         error: &str,
-    ) -> Result<(), OfficeError> {
+    ) -> Result<(), BackofficeError> {
         let wait = statement(
-            "UPDATE office_deliveries SET next_at = $1, last_error = $2
+            "UPDATE backoffice_deliveries SET next_at = $1, last_error = $2
              WHERE id = $3 AND attempts = $4 AND state = 'waiting'",
             [
                 next_at.into(),
@@ -216,9 +216,9 @@ impl Office {
         delivery: &Delivery,
         now: i64,
         error: &str,
-    ) -> Result<(), OfficeError> {
+    ) -> Result<(), BackofficeError> {
         let give_up = statement(
-            "UPDATE office_deliveries SET state = 'given_up', done_at = $1, last_error = $2
+            "UPDATE backoffice_deliveries SET state = 'given_up', done_at = $1, last_error = $2
              WHERE id = $3 AND attempts = $4 AND state = 'waiting'",
             [
                 now.into(),
@@ -233,7 +233,7 @@ impl Office {
 }
 
 impl Delivery {
-    pub(super) fn read(mut row: Row) -> Result<Self, OfficeError> {
+    pub(super) fn read(mut row: Row) -> Result<Self, BackofficeError> {
         Ok(Self {
             id: row.text()?,
             alert_id: row.text()?,
@@ -253,7 +253,7 @@ fn named<T: Copy, const N: usize>(
     text: &str,
     all: [T; N],
     name: fn(T) -> &'static str,
-) -> Result<T, OfficeError> {
+) -> Result<T, BackofficeError> {
     let found = all.into_iter().find(|one| name(*one) == text);
     found.ok_or_else(|| unexpected("a state of a delivery"))
 }

@@ -1,7 +1,7 @@
 //! By what an issuer of OpenID Connect calls them, people are known as well.
 
 use super::{
-    NewPerson, Office, OfficeError, Person,
+    Backoffice, BackofficeError, NewPerson, Person,
     people::{email_key, first_person, person_columns},
     sql::{Statement, statement},
 };
@@ -20,7 +20,7 @@ impl Identity<'_> {
             concat!(
                 "SELECT ",
                 person_columns!(),
-                " FROM office_identities i JOIN office_people p ON p.id = i.person_id
+                " FROM backoffice_identities i JOIN backoffice_people p ON p.id = i.person_id
                  WHERE i.issuer = $1 AND i.subject = $2"
             ),
             [self.issuer.into(), self.subject.into()],
@@ -28,11 +28,11 @@ impl Identity<'_> {
     }
 }
 
-impl Office {
+impl Backoffice {
     pub async fn person_by_identity(
         &self,
         identity: Identity<'_>,
-    ) -> Result<Option<Person>, OfficeError> {
+    ) -> Result<Option<Person>, BackofficeError> {
         first_person(self.run(vec![identity.look()]).await?)
     }
 
@@ -42,14 +42,14 @@ impl Office {
         &self,
         new: NewPerson,
         identity: Identity<'_>,
-    ) -> Result<Person, OfficeError> {
+    ) -> Result<Person, BackofficeError> {
         let id = random_id("person_");
         let add = statement(
-            "INSERT INTO office_people
+            "INSERT INTO backoffice_people
                  (id, email, email_key, name, password, password_at, role, account_id, created_at)
              SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
              WHERE NOT EXISTS
-                 (SELECT 1 FROM office_identities i JOIN office_people p ON p.id = i.person_id
+                 (SELECT 1 FROM backoffice_identities i JOIN backoffice_people p ON p.id = i.person_id
                   WHERE i.issuer = $10 AND i.subject = $11)
              ON CONFLICT (email_key) DO NOTHING",
             [
@@ -68,7 +68,7 @@ impl Office {
         );
         let statements = vec![add, connected(&id, identity, new.now), identity.look()];
         let person = first_person(self.run(statements).await?)?;
-        person.ok_or(OfficeError::EmailTaken)
+        person.ok_or(BackofficeError::EmailTaken)
     }
 
     /// Has a person known by an identity too; false where it is somebody else's.
@@ -77,25 +77,29 @@ impl Office {
         person_id: &str,
         identity: Identity<'_>,
         now: i64,
-    ) -> Result<bool, OfficeError> {
+    ) -> Result<bool, BackofficeError> {
         let statements = vec![connected(person_id, identity, now), identity.look()];
         let person = first_person(self.run(statements).await?)?;
         Ok(person.is_some_and(|person| person.id == person_id))
     }
 
-    pub async fn is_connected(&self, person_id: &str, issuer: &str) -> Result<bool, OfficeError> {
+    pub async fn is_connected(
+        &self,
+        person_id: &str,
+        issuer: &str,
+    ) -> Result<bool, BackofficeError> {
         let look = statement(
-            "SELECT subject FROM office_identities WHERE person_id = $1 AND issuer = $2",
+            "SELECT subject FROM backoffice_identities WHERE person_id = $1 AND issuer = $2",
             [person_id.into(), issuer.into()],
         );
         Ok(!self.run(vec![look]).await?.is_empty())
     }
 
     /// Forgets a person's identities with an issuer, unless they have no password to come in with.
-    pub async fn disconnect(&self, person_id: &str, issuer: &str) -> Result<(), OfficeError> {
+    pub async fn disconnect(&self, person_id: &str, issuer: &str) -> Result<(), BackofficeError> {
         let forget = statement(
-            "DELETE FROM office_identities WHERE person_id = $1 AND issuer = $2 AND EXISTS
-                 (SELECT 1 FROM office_people WHERE id = $1 AND password IS NOT NULL)",
+            "DELETE FROM backoffice_identities WHERE person_id = $1 AND issuer = $2 AND EXISTS
+                 (SELECT 1 FROM backoffice_people WHERE id = $1 AND password IS NOT NULL)",
             [person_id.into(), issuer.into()],
         );
         self.run(vec![forget]).await?;
@@ -107,13 +111,13 @@ impl Office {
 /// somebody who is gone has left behind is nobody's.
 fn connected(person_id: &str, identity: Identity<'_>, now: i64) -> Statement {
     statement(
-        "INSERT INTO office_identities (issuer, subject, person_id, connected_at)
-         SELECT $1, $2, p.id, $3 FROM office_people p WHERE p.id = $4
-             AND NOT EXISTS (SELECT 1 FROM office_identities i
+        "INSERT INTO backoffice_identities (issuer, subject, person_id, connected_at)
+         SELECT $1, $2, p.id, $3 FROM backoffice_people p WHERE p.id = $4
+             AND NOT EXISTS (SELECT 1 FROM backoffice_identities i
                              WHERE i.person_id = p.id AND i.issuer = $1)
          ON CONFLICT (issuer, subject) DO UPDATE
          SET person_id = excluded.person_id, connected_at = excluded.connected_at
-         WHERE NOT EXISTS (SELECT 1 FROM office_people q WHERE q.id = office_identities.person_id)",
+         WHERE NOT EXISTS (SELECT 1 FROM backoffice_people q WHERE q.id = backoffice_identities.person_id)",
         [
             identity.issuer.into(),
             identity.subject.into(),
@@ -126,7 +130,7 @@ fn connected(person_id: &str, identity: Identity<'_>, now: i64) -> Statement {
 /// Forgets what issuers call somebody.
 pub fn identities_of(person_id: &str) -> Statement {
     statement(
-        "DELETE FROM office_identities WHERE person_id = $1",
+        "DELETE FROM backoffice_identities WHERE person_id = $1",
         [person_id.into()],
     )
 }

@@ -7,7 +7,7 @@
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Digest, Office, OfficeError, Person, Role,
+    Backoffice, BackofficeError, Digest, Person, Role,
     people::{email_key, first_person, person_columns},
     sessions::hex,
     sql::{Row, Statement, statement, unexpected},
@@ -81,11 +81,11 @@ impl MadeLink {
     }
 }
 
-impl Office {
+impl Backoffice {
     /// Makes a link. A newer invitation of an address takes the place of an older one, and so does a newer link
     /// for somebody's password that an operator has made. (What anybody can ask for does not: a stranger
     /// would end what its owner is about to use.)
-    pub async fn make_link(&self, new: NewLink) -> Result<MadeLink, OfficeError> {
+    pub async fn make_link(&self, new: NewLink) -> Result<MadeLink, BackofficeError> {
         let secret = random_text(SECRET_CHARS);
         let digest = hex(&Sha256::digest(secret.as_bytes()).into());
         let key = email_key(&new.email);
@@ -101,7 +101,7 @@ impl Office {
             Purpose::Reset { person_id } => (None, Some(person_id.as_str()), None, None),
         };
         let make = statement(
-            "INSERT INTO office_links
+            "INSERT INTO backoffice_links
                  (digest, kind, email, email_key, name, person_id, account_id, role, made_by,
                   expires_at, used_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0)
@@ -121,7 +121,7 @@ impl Office {
         );
         let older = match &new.purpose {
             Purpose::Invitation { .. } => Some(statement(
-                "DELETE FROM office_links
+                "DELETE FROM backoffice_links
                  WHERE kind = 'invitation' AND email_key = $1 AND used_at = 0",
                 [key.as_str().into()],
             )),
@@ -140,9 +140,9 @@ impl Office {
         &self,
         account_id: &str,
         now: i64,
-    ) -> Result<Vec<Link>, OfficeError> {
+    ) -> Result<Vec<Link>, BackofficeError> {
         let look = statement(
-            "SELECT kind, email, name, person_id, account_id, role, expires_at FROM office_links
+            "SELECT kind, email, name, person_id, account_id, role, expires_at FROM backoffice_links
              WHERE account_id = $1 AND kind = 'invitation' AND used_at = 0 AND expires_at > $2
              ORDER BY expires_at, digest",
             [account_id.into(), now.into()],
@@ -156,9 +156,9 @@ impl Office {
         &self,
         account_id: &str,
         email: &str,
-    ) -> Result<(), OfficeError> {
+    ) -> Result<(), BackofficeError> {
         let withdraw = statement(
-            "DELETE FROM office_links
+            "DELETE FROM backoffice_links
              WHERE account_id = $1 AND kind = 'invitation' AND used_at = 0 AND email_key = $2",
             [account_id.into(), email_key(email).as_str().into()],
         );
@@ -167,9 +167,9 @@ impl Office {
     }
 
     /// `None` for unknown, used, replaced and expired alike.
-    pub async fn link(&self, digest: &Digest, now: i64) -> Result<Option<Link>, OfficeError> {
+    pub async fn link(&self, digest: &Digest, now: i64) -> Result<Option<Link>, BackofficeError> {
         let look = statement(
-            "SELECT kind, email, name, person_id, account_id, role, expires_at FROM office_links
+            "SELECT kind, email, name, person_id, account_id, role, expires_at FROM backoffice_links
              WHERE digest = $1 AND used_at = 0 AND expires_at > $2",
             [hex(digest).as_str().into(), now.into()],
         );
@@ -185,21 +185,21 @@ impl Office {
         name: Option<&str>,
         password: &str,
         now: i64,
-    ) -> Result<Option<Person>, OfficeError> {
+    ) -> Result<Option<Person>, BackofficeError> {
         let (digest, id) = (hex(digest), random_id("person_"));
         let (digest, id) = (digest.as_str(), id.as_str());
         let take = statement(
-            "UPDATE office_links SET used_at = $1, used_by = $2
+            "UPDATE backoffice_links SET used_at = $1, used_by = $2
              WHERE digest = $3 AND kind <> 'reset' AND used_at = 0 AND expires_at > $4
-               AND NOT EXISTS (SELECT 1 FROM office_people p
-                               WHERE p.email_key = office_links.email_key)",
+               AND NOT EXISTS (SELECT 1 FROM backoffice_people p
+                               WHERE p.email_key = backoffice_links.email_key)",
             [now.into(), id.into(), digest.into(), now.into()],
         );
         let add = statement(
-            "INSERT INTO office_people
+            "INSERT INTO backoffice_people
                  (id, email, email_key, name, password, password_at, role, account_id, created_at)
              SELECT l.used_by, l.email, l.email_key, $1, $2, l.used_at, l.role, l.account_id, l.used_at
-             FROM office_links l WHERE l.digest = $3 AND l.used_by = $4
+             FROM backoffice_links l WHERE l.digest = $3 AND l.used_by = $4
              ON CONFLICT DO NOTHING",
             [name.into(), password.into(), digest.into(), id.into()],
         );
@@ -207,14 +207,14 @@ impl Office {
             concat!(
                 "SELECT ",
                 person_columns!(),
-                " FROM office_people p JOIN office_links l ON l.email_key = p.email_key
+                " FROM backoffice_people p JOIN backoffice_links l ON l.email_key = p.email_key
                  WHERE l.digest = $1 AND l.kind <> 'reset'"
             ),
             [digest.into()],
         );
         match first_person(self.run(vec![take, add, look]).await?)? {
             Some(person) if person.id == id => Ok(Some(person)),
-            Some(_) => Err(OfficeError::EmailTaken),
+            Some(_) => Err(BackofficeError::EmailTaken),
             None => Ok(None),
         }
     }
@@ -226,36 +226,36 @@ impl Office {
         digest: &Digest,
         password: &str,
         now: i64,
-    ) -> Result<Option<Person>, OfficeError> {
+    ) -> Result<Option<Person>, BackofficeError> {
         let (digest, one_use) = (hex(digest), random_id("use_"));
         let (digest, one_use) = (digest.as_str(), one_use.as_str());
         let take = statement(
-            "UPDATE office_links SET used_at = $1, used_by = $2
+            "UPDATE backoffice_links SET used_at = $1, used_by = $2
              WHERE digest = $3 AND kind = 'reset' AND used_at = 0 AND expires_at > $4",
             [now.into(), one_use.into(), digest.into(), now.into()],
         );
         let set = statement(
-            "UPDATE office_people SET password = $1, password_at = $2
-             WHERE id = (SELECT l.person_id FROM office_links l
+            "UPDATE backoffice_people SET password = $1, password_at = $2
+             WHERE id = (SELECT l.person_id FROM backoffice_links l
                          WHERE l.digest = $3 AND l.used_by = $4)",
             [password.into(), now.into(), digest.into(), one_use.into()],
         );
         let end_sessions = statement(
-            "DELETE FROM office_sessions
-             WHERE person_id = (SELECT l.person_id FROM office_links l
+            "DELETE FROM backoffice_sessions
+             WHERE person_id = (SELECT l.person_id FROM backoffice_links l
                                 WHERE l.digest = $1 AND l.used_by = $2)",
             [digest.into(), one_use.into()],
         );
         let end_others = statement(
-            "DELETE FROM office_links WHERE used_at = 0
-               AND person_id = (SELECT l.person_id FROM office_links l
+            "DELETE FROM backoffice_links WHERE used_at = 0
+               AND person_id = (SELECT l.person_id FROM backoffice_links l
                                 WHERE l.digest = $1 AND l.used_by = $2)",
             [digest.into(), one_use.into()],
         );
         // Whoever had the account before must not come back by an issuer.
         let forget_identities = statement(
-            "DELETE FROM office_identities
-             WHERE person_id = (SELECT l.person_id FROM office_links l
+            "DELETE FROM backoffice_identities
+             WHERE person_id = (SELECT l.person_id FROM backoffice_links l
                                 WHERE l.digest = $1 AND l.used_by = $2)",
             [digest.into(), one_use.into()],
         );
@@ -263,7 +263,7 @@ impl Office {
             concat!(
                 "SELECT ",
                 person_columns!(),
-                " FROM office_people p JOIN office_links l ON l.person_id = p.id
+                " FROM backoffice_people p JOIN backoffice_links l ON l.person_id = p.id
                  WHERE l.digest = $1 AND l.used_by = $2"
             ),
             [digest.into(), one_use.into()],
@@ -277,7 +277,7 @@ impl Office {
 /// is good for nothing.)
 pub fn resets_of(person_id: &str) -> Statement {
     statement(
-        "DELETE FROM office_links WHERE person_id = $1 AND used_at = 0",
+        "DELETE FROM backoffice_links WHERE person_id = $1 AND used_at = 0",
         [person_id.into()],
     )
 }
@@ -286,8 +286,8 @@ pub fn resets_of(person_id: &str) -> Statement {
 /// an old invitation.
 pub fn unused_for(person_id: &str) -> Statement {
     statement(
-        "DELETE FROM office_links WHERE used_at = 0
-           AND email_key = (SELECT p.email_key FROM office_people p WHERE p.id = $1)",
+        "DELETE FROM backoffice_links WHERE used_at = 0
+           AND email_key = (SELECT p.email_key FROM backoffice_people p WHERE p.id = $1)",
         [person_id.into()],
     )
 }
@@ -296,14 +296,14 @@ pub fn unused_for(person_id: &str) -> Statement {
 /// come back by one of their own.
 pub fn unused_of_maker(person_id: &str) -> Statement {
     statement(
-        "DELETE FROM office_links WHERE used_at = 0
-           AND made_by = (SELECT p.email FROM office_people p WHERE p.id = $1)",
+        "DELETE FROM backoffice_links WHERE used_at = 0
+           AND made_by = (SELECT p.email FROM backoffice_people p WHERE p.id = $1)",
         [person_id.into()],
     )
 }
 
 impl Link {
-    fn read(mut row: Row) -> Result<Self, OfficeError> {
+    fn read(mut row: Row) -> Result<Self, BackofficeError> {
         let (kind, email) = (row.text()?, row.text()?);
         let (name, person_id) = (row.text_or_null()?, row.text_or_null()?);
         let (account_id, role) = (row.text_or_null()?, row.text_or_null()?);

@@ -61,7 +61,7 @@ use crate::db::postgres::Address;
 const DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
-pub enum OfficeError {
+pub enum BackofficeError {
     #[error("somebody has this e-mail address already")]
     EmailTaken,
     /// Why, for the log. What was asked may still have been done.
@@ -70,7 +70,7 @@ pub enum OfficeError {
 }
 
 /// Of one gateway, in a file; or of several, in their database.
-pub struct Office {
+pub struct Backoffice {
     store: Store,
     deadline: Duration,
     /// Hashing, with one limit for all who ask.
@@ -93,7 +93,7 @@ fn path_beside(database: &Path) -> PathBuf {
     database.with_extension("portal.db")
 }
 
-impl Office {
+impl Backoffice {
     /// Beside the ledger's database, which one gateway alone has open.
     ///
     /// Never fails: what cannot be opened now is tried again at each use.
@@ -119,14 +119,14 @@ impl Office {
     }
 
     /// Carries out the statements in one transaction: what the last one answers.
-    async fn run(&self, statements: Vec<Statement>) -> Result<Vec<Row>, OfficeError> {
+    async fn run(&self, statements: Vec<Statement>) -> Result<Vec<Row>, BackofficeError> {
         let running = async {
             match &self.store {
                 Store::File(file) => file.run(statements).await,
                 Store::Shared(database) => Ok(database.run(&statements).await?),
             }
         };
-        let late = |_| OfficeError::Unavailable("nothing was answered in time".into());
+        let late = |_| BackofficeError::Unavailable("nothing was answered in time".into());
         timeout(self.deadline, running).await.map_err(late)?
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{
-    Digest, Office, OfficeError,
+    Backoffice, BackofficeError, Digest,
     links::{resets_of, unused_of_maker},
     sessions::all_but,
     sql::{Row, statement, unexpected},
@@ -33,7 +33,7 @@ impl Role {
             .find(|role| role.as_str() == text)
     }
 
-    pub(super) fn read(row: &mut Row) -> Result<Self, OfficeError> {
+    pub(super) fn read(row: &mut Row) -> Result<Self, BackofficeError> {
         Self::parse(&row.text()?).ok_or_else(|| unexpected("a role"))
     }
 }
@@ -87,21 +87,21 @@ pub(super) use person_columns;
 const BY_ID: &str = concat!(
     "SELECT ",
     person_columns!(),
-    " FROM office_people p WHERE p.id = $1"
+    " FROM backoffice_people p WHERE p.id = $1"
 );
 const BY_EMAIL: &str = concat!(
     "SELECT ",
     person_columns!(),
-    " FROM office_people p WHERE p.email_key = $1"
+    " FROM backoffice_people p WHERE p.email_key = $1"
 );
 
-impl Office {
+impl Backoffice {
     /// Adds somebody whose address nobody has yet, however it is written.
-    pub async fn add_person(&self, new: NewPerson) -> Result<Person, OfficeError> {
+    pub async fn add_person(&self, new: NewPerson) -> Result<Person, BackofficeError> {
         let id = random_id("person_");
         let key = email_key(&new.email);
         let add = statement(
-            "INSERT INTO office_people
+            "INSERT INTO backoffice_people
                  (id, email, email_key, name, password, password_at, role, account_id, created_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
              ON CONFLICT (email_key) DO NOTHING",
@@ -121,18 +121,18 @@ impl Office {
         let rows = self.run(vec![add, look]).await?;
         match first_person(rows)? {
             Some(person) if person.id == id => Ok(person),
-            Some(_) => Err(OfficeError::EmailTaken),
+            Some(_) => Err(BackofficeError::EmailTaken),
             None => Err(unexpected("somebody who was just added")),
         }
     }
 
-    pub async fn person(&self, id: &str) -> Result<Option<Person>, OfficeError> {
+    pub async fn person(&self, id: &str) -> Result<Option<Person>, BackofficeError> {
         let look = statement(BY_ID, [id.into()]);
         first_person(self.run(vec![look]).await?)
     }
 
     /// However the address is written.
-    pub async fn person_by_email(&self, email: &str) -> Result<Option<Person>, OfficeError> {
+    pub async fn person_by_email(&self, email: &str) -> Result<Option<Person>, BackofficeError> {
         let look = statement(BY_EMAIL, [email_key(email).as_str().into()]);
         first_person(self.run(vec![look]).await?)
     }
@@ -147,9 +147,9 @@ impl Office {
         hash: &str,
         except: Option<&Digest>,
         now: i64,
-    ) -> Result<(), OfficeError> {
+    ) -> Result<(), BackofficeError> {
         let set = statement(
-            "UPDATE office_people SET password = $1, password_at = $2 WHERE id = $3",
+            "UPDATE backoffice_people SET password = $1, password_at = $2 WHERE id = $3",
             [hash.into(), now.into(), person_id.into()],
         );
         let steps = vec![set, all_but(person_id, except), resets_of(person_id)];
@@ -159,9 +159,9 @@ impl Office {
 
     /// Counts at once, for sessions that have begun as well. Links that were made by somebody who is no
     /// operator any more are none. Of somebody unknown it changes nothing.
-    pub async fn set_role(&self, person_id: &str, role: Role) -> Result<(), OfficeError> {
+    pub async fn set_role(&self, person_id: &str, role: Role) -> Result<(), BackofficeError> {
         let set = statement(
-            "UPDATE office_people SET role = $1 WHERE id = $2",
+            "UPDATE backoffice_people SET role = $1 WHERE id = $2",
             [role.as_str().into(), person_id.into()],
         );
         let mut steps = vec![set];
@@ -178,14 +178,14 @@ pub(super) fn email_key(email: &str) -> String {
     email.trim().to_lowercase()
 }
 
-pub(super) fn first_person(rows: Vec<Row>) -> Result<Option<Person>, OfficeError> {
+pub(super) fn first_person(rows: Vec<Row>) -> Result<Option<Person>, BackofficeError> {
     let first = rows.into_iter().next();
     first.map_or(Ok(None), |mut row| Person::read(&mut row))
 }
 
 impl Person {
     /// None where a join has found nobody.
-    pub(super) fn read(row: &mut Row) -> Result<Option<Self>, OfficeError> {
+    pub(super) fn read(row: &mut Row) -> Result<Option<Self>, BackofficeError> {
         let Some(id) = row.text_or_null()? else {
             return Ok(None);
         };

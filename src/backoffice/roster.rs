@@ -1,7 +1,7 @@
 //! Who there is: on one account, and in all. And who leaves.
 
 use super::{
-    Office, OfficeError, Person,
+    Backoffice, BackofficeError, Person,
     identities::identities_of,
     links::{resets_of, unused_for, unused_of_maker},
     people::{email_key, person_columns},
@@ -9,14 +9,14 @@ use super::{
     sql::{Row, statement},
 };
 
-impl Office {
+impl Backoffice {
     /// Those of an account, in the order in which they came.
-    pub async fn people_of(&self, account_id: &str) -> Result<Vec<Person>, OfficeError> {
+    pub async fn people_of(&self, account_id: &str) -> Result<Vec<Person>, BackofficeError> {
         let look = statement(
             concat!(
                 "SELECT ",
                 person_columns!(),
-                " FROM office_people p WHERE p.account_id = $1 ORDER BY p.created_at, p.id"
+                " FROM backoffice_people p WHERE p.account_id = $1 ORDER BY p.created_at, p.id"
             ),
             [account_id.into()],
         );
@@ -29,13 +29,13 @@ impl Office {
         text: &str,
         before: Option<(i64, String)>,
         limit: usize,
-    ) -> Result<Vec<Person>, OfficeError> {
+    ) -> Result<Vec<Person>, BackofficeError> {
         let (created_at, id) = before.unwrap_or((i64::MAX, String::new()));
         let look = statement(
             concat!(
                 "SELECT ",
                 person_columns!(),
-                " FROM office_people p
+                " FROM backoffice_people p
                  WHERE p.email_key LIKE $1 ESCAPE '!' AND (p.created_at, p.id) < ($2, $3)
                  ORDER BY p.created_at DESC, p.id DESC LIMIT $4"
             ),
@@ -51,8 +51,8 @@ impl Office {
 
     /// Removes somebody with their sessions, what issuers know them by, the links for their address and
     /// those they have made. Of somebody unknown it changes nothing.
-    pub async fn remove_person(&self, id: &str) -> Result<(), OfficeError> {
-        let remove = statement("DELETE FROM office_people WHERE id = $1", [id.into()]);
+    pub async fn remove_person(&self, id: &str) -> Result<(), BackofficeError> {
+        let remove = statement("DELETE FROM backoffice_people WHERE id = $1", [id.into()]);
         let steps = vec![
             all_but(id, None),
             identities_of(id),
@@ -76,7 +76,7 @@ fn anywhere(text: &str) -> String {
     format!("%{escaped}%")
 }
 
-fn people(rows: Vec<Row>) -> Result<Vec<Person>, OfficeError> {
+fn people(rows: Vec<Row>) -> Result<Vec<Person>, BackofficeError> {
     let read = |mut row: Row| Person::read(&mut row).transpose();
     rows.into_iter().filter_map(read).collect()
 }

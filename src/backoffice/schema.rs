@@ -7,7 +7,7 @@ macro_rules! tables {
     ($rising:literal) => {
         concat!(
             "
-            CREATE TABLE office_people (
+            CREATE TABLE backoffice_people (
                 id          TEXT PRIMARY KEY NOT NULL,
                 -- As it was typed, and in lower case: one address is one person's.
                 email       TEXT NOT NULL,
@@ -20,7 +20,7 @@ macro_rules! tables {
                 account_id  TEXT NOT NULL,
                 created_at  BIGINT NOT NULL
             );
-            CREATE TABLE office_sessions (
+            CREATE TABLE backoffice_sessions (
                 digest     TEXT PRIMARY KEY NOT NULL,
                 -- None where somebody came with the operator token. The role counts for these only.
                 person_id  TEXT,
@@ -29,26 +29,26 @@ macro_rules! tables {
                 began_at   BIGINT NOT NULL,
                 expires_at BIGINT NOT NULL
             );
-            CREATE INDEX office_sessions_by_person ON office_sessions (person_id);
-            CREATE INDEX office_sessions_by_end ON office_sessions (expires_at);
+            CREATE INDEX backoffice_sessions_by_person ON backoffice_sessions (person_id);
+            CREATE INDEX backoffice_sessions_by_end ON backoffice_sessions (expires_at);
             -- Who is known to an issuer of OpenID Connect, by what it calls them.
-            CREATE TABLE office_identities (
+            CREATE TABLE backoffice_identities (
                 issuer       TEXT NOT NULL,
                 subject      TEXT NOT NULL,
                 person_id    TEXT NOT NULL,
                 connected_at BIGINT NOT NULL,
                 PRIMARY KEY (issuer, subject)
             );
-            CREATE INDEX office_identities_by_person ON office_identities (person_id);
+            CREATE INDEX backoffice_identities_by_person ON backoffice_identities (person_id);
             -- What may be used once and has been, until it would not be taken any more anyway.
-            CREATE TABLE office_spent (
+            CREATE TABLE backoffice_spent (
                 digest     TEXT PRIMARY KEY NOT NULL,
                 -- Tells one who tries again from another.
                 claim      TEXT NOT NULL,
                 expires_at BIGINT NOT NULL
             );
-            CREATE INDEX office_spent_by_end ON office_spent (expires_at);
-            CREATE TABLE office_actions (
+            CREATE INDEX backoffice_spent_by_end ON backoffice_spent (expires_at);
+            CREATE TABLE backoffice_actions (
                 seq          ",
             $rising,
             ",
@@ -61,10 +61,10 @@ macro_rules! tables {
                 value_before TEXT,
                 value_after  TEXT
             );
-            CREATE INDEX office_actions_by_subject ON office_actions (subject, seq);
-            CREATE INDEX office_people_by_account ON office_people (account_id);
-            CREATE INDEX office_people_by_age ON office_people (created_at, id);
-            CREATE TABLE office_links (
+            CREATE INDEX backoffice_actions_by_subject ON backoffice_actions (subject, seq);
+            CREATE INDEX backoffice_people_by_account ON backoffice_people (account_id);
+            CREATE INDEX backoffice_people_by_age ON backoffice_people (created_at, id);
+            CREATE TABLE backoffice_links (
                 -- Of the secret that is in the link alone.
                 digest     TEXT PRIMARY KEY NOT NULL,
                 kind       TEXT NOT NULL,
@@ -83,11 +83,11 @@ macro_rules! tables {
                 used_at    BIGINT NOT NULL,
                 used_by    TEXT
             );
-            CREATE INDEX office_links_by_person ON office_links (person_id);
-            CREATE INDEX office_links_by_account ON office_links (account_id);
-            CREATE INDEX office_links_by_email ON office_links (email_key);
-            CREATE INDEX office_links_by_end ON office_links (expires_at);
-            CREATE TABLE office_checkouts (
+            CREATE INDEX backoffice_links_by_person ON backoffice_links (person_id);
+            CREATE INDEX backoffice_links_by_account ON backoffice_links (account_id);
+            CREATE INDEX backoffice_links_by_email ON backoffice_links (email_key);
+            CREATE INDEX backoffice_links_by_end ON backoffice_links (expires_at);
+            CREATE TABLE backoffice_checkouts (
                 id          TEXT PRIMARY KEY NOT NULL,
                 provider    TEXT NOT NULL,
                 -- The provider's own name for it; none until it has told us.
@@ -105,10 +105,10 @@ macro_rules! tables {
                 -- The credit that it has become.
                 grant_id    TEXT
             );
-            CREATE INDEX office_checkouts_by_account ON office_checkouts (account_id, created_at);
-            CREATE INDEX office_checkouts_uncredited ON office_checkouts (paid_at)
+            CREATE INDEX backoffice_checkouts_by_account ON backoffice_checkouts (account_id, created_at);
+            CREATE INDEX backoffice_checkouts_uncredited ON backoffice_checkouts (paid_at)
                 WHERE paid_at IS NOT NULL AND grant_id IS NULL;
-            CREATE TABLE office_alerts (
+            CREATE TABLE backoffice_alerts (
                 seq       ",
             $rising,
             ",
@@ -125,10 +125,10 @@ macro_rules! tables {
                 -- 1 where somebody is told of it; 0 where the same was told a moment ago.
                 announced BIGINT NOT NULL
             );
-            CREATE UNIQUE INDEX office_alerts_open ON office_alerts (kind, subject)
+            CREATE UNIQUE INDEX backoffice_alerts_open ON backoffice_alerts (kind, subject)
                 WHERE closed_at IS NULL;
-            CREATE INDEX office_alerts_by_subject ON office_alerts (kind, subject, opened_at);
-            CREATE TABLE office_deliveries (
+            CREATE INDEX backoffice_alerts_by_subject ON backoffice_alerts (kind, subject, opened_at);
+            CREATE TABLE backoffice_deliveries (
                 id         TEXT PRIMARY KEY NOT NULL,
                 alert_id   TEXT NOT NULL,
                 -- `opened` or `closed`.
@@ -143,8 +143,8 @@ macro_rules! tables {
                 done_at    BIGINT,
                 last_error TEXT
             );
-            CREATE INDEX office_deliveries_by_alert ON office_deliveries (alert_id);
-            CREATE INDEX office_deliveries_due ON office_deliveries (next_at)
+            CREATE INDEX backoffice_deliveries_by_alert ON backoffice_deliveries (alert_id);
+            CREATE INDEX backoffice_deliveries_due ON backoffice_deliveries (next_at)
                 WHERE state = 'waiting';
             "
         )
@@ -154,5 +154,5 @@ macro_rules! tables {
 /// One after the other, each once: the file remembers how many it has seen.
 pub const IN_SQLITE: [&str; 1] = [tables!("INTEGER PRIMARY KEY AUTOINCREMENT")];
 
-/// The same, and the database remembers it in `office_schema`.
+/// The same, and the database remembers it in `backoffice_schema`.
 pub const IN_POSTGRES: [&str; 1] = [tables!("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")];

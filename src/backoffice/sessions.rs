@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    Office, OfficeError, Person, Role,
+    Backoffice, BackofficeError, Person, Role,
     people::person_columns,
     spent::expired_spent,
     sql::{Row, Statement, statement, unexpected},
@@ -44,17 +44,17 @@ macro_rules! sessions_where {
         concat!(
             "SELECT s.digest, s.role, s.agent, s.began_at, s.expires_at, ",
             person_columns!(),
-            " FROM office_sessions s LEFT JOIN office_people p ON p.id = s.person_id
+            " FROM backoffice_sessions s LEFT JOIN backoffice_people p ON p.id = s.person_id
              WHERE (s.person_id IS NULL OR p.id IS NOT NULL) AND ",
             $condition
         )
     };
 }
 
-impl Office {
-    pub async fn begin_session(&self, new: NewSession) -> Result<(), OfficeError> {
+impl Backoffice {
+    pub async fn begin_session(&self, new: NewSession) -> Result<(), BackofficeError> {
         let begin = statement(
-            "INSERT INTO office_sessions (digest, person_id, role, agent, began_at, expires_at)
+            "INSERT INTO backoffice_sessions (digest, person_id, role, agent, began_at, expires_at)
              VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (digest) DO NOTHING",
             [
@@ -71,7 +71,11 @@ impl Office {
     }
 
     /// `None` for unknown, ended and expired alike.
-    pub async fn session(&self, digest: &Digest, now: i64) -> Result<Option<Session>, OfficeError> {
+    pub async fn session(
+        &self,
+        digest: &Digest,
+        now: i64,
+    ) -> Result<Option<Session>, BackofficeError> {
         let look = statement(
             sessions_where!("s.digest = $1 AND s.expires_at > $2"),
             [hex(digest).as_str().into(), now.into()],
@@ -85,7 +89,7 @@ impl Office {
         &self,
         person_id: &str,
         now: i64,
-    ) -> Result<Vec<Session>, OfficeError> {
+    ) -> Result<Vec<Session>, BackofficeError> {
         let look = statement(
             sessions_where!(
                 "s.person_id = $1 AND s.expires_at > $2 ORDER BY s.began_at DESC, s.digest"
@@ -96,9 +100,9 @@ impl Office {
         rows.into_iter().map(Session::read).collect()
     }
 
-    pub async fn end_session(&self, digest: &Digest) -> Result<(), OfficeError> {
+    pub async fn end_session(&self, digest: &Digest) -> Result<(), BackofficeError> {
         let end = statement(
-            "DELETE FROM office_sessions WHERE digest = $1",
+            "DELETE FROM backoffice_sessions WHERE digest = $1",
             [hex(digest).as_str().into()],
         );
         self.run(vec![end]).await?;
@@ -110,19 +114,19 @@ impl Office {
         &self,
         person_id: &str,
         except: Option<&Digest>,
-    ) -> Result<(), OfficeError> {
+    ) -> Result<(), BackofficeError> {
         self.run(vec![all_but(person_id, except)]).await?;
         Ok(())
     }
 
     /// Deletes what has expired: sessions, links, and what was used once.
-    pub async fn prune(&self, now: i64) -> Result<(), OfficeError> {
+    pub async fn prune(&self, now: i64) -> Result<(), BackofficeError> {
         let sessions = statement(
-            "DELETE FROM office_sessions WHERE expires_at <= $1",
+            "DELETE FROM backoffice_sessions WHERE expires_at <= $1",
             [now.into()],
         );
         let links = statement(
-            "DELETE FROM office_links WHERE expires_at <= $1",
+            "DELETE FROM backoffice_links WHERE expires_at <= $1",
             [now.into()],
         );
         self.run(vec![sessions, links, expired_spent(now)]).await?;
@@ -135,13 +139,13 @@ pub fn all_but(person_id: &str, except: Option<&Digest>) -> Statement {
     // No digest is empty.
     let except = except.map(hex).unwrap_or_default();
     statement(
-        "DELETE FROM office_sessions WHERE person_id = $1 AND digest <> $2",
+        "DELETE FROM backoffice_sessions WHERE person_id = $1 AND digest <> $2",
         [person_id.into(), except.as_str().into()],
     )
 }
 
 impl Session {
-    fn read(mut row: Row) -> Result<Self, OfficeError> {
+    fn read(mut row: Row) -> Result<Self, BackofficeError> {
         let digest = digest(&row.text()?).ok_or_else(|| unexpected("a digest"))?;
         let role = Role::read(&mut row)?;
         let (agent, began_at, expires_at) = (row.text()?, row.int()?, row.int()?);

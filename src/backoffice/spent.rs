@@ -1,20 +1,20 @@
 //! What may be used once.
 
 use super::{
-    Digest, Office, OfficeError,
+    Backoffice, BackofficeError, Digest,
     sessions::hex,
     sql::{Statement, statement, unexpected},
 };
 use crate::base::keys::random_id;
 
-impl Office {
+impl Backoffice {
     /// Uses what has this digest; false where it has been used before, with whichever gateway.
     ///
     /// After `expires_at` it is forgotten, so it must not be taken any more by then.
-    pub async fn spend(&self, digest: &Digest, expires_at: i64) -> Result<bool, OfficeError> {
+    pub async fn spend(&self, digest: &Digest, expires_at: i64) -> Result<bool, BackofficeError> {
         let (digest, claim) = (hex(digest), random_id("claim_"));
         let spend = statement(
-            "INSERT INTO office_spent (digest, claim, expires_at) VALUES ($1, $2, $3)
+            "INSERT INTO backoffice_spent (digest, claim, expires_at) VALUES ($1, $2, $3)
              ON CONFLICT (digest) DO NOTHING",
             [
                 digest.as_str().into(),
@@ -23,7 +23,7 @@ impl Office {
             ],
         );
         let look = statement(
-            "SELECT claim FROM office_spent WHERE digest = $1",
+            "SELECT claim FROM backoffice_spent WHERE digest = $1",
             [digest.as_str().into()],
         );
         let rows = self.run(vec![spend, look]).await?;
@@ -35,7 +35,7 @@ impl Office {
 
 pub fn expired_spent(now: i64) -> Statement {
     statement(
-        "DELETE FROM office_spent WHERE expires_at <= $1",
+        "DELETE FROM backoffice_spent WHERE expires_at <= $1",
         [now.into()],
     )
 }

@@ -1,6 +1,6 @@
 //! Statements that both databases understand, and rows of their answers.
 
-use super::OfficeError;
+use super::BackofficeError;
 
 /// A statement and its values.
 ///
@@ -53,14 +53,14 @@ impl Row {
         Self(values.into_iter())
     }
 
-    pub fn text(&mut self) -> Result<String, OfficeError> {
+    pub fn text(&mut self) -> Result<String, BackofficeError> {
         match self.0.next() {
             Some(Value::Text(text)) => Ok(text),
             _ => Err(unexpected("a text")),
         }
     }
 
-    pub fn text_or_null(&mut self) -> Result<Option<String>, OfficeError> {
+    pub fn text_or_null(&mut self) -> Result<Option<String>, BackofficeError> {
         match self.0.next() {
             Some(Value::Text(text)) => Ok(Some(text)),
             Some(Value::Null) => Ok(None),
@@ -68,7 +68,7 @@ impl Row {
         }
     }
 
-    pub fn int_or_null(&mut self) -> Result<Option<i64>, OfficeError> {
+    pub fn int_or_null(&mut self) -> Result<Option<i64>, BackofficeError> {
         match self.0.next() {
             Some(Value::Int(number)) => Ok(Some(number)),
             Some(Value::Null) => Ok(None),
@@ -76,7 +76,7 @@ impl Row {
         }
     }
 
-    pub fn int(&mut self) -> Result<i64, OfficeError> {
+    pub fn int(&mut self) -> Result<i64, BackofficeError> {
         match self.0.next() {
             Some(Value::Int(number)) => Ok(number),
             _ => Err(unexpected("a number")),
@@ -85,6 +85,6 @@ impl Row {
 }
 
 /// Somebody else has written to the tables.
-pub fn unexpected(wanted: &str) -> OfficeError {
-    OfficeError::Unavailable(format!("{wanted} was expected, and something else is kept"))
+pub fn unexpected(wanted: &str) -> BackofficeError {
+    BackofficeError::Unavailable(format!("{wanted} was expected, and something else is kept"))
 }

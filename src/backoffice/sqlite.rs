@@ -12,7 +12,7 @@ use rusqlite::{
 use tokio::{sync::Mutex, task::spawn_blocking};
 
 use super::{
-    OfficeError, schema,
+    BackofficeError, schema,
     sql::{Row, Statement, Value},
 };
 use crate::{
@@ -33,7 +33,7 @@ impl InFile {
         Self(Arc::new(Mutex::new(File::new(path, KIND))))
     }
 
-    pub async fn run(&self, statements: Vec<Statement>) -> Result<Vec<Row>, OfficeError> {
+    pub async fn run(&self, statements: Vec<Statement>) -> Result<Vec<Row>, BackofficeError> {
         let rows = self
             .work(move |connection| in_one_transaction(connection, &statements))
             .await?;
@@ -43,15 +43,15 @@ impl InFile {
     pub(super) async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, OfficeError> {
+    ) -> Result<T, BackofficeError> {
         let mut file = self.0.clone().lock_owned().await;
         let worked = spawn_blocking(move || file.run(work)).await;
-        let worked = worked.map_err(|error| OfficeError::Unavailable(error.to_string()))?;
+        let worked = worked.map_err(|error| BackofficeError::Unavailable(error.to_string()))?;
         Ok(worked?)
     }
 }
 
-impl From<FileError> for OfficeError {
+impl From<FileError> for BackofficeError {
     fn from(error: FileError) -> Self {
         Self::Unavailable(error.to_string())
     }

@@ -76,7 +76,7 @@ impl Throttle {
 
     /// Counts a letter that anybody can ask for: like a sign-up for the network that asks, and for the
     /// mailbox, which is not to be flooded from many networks either.
-    pub fn letter(&self, email: &str, peer: Option<IpAddr>) -> Result<(), u64> {
+    pub fn message(&self, email: &str, peer: Option<IpAddr>) -> Result<(), u64> {
         let mailbox = counted(&["letter", &email.trim().to_lowercase()]);
         let network = counted(&["sign-up", &network(peer)]);
         self.count(&[(network, SIGN_UPS), (mailbox, LETTERS)])
@@ -193,7 +193,7 @@ mod tests {
         let throttle = Throttle::default();
         let ask = |network: usize, email: &str| {
             let peer = format!("203.0.113.{network}").parse().unwrap();
-            throttle.letter(email, Some(peer))
+            throttle.message(email, Some(peer))
         };
         for network in 0..LETTERS {
             ask(network, "victim@example.com").unwrap();

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How long a message may take, from the first byte sent to the head of the answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a message was not taken. Where it was sent to is not told: there may be a secret in it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +44,7 @@ impl Webhook {
     pub fn new(config: &config::Webhook) -> Result<Self, String> {
         let key = config.key().ok_or("the webhook's secret cannot be used")?;
         Ok(Self {
-            http: connect::client(PATIENCE)?,
+            http: connect::client(TIMEOUT)?,
             url: config.url.clone(),
             key: hmac::Key::new(hmac::HMAC_SHA256, &key),
         })
@@ -61,7 +61,7 @@ impl Webhook {
             .header("webhook-signature", signature(&self.key, id, now, &body))
             .body(Full::new(Bytes::from(body)));
         let request = request.map_err(|error| WebhookError::Failed(error.to_string()))?;
-        let answered = tokio::time::timeout(PATIENCE, self.http.request(request)).await;
+        let answered = tokio::time::timeout(TIMEOUT, self.http.request(request)).await;
         let late = |_| WebhookError::Failed("nothing was answered within 10 seconds".into());
         let answered = answered.map_err(late)?;
         let answer = answered.map_err(|error| WebhookError::Failed(chain(&error)))?;

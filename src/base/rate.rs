@@ -31,7 +31,7 @@ pub struct Refusal {
 
 /// A place in the minute, as a ledger keeps it for the day on which the minute is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Reservation {
     /// Milliseconds since 1970.
     pub at_ms: u64,
     /// What was reserved, or used once that is known.
@@ -42,7 +42,7 @@ pub struct Place {
 
 /// What a ledger knows of a place in the minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredReservation {
     pub account: String,
     pub model: String,
     pub call: u64,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     backoffice::{self, mail::Mail, oidc::Issuer},
-    config::{self, Config, Minute, StorePlace},
+    config::{self, Config, LimiterStore, StoreLocation},
     conversations,
     ledger::{self, spool},
     tools::Toolbox,
@@ -25,17 +25,17 @@ pub async fn run(file: &Path) -> Result<(), String> {
         }
     };
     match &config.store.place {
-        StorePlace::File(path) => {
+        StoreLocation::File(path) => {
             report("store", ledger::probe(path));
             report("responses", conversations::probe(path));
             report("portal", backoffice::probe(path));
         }
-        StorePlace::Postgres { address, .. } => {
+        StoreLocation::Postgres { address, .. } => {
             report("store", ledger::probe_database(address).await);
         }
     }
     report("spool", spool::probe(&config.store.spool));
-    if let Minute::Redis { address, .. } = &config.minute {
+    if let LimiterStore::Redis { address, .. } = &config.limiter_store {
         report("limits", address.probe().await);
     }
     if let Some(mail) = &config.mail {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    backoffice::{NewPerson, OfficeError, Role},
+    backoffice::{BackofficeError, NewPerson, Role},
     base::{
         keys::{ApiKey, random_text},
         money::NanoUsd,
@@ -28,7 +28,7 @@ pub enum DemoError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     #[error(transparent)]
-    Office(#[from] OfficeError),
+    Backoffice(#[from] BackofficeError),
     #[error("its password could not be hashed")]
     Password,
 }
@@ -53,8 +53,8 @@ async fn demo_person(
     key: &ApiKey,
     known: Option<String>,
 ) -> Result<String, DemoError> {
-    let (office, passwords) = (&gateway.office, &gateway.office.passwords);
-    let person = office.person_by_email(DEMO_EMAIL).await?;
+    let (backoffice, passwords) = (&gateway.backoffice, &gateway.backoffice.passwords);
+    let person = backoffice.person_by_email(DEMO_EMAIL).await?;
     let kept = person.as_ref().and_then(|person| person.password.clone());
     if let Some(known) = known
         && kept.is_some()
@@ -67,12 +67,14 @@ async fn demo_person(
     let hash = hash.map_err(|_| DemoError::Password)?;
     let now = timestamp::now();
     if let Some(person) = person {
-        office.set_password(&person.id, &hash, None, now).await?;
+        backoffice
+            .set_password(&person.id, &hash, None, now)
+            .await?;
         return Ok(password);
     }
     let caller = gateway.ledger.look(key.digest()).await?;
     let account_id = caller.map(|caller| caller.account_id);
-    office
+    backoffice
         .add_person(NewPerson {
             email: DEMO_EMAIL.into(),
             name: Some("Demo".into()),

@@ -19,9 +19,9 @@ use crate::{
     catalog::Catalog,
     cli::telemetry,
     config::{
-        Alerts, Config, Deployment, Log, LogFormat, MAX_ABANDONED, Minute, Offer, Operator,
-        Patience, PaymentProvider, Payments, Portal, Provider, Routing, Server, Store, StorePlace,
-        Tools,
+        Alerts, ClientTimeouts, Config, Deployment, LimiterStore, Log, LogFormat, MAX_ABANDONED,
+        Offer, Operator, PaymentProvider, Payments, Portal, Provider, Routing, Server, Store,
+        StoreLocation, Tools,
     },
     server::{self, Running, StartError},
 };
@@ -75,14 +75,14 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             trusted_proxies: Vec::new(),
             max_body_bytes: 32 << 20,
             shutdown_grace: Duration::from_secs(10),
-            patience: Patience::default(),
+            client_timeouts: ClientTimeouts::default(),
         },
         operator: Operator {
             listen: local(options.operator_port),
             token,
         },
         store: Store {
-            place: StorePlace::File(options.data.join("tollgate.db")),
+            place: StoreLocation::File(options.data.join("tollgate.db")),
             durability: Durability::Process,
             spool: options.data.join("spool"),
         },
@@ -90,7 +90,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             requests: 60,
             tokens: 100_000,
         },
-        minute: Minute::Memory,
+        limiter_store: LimiterStore::Memory,
         max_abandoned: MAX_ABANDONED,
         routing: Routing::default(),
         weights: None,

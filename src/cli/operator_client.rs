@@ -9,7 +9,7 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::{client::legacy, rt::TokioExecutor};
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sends one call; the API's own message is the error.
 pub async fn call(
@@ -35,7 +35,7 @@ pub async fn call(
         .header(header::CONTENT_TYPE, "application/json")
         .body(Full::from(body.map(Value::to_string).unwrap_or_default()))
         .map_err(|error| format!("{url} is no address to call: {error}"))?;
-    let answer = tokio::time::timeout(PATIENCE, async {
+    let answer = tokio::time::timeout(TIMEOUT, async {
         let response = client.request(request).await.map_err(|_| {
             format!("no gateway answers at {url}. Start one, or set --operator-url.")
         })?;
@@ -48,7 +48,7 @@ pub async fn call(
     });
     let (status, body) = answer
         .await
-        .map_err(|_| format!("{url} did not answer within {PATIENCE:?}"))??;
+        .map_err(|_| format!("{url} did not answer within {TIMEOUT:?}"))??;
     let answer: Value = serde_json::from_slice(&body)
         .map_err(|_| format!("{url} does not answer like an operator API (status {status})"))?;
     if status.is_success() {

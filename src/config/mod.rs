@@ -52,7 +52,7 @@ pub struct Config {
     pub store: Store,
     /// The ceilings of whatever has none of its own.
     pub limits: Ceilings,
-    pub minute: Minute,
+    pub limiter_store: LimiterStore,
     /// How many calls whose clients have left an account may have and still start another.
     pub max_abandoned: u32,
     /// How far an account may go below zero by calls that cost more than they held.
@@ -86,19 +86,19 @@ pub struct Server {
     pub max_body_bytes: usize,
     /// How long running answers may go on after a request to stop.
     pub shutdown_grace: Duration,
-    pub patience: Patience,
+    pub client_timeouts: ClientTimeouts,
 }
 
 /// How long a client may take for its part.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct ClientTimeouts {
     /// From the first byte of a request's head to its last.
     pub head: Duration,
     /// Without taking a byte of the answer that waits for it.
     pub stall: Duration,
 }
 
-impl Default for Patience {
+impl Default for ClientTimeouts {
     fn default() -> Self {
         Self {
             head: Duration::from_secs(10),
@@ -147,13 +147,13 @@ impl Default for Portal {
 
 #[derive(Debug)]
 pub struct Store {
-    pub place: StorePlace,
+    pub place: StoreLocation,
     pub durability: Durability,
     /// The folder in which charges wait that the store does not take.
     pub spool: PathBuf,
 }
 
-impl StorePlace {
+impl StoreLocation {
     /// Where charges wait unless it is said otherwise: beside the database, where that is a file.
     pub fn default_spool(&self) -> PathBuf {
         match self {
@@ -165,7 +165,7 @@ impl StorePlace {
 
 /// Where accounts, credit and all that lasts is kept.
 #[derive(Debug)]
-pub enum StorePlace {
+pub enum StoreLocation {
     /// In files, of this gateway alone.
     File(PathBuf),
     /// In a database that gateways share, and how long a call waits for it before it begins.
@@ -177,7 +177,7 @@ pub enum StorePlace {
 
 /// Where the last minute of requests and tokens is kept.
 #[derive(Debug)]
-pub enum Minute {
+pub enum LimiterStore {
     /// In this gateway.
     Memory,
     /// With a server that gateways share, and how long a step there may take.
@@ -255,7 +255,7 @@ pub struct Routing {
     /// How often upstreams are asked for one call.
     pub attempts: u32,
     /// After this long, no other upstream is tried.
-    pub patience: Duration,
+    pub timeout: Duration,
     pub choice: Choice,
 }
 
@@ -286,7 +286,7 @@ impl Default for Routing {
     fn default() -> Self {
         Self {
             attempts: 3,
-            patience: Duration::from_mins(1),
+            timeout: Duration::from_mins(1),
             choice: Choice::Weight,
         }
     }

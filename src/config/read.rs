@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::{
-    Config, Log, LogFormat, MAX_ABANDONED, Minute, Operator, Patience, Portal, Server, Store,
-    StorePlace, TlsFiles,
+    ClientTimeouts, Config, LimiterStore, Log, LogFormat, MAX_ABANDONED, Operator, Portal, Server,
+    Store, StoreLocation, TlsFiles,
     alerts::alerts,
     mail::mail,
     oidc::oidc,
@@ -32,7 +32,8 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
         let server = server(root.section("server"));
         let operator = operator(root.section("operator"), environment);
         let store = store(root.section("store"), environment);
-        let (limits, max_abandoned, minute) = limits(root.section("limits"), &store, environment);
+        let (limits, max_abandoned, limiter_store) =
+            limits(root.section("limits"), &store, environment);
         let (routing, weights) = routing(root.section("routing"));
         let max_overdraft = max_overdraft(root.section("credit"));
         let log = log(root.section("log"));
@@ -73,7 +74,7 @@ pub fn config(document: Node, environment: &Environment) -> Result<Config, Vec<M
             operator,
             store,
             limits,
-            minute,
+            limiter_store,
             max_abandoned,
             max_overdraft,
             providers,
@@ -124,15 +125,15 @@ fn server(mut section: Section) -> Server {
             .unwrap_or(32 << 20),
         shutdown_grace: seconds(&mut section, "shutdown_grace_seconds", 0..=3_600)
             .unwrap_or(Duration::from_secs(30)),
-        patience: patience(&mut section),
+        client_timeouts: client_timeouts(&mut section),
     };
     section.finish();
     server
 }
 
-fn patience(section: &mut Section) -> Patience {
-    let default = Patience::default();
-    Patience {
+fn client_timeouts(section: &mut Section) -> ClientTimeouts {
+    let default = ClientTimeouts::default();
+    ClientTimeouts {
         head: seconds(section, "head_seconds", 1..=3_600).unwrap_or(default.head),
         stall: seconds(section, "stall_seconds", 1..=3_600).unwrap_or(default.stall),
     }
@@ -169,9 +170,9 @@ fn store(mut section: Section, environment: &Environment) -> Store {
     let url = url.unwrap_or_else(|| "sqlite:data/tollgate.db".to_owned());
     let deadline = deadline(&mut section);
     let place = match url.strip_prefix("sqlite:") {
-        Some(path) if !path.is_empty() => Ok(StorePlace::File(path.into())),
+        Some(path) if !path.is_empty() => Ok(StoreLocation::File(path.into())),
         _ if url.starts_with("postgres") => {
-            postgres::Address::parse(&url).map(|address| StorePlace::Postgres {
+            postgres::Address::parse(&url).map(|address| StoreLocation::Postgres {
                 address: Box::new(address),
                 deadline: deadline.unwrap_or(ledger::DEADLINE),
             })
@@ -180,7 +181,7 @@ fn store(mut section: Section, environment: &Environment) -> Store {
     };
     let place = place.unwrap_or_else(|mistake| {
         section.mistake("url", &mistake);
-        StorePlace::File("data/tollgate.db".into())
+        StoreLocation::File("data/tollgate.db".into())
     });
     let durability = section.optional("durability", "`power` or `process`", |value| match as_text(
         value,
@@ -220,8 +221,8 @@ fn limits(
     mut section: Section,
     store: &Store,
     environment: &Environment,
-) -> (Ceilings, u32, Minute) {
-    let minute = minute(&mut section, store, environment);
+) -> (Ceilings, u32, LimiterStore) {
+    let limiter_store = limiter_store(&mut section, store, environment);
     let mut ceiling = |key: &str, default| {
         let expected = "a number from 1 to 4294967295; 0 would refuse every request";
         let read = |value: &Value| checked_toml::as_integer(value).filter(|ceiling| *ceiling > 0);
@@ -233,36 +234,36 @@ fn limits(
     };
     let max_abandoned = ceiling("max_abandoned", MAX_ABANDONED);
     section.finish();
-    (limits, max_abandoned, minute)
+    (limits, max_abandoned, limiter_store)
 }
 
 /// Gateways that share accounts share their limits, and only a shared ledger can tell what a server that
 /// forgot had counted.
-fn minute(section: &mut Section, store: &Store, environment: &Environment) -> Minute {
+fn limiter_store(section: &mut Section, store: &Store, environment: &Environment) -> LimiterStore {
     let url = store_url(section, "`memory:` or `redis://…`", environment);
     let deadline = deadline(section);
-    let is_shared = matches!(store.place, StorePlace::Postgres { .. });
+    let is_shared = matches!(store.place, StoreLocation::Postgres { .. });
     let url = url.unwrap_or_else(|| "memory:".to_owned());
     if url == "memory:" {
         if is_shared {
             let hint = "gateways that share a `postgres://` store share their limits";
             section.mistake("url", &format!("must be `redis://…`: {hint}"));
         }
-        return Minute::Memory;
+        return LimiterStore::Memory;
     }
     match limits::Address::parse(&url) {
-        Ok(address) if is_shared => Minute::Redis {
+        Ok(address) if is_shared => LimiterStore::Redis {
             address: Box::new(address),
             deadline: deadline.unwrap_or(limits::DEADLINE),
         },
         Ok(_) => {
             let hint = "Redis goes with a `postgres://` store, which gateways share as well";
             section.mistake("url", &format!("must be `memory:`: {hint}"));
-            Minute::Memory
+            LimiterStore::Memory
         }
         Err(mistake) => {
             section.mistake("url", &mistake);
-            Minute::Memory
+            LimiterStore::Memory
         }
     }
 }

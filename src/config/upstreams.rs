@@ -133,7 +133,7 @@ pub fn routing(mut section: Section) -> (Routing, Option<OwnWeights>) {
     let attempts = section.optional("attempts", "a number from 1 to 10", |value| {
         checked_toml::as_integer(value).filter(|attempts| (1..=10).contains(attempts))
     });
-    let patience = seconds(&mut section, "patience_seconds", 1..=3_600);
+    let timeout = seconds(&mut section, "patience_seconds", 1..=3_600);
     let choice = section.optional("choose_by", "`weight` or `latency`", |value| match as_text(
         value,
     )?
@@ -147,7 +147,7 @@ pub fn routing(mut section: Section) -> (Routing, Option<OwnWeights>) {
     section.finish();
     let routing = Routing {
         attempts: attempts.unwrap_or(default.attempts),
-        patience: patience.unwrap_or(default.patience),
+        timeout: timeout.unwrap_or(default.timeout),
         choice: choice.unwrap_or(default.choice),
     };
     (routing, weights)

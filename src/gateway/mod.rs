@@ -6,7 +6,7 @@ use arc_swap::{ArcSwap, Guard};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    backoffice::{Office, mail::Mail, oidc::Issuer, payments::Payments},
+    backoffice::{Backoffice, mail::Mail, oidc::Issuer, payments::Payments},
     base::{keys::Secret, money::NanoUsd, rate::Ceilings},
     catalog::{Catalog, Model, Plan},
     config::{Config, Routing},
@@ -23,8 +23,8 @@ use crate::{
 mod abandoned;
 pub mod actions;
 pub mod alerts;
+mod emails;
 mod hybrids;
-mod letters;
 pub mod metrics;
 mod portal;
 mod tally;
@@ -47,7 +47,7 @@ pub struct Gateway {
     /// Responses that callers may go on from.
     pub conversations: Conversations,
     /// People who sign in to the portal, their sessions, and what operators did.
-    pub office: Office,
+    pub backoffice: Backoffice,
     pub operator_token: Secret,
     pub links: Links,
     pub portal: Portal,
@@ -86,7 +86,7 @@ pub struct Stores {
     pub spool: Spool,
     pub limiter: Arc<Limiter>,
     pub conversations: Conversations,
-    pub office: Office,
+    pub backoffice: Backoffice,
 }
 
 /// What can change while the gateway runs.
@@ -136,7 +136,7 @@ impl Gateway {
         let origin = config.server.public_url.as_deref().unwrap_or(origin);
         Ok(Self {
             conversations: stores.conversations,
-            office: stores.office,
+            backoffice: stores.backoffice,
             metrics: Metrics::new(stores.ledger.health(), stores.limiter.clock_jumps()),
             traffic: Traffic::default(),
             ledger: stores.ledger,

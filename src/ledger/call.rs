@@ -8,7 +8,7 @@ use super::{CallId, bill};
 use crate::{
     base::{
         money::{NanoUsd, PicoUsd},
-        rate::Place,
+        rate::Reservation,
     },
     catalog::Prices,
     wire::chat::Usage,
@@ -49,7 +49,7 @@ pub struct Call {
     /// How a hybrid came to the model that answered, as JSON.
     pub decision: Option<String>,
     /// Its places in the minute, where the ledger is to remember them.
-    pub places: Vec<Place>,
+    pub places: Vec<Reservation>,
     /// `None` where nothing was charged.
     pub charged: Option<Charged>,
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{
-    Attempt, Call, CallId, Ledger, LedgerError, Outcome, Owed, Seen, Shortage, Step,
+    Attempt, Call, CallId, Ledger, LedgerError, Outcome, PendingCharge, Seen, Shortage, Step,
     postgres::Pending,
 };
 use crate::{
     base::{
         money::{NanoUsd, PicoUsd},
-        rate::Place,
+        rate::Reservation,
     },
     catalog::{Model, Prices},
     wire::chat::Usage,
@@ -39,7 +39,7 @@ pub struct HoldRequest<'a> {
     /// What is known of the caller is as old as this.
     pub seen: Seen,
     /// Its place in the minute, where the ledger is to remember it.
-    pub places: &'a [Place],
+    pub places: &'a [Reservation],
     pub request_id: &'a str,
     pub account_id: &'a str,
     pub key_id: &'a str,
@@ -190,7 +190,7 @@ impl Held {
     }
 
     /// Where its steps are in the minute by now.
-    pub fn is_placed(&mut self, places: &[Place]) {
+    pub fn is_placed(&mut self, places: &[Reservation]) {
         if let Some(call) = self.call_mut() {
             places.clone_into(&mut call.places);
         }
@@ -257,12 +257,12 @@ impl Held {
     }
 
     /// The charge, for the spool; `None` once it was made.
-    pub fn owed(&self, usage: Usage, outcome: Outcome) -> Option<Owed> {
+    pub fn owed(&self, usage: Usage, outcome: Outcome) -> Option<PendingCharge> {
         let mut call = Box::new(Call::clone(self.call.as_ref()?));
         call.ends(self.ledger.clock().now_ms(), outcome);
         call.used(usage.total());
         let cost = call.price(usage);
-        Some(Owed { call, usage, cost })
+        Some(PendingCharge { call, usage, cost })
     }
 
     /// The charge is in the spool. From now on the call can only be charged: dropped, it leaves that to whoever reads

@@ -16,9 +16,9 @@ mod embedded;
 mod error;
 mod health;
 mod held;
-mod late;
 mod limits;
 mod pages;
+mod pending;
 mod postgres;
 mod records;
 pub mod spool;
@@ -35,9 +35,9 @@ pub use embedded::{audit_file, probe};
 pub use error::{LedgerError, OpenError};
 pub use health::{Health, Misplaced};
 pub use held::{Held, HoldRefused, HoldRequest};
-pub use late::Owed;
 pub use limits::{CeilingChange, LimitRule};
 pub use pages::{AccountFound, CallsPage, DayUse, Entry, EntryKind, GrantLeft};
+pub use pending::PendingCharge;
 pub use postgres::{audit_database, probe as probe_database};
 pub use records::{
     Account, AccountChange, AnalyticsFilter, AnalyticsRow, Audit, Balances, Grant, Key, KeyState,
@@ -52,7 +52,7 @@ use crate::{
         durability::Durability,
         keys::{ApiKey, KeyDigest},
         money::NanoUsd,
-        rate::{Ceilings, Kept},
+        rate::{Ceilings, StoredReservation},
     },
     db::postgres::Address,
 };
@@ -374,11 +374,11 @@ impl Ledger {
     }
 
     /// Every place that calls have in the last minute, for a limiter that has forgotten them.
-    pub async fn places_in_window(&self) -> Result<Vec<Kept>, LedgerError> {
+    pub async fn reservations_in_window(&self) -> Result<Vec<StoredReservation>, LedgerError> {
         match self {
             // Its limiter has a journal of its own.
             Self::Embedded(_) => Ok(Vec::new()),
-            Self::Shared(ledger) => ledger.places_in_window().await,
+            Self::Shared(ledger) => ledger.reservations_in_window().await,
         }
     }
 

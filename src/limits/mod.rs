@@ -14,7 +14,7 @@ mod redis;
 pub use redis::{Address, Rebuild};
 
 use self::memory::Memory;
-use crate::base::rate::{Ceilings, Kept, Place, Refusal};
+use crate::base::rate::{Ceilings, Refusal, Reservation, StoredReservation};
 
 /// Why a request may not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +35,9 @@ pub enum NotRenewed {
 /// How long a step with a server may take, unless it is said otherwise.
 pub const DEADLINE: Duration = Duration::from_millis(50);
 /// How long a start waits for a server.
-const START_PATIENCE: Duration = Duration::from_secs(3);
+const START_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a stop waits for what is still to be told.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where the minute is kept.
 pub enum Limiter {
@@ -80,7 +80,7 @@ impl Limiter {
         rebuild: Rebuild,
     ) -> Self {
         let shared = redis::Shared::connect(address, deadline, known_within, rebuild);
-        shared.until_ready(known_within + START_PATIENCE).await;
+        shared.until_ready(known_within + START_TIMEOUT).await;
         Self::Shared(shared)
     }
 
@@ -126,7 +126,7 @@ impl Limiter {
     pub async fn drain(&self) {
         match self {
             Self::Memory(_) => {}
-            Self::Shared(shared) => shared.drain(DRAIN_PATIENCE).await,
+            Self::Shared(shared) => shared.drain(DRAIN_TIMEOUT).await,
         }
     }
 }
@@ -175,7 +175,7 @@ impl Admission {
     }
 
     /// Every step so far, for the ledger to keep. Memory has a journal of its own.
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[Reservation] {
         match self {
             Self::Memory(_) => &[],
             Self::Shared(place) => place.places(),

@@ -232,7 +232,7 @@ pub trait Reader {
     fn is_silent(&self) -> bool;
 
     /// After how long a silence what there is counts as enough.
-    fn patience(&self) -> Option<Duration>;
+    fn timeout(&self) -> Option<Duration>;
 }
 
 /// A stream that has begun.
@@ -251,7 +251,7 @@ async fn begin<R: Reader>(
     let asked = deployment.provider.stream(call, &deployment.upstream_model);
     let mut parts = time_left.of(asked).await??;
     loop {
-        let next = within(reader.patience(), parts.next());
+        let next = within(reader.timeout(), parts.next());
         let enough = match time_left.of(next).await {
             Ok(Some(Some(Ok(part)))) => reader.read(part)?,
             Ok(Some(Some(Err(error)))) | Err(error) => reader.broke(error).map(|()| true)?,
@@ -265,9 +265,9 @@ async fn begin<R: Reader>(
 }
 
 /// `None` if it takes longer.
-async fn within<T>(patience: Option<Duration>, waiting: impl Future<Output = T>) -> Option<T> {
-    match patience {
-        Some(patience) => tokio::time::timeout(patience, waiting).await.ok(),
+async fn within<T>(timeout: Option<Duration>, waiting: impl Future<Output = T>) -> Option<T> {
+    match timeout {
+        Some(timeout) => tokio::time::timeout(timeout, waiting).await.ok(),
         None => Some(waiting.await),
     }
 }

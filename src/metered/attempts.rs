@@ -161,7 +161,7 @@ impl<'a> Attempts<'a> {
     fn is_enough(&self) -> bool {
         let routing = self.routes.routing;
         self.made >= routing.attempts
-            || self.started.elapsed() > routing.patience
+            || self.started.elapsed() > routing.timeout
             || self.begun.is_some_and(Begun::is_closed)
     }
 }

@@ -42,7 +42,7 @@ pub use form::{ErrorWords, Form, now};
 /// How many frames may wait for a slow reader before the provider is no longer read.
 const FRAMES_IN_FLIGHT: usize = 16;
 /// How long an answer waits for a charge that cannot be written.
-const CHARGE_PATIENCE: Duration = Duration::from_secs(2);
+const CHARGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a call gives back.
 pub enum Reply {

@@ -292,7 +292,7 @@ impl Reader for Plain {
         self.silent
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         None
     }
 }
@@ -380,7 +380,7 @@ impl Reader for Attentive {
         finished && self.bytes == 0 && !self.calls && !self.others_speak
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         let since = self.since.filter(|_| self.is_speaking())?;
         let left = PREAMBLE_TIME.saturating_sub(since.elapsed());
         Some(left.min(PREAMBLE_PAUSE))

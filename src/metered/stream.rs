@@ -25,11 +25,11 @@ use crate::{
 };
 
 /// How long an answer whose client has left is read on.
-const DRAIN_PATIENCE: Duration = Duration::from_mins(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// How long a frame waits for a client that takes none. A connection that stalls as a whole is
 /// noticed sooner; this is for one of many answers on a connection that is otherwise alive.
-const READER_PATIENCE: Duration = Duration::from_mins(1);
+const READER_TIMEOUT: Duration = Duration::from_mins(1);
 
 type AnyShape = Shape<Box<dyn Script>>;
 
@@ -61,7 +61,7 @@ pub async fn stream(
     };
     let mut source = match opened {
         Ok(source) => source,
-        Err(Failure::Left(usage)) => return Box::pin(admitted.charge_who_left(usage)).await,
+        Err(Failure::Left(usage)) => return Box::pin(admitted.charge_abandoned(usage)).await,
         Err(failure) => {
             admitted.fail(&failure, failure.outcome());
             let _ = begun.send(Err(NotStarted::Failed(failure.into_error())));
@@ -221,7 +221,7 @@ async fn send(frames: &mpsc::Sender<Frame>, frame: Frame) -> bool {
     match frames.try_send(frame) {
         Ok(()) => true,
         Err(TrySendError::Full(frame)) => {
-            let sent = frames.send_timeout(frame, READER_PATIENCE).await;
+            let sent = frames.send_timeout(frame, READER_TIMEOUT).await;
             sent.is_ok()
         }
         Err(TrySendError::Closed(_)) => false,
@@ -246,7 +246,7 @@ async fn drain(
         Ok(())
     };
     tokio::select! {
-        read = tokio::time::timeout(DRAIN_PATIENCE, reading) => read.map_err(|_| given_up())?,
+        read = tokio::time::timeout(DRAIN_TIMEOUT, reading) => read.map_err(|_| given_up())?,
         () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
     }
 }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Admitted, Begun, CHARGE_PATIENCE, Form, NotStarted, Reply, Started, ask,
+    Admitted, Begun, CHARGE_TIMEOUT, Form, NotStarted, Reply, Started, ask,
     attempts::Attempts,
     client_watch::ClientWatch,
     failure::Failure,
@@ -40,7 +40,7 @@ pub async fn whole(
     };
     let answer = match answer {
         Ok(answer) => answer,
-        Err(Failure::Left(usage)) => return Box::pin(admitted.charge_who_left(usage)).await,
+        Err(Failure::Left(usage)) => return Box::pin(admitted.charge_abandoned(usage)).await,
         Err(failure) => {
             admitted.fail(&failure, failure.outcome());
             let _ = begun.send(Err(NotStarted::Failed(failure.into_error())));
@@ -58,9 +58,9 @@ pub async fn whole(
     let bill = answer.usage.map(|usage| admitted.bill(usage));
     if let Some(Bill { usage, .. }) = bill {
         // A timer only for a charge that has to be tried again.
-        let until = Instant::now() + CHARGE_PATIENCE;
-        let patience = async { sleep_until(until).await };
-        if let Err(error) = admitted.charge(usage, outcome, patience).await {
+        let until = Instant::now() + CHARGE_TIMEOUT;
+        let timeout = async { sleep_until(until).await };
+        if let Err(error) = admitted.charge(usage, outcome, timeout).await {
             // Without a charge there is no answer: what was not paid for is not handed out.
             admitted.free(Outcome::NotCharged, Some(error.to_string()));
             let _ = begun.send(Err(NotStarted::Failed(error)));

@@ -30,7 +30,7 @@ impl Shutdown {
         self.0.requested.reach();
     }
 
-    pub fn end_patience(&self) {
+    pub fn end_grace_period(&self) {
         self.0.deadline.reach();
     }
 

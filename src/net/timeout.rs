@@ -13,14 +13,14 @@ use tokio::{
 
 /// It took too long.
 #[derive(Debug)]
-pub struct TooLate;
+pub struct DeadlineExceeded;
 
 /// As [`tokio::time::timeout_at`], but the clock is not looked at, and no timer made, before there is something to wait
 /// for.
-pub async fn in_time<T>(
+pub async fn with_deadline<T>(
     deadline: impl FnOnce() -> Instant,
     work: impl Future<Output = T>,
-) -> Result<T, TooLate> {
+) -> Result<T, DeadlineExceeded> {
     let mut work = pin!(work);
     let mut timer = pin!(None);
     let mut deadline = Some(deadline);
@@ -33,7 +33,7 @@ pub async fn in_time<T>(
         }
         match timer.as_mut().as_pin_mut() {
             // Also for work that uses up what a task may do in one go.
-            Some(timer) => unconstrained_poll(timer, context).map(|()| Err(TooLate)),
+            Some(timer) => unconstrained_poll(timer, context).map(|()| Err(DeadlineExceeded)),
             None => Poll::Pending,
         }
     })
@@ -62,7 +62,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_late_is_given_up_on_time() {
         let started = Instant::now();
-        let late = in_time(in_a_second, sleep(Duration::from_secs(5))).await;
+        let late = with_deadline(in_a_second, sleep(Duration::from_secs(5))).await;
         assert!(late.is_err());
         assert_eq!(started.elapsed().as_secs(), 1);
     }
@@ -73,7 +73,7 @@ mod tests {
             sleep(Duration::from_millis(900)).await;
             7
         };
-        assert_eq!(in_time(in_a_second, work).await.unwrap(), 7);
+        assert_eq!(with_deadline(in_a_second, work).await.unwrap(), 7);
     }
 
     /// It is woken again and again, and uses up each time what a task may do in one go.
@@ -86,13 +86,13 @@ mod tests {
             Poll::<()>::Pending
         });
         let soon = || Instant::now() + Duration::from_millis(20);
-        let given_up = timeout(Duration::from_secs(20), in_time(soon, busy)).await;
+        let given_up = timeout(Duration::from_secs(20), with_deadline(soon, busy)).await;
         assert!(given_up.expect("before somebody else gives up").is_err());
     }
 
     #[tokio::test]
     async fn nobody_looks_at_the_clock_for_what_is_there() {
         let no_clock = || unreachable!("there is nothing to wait for");
-        assert_eq!(in_time(no_clock, async { 7 }).await.unwrap(), 7);
+        assert_eq!(with_deadline(no_clock, async { 7 }).await.unwrap(), 7);
     }
 }

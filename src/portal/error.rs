@@ -8,7 +8,7 @@ use maud::html;
 
 use super::layout;
 use crate::{
-    backoffice::OfficeError,
+    backoffice::BackofficeError,
     gateway::actions::ActError,
     ledger::LedgerError,
     wire::error::{Cause, GatewayError},
@@ -76,23 +76,23 @@ impl From<ActError> for PortalError {
             | ActError::Amount
             | ActError::ZeroCeiling(_)
             | ActError::Oneself
-            | ActError::Office(OfficeError::EmailTaken)
+            | ActError::Backoffice(BackofficeError::EmailTaken)
             | ActError::NoSuchModel(_) => {
                 let error = error.to_string();
                 let (first, rest) = error.split_at(error.len().min(1));
                 Self::Invalid(format!("{}{rest}.", first.to_uppercase()))
             }
-            ActError::Office(error) => error.into(),
+            ActError::Backoffice(error) => error.into(),
             ActError::Ledger(error) => error.into(),
         }
     }
 }
 
-impl From<OfficeError> for PortalError {
-    fn from(error: OfficeError) -> Self {
+impl From<BackofficeError> for PortalError {
+    fn from(error: BackofficeError) -> Self {
         match error {
-            OfficeError::EmailTaken => Self::Invalid(error.to_string()),
-            OfficeError::Unavailable(reason) => Self::Unavailable(reason),
+            BackofficeError::EmailTaken => Self::Invalid(error.to_string()),
+            BackofficeError::Unavailable(reason) => Self::Unavailable(reason),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     api::Peer,
     backoffice::{
         NewLink, Person, Purpose,
-        mail::{Letter, letters},
+        mail::{Email, templates},
     },
     base::timestamp,
     gateway::Gateway,
@@ -86,11 +86,11 @@ pub async fn ask(
     let peer = peer.map(|Extension(Peer(address))| address);
     let throttle = &gateway.portal.throttle;
     throttle
-        .letter(email, peer)
+        .message(email, peer)
         .map_err(|seconds| PortalError::TooMany { seconds })?;
-    let person = gateway.office.person_by_email(email).await?;
+    let person = gateway.backoffice.person_by_email(email).await?;
     let inside = gateway.clone();
-    gateway.send_later(async move { letter(&inside, &person?).await });
+    gateway.send_later(async move { message(&inside, &person?).await });
     let content = html! {
         h1 { "Look into your mailbox" }
         p { "If " strong { (email) } " has an account here, a letter with a link is on its way to it. The link is good for an hour." }
@@ -100,7 +100,7 @@ pub async fn ask(
 }
 
 /// To the address as it is kept: one that is only alike when compared might be another's mailbox.
-async fn letter(gateway: &Gateway, person: &Person) -> Option<Letter> {
+async fn message(gateway: &Gateway, person: &Person) -> Option<Email> {
     let new = NewLink {
         email: person.email.clone(),
         purpose: Purpose::Reset {
@@ -109,10 +109,10 @@ async fn letter(gateway: &Gateway, person: &Person) -> Option<Letter> {
         made_by: None,
         now: timestamp::now(),
     };
-    match gateway.office.make_link(new).await {
+    match gateway.backoffice.make_link(new).await {
         Ok(made) => {
             let link = gateway.portal.welcome_url(&made.secret);
-            Some(letters::reset(&person.email, &gateway.portal.url, &link))
+            Some(templates::reset(&person.email, &gateway.portal.url, &link))
         }
         Err(error) => {
             tracing::error!(%error, "a link for a forgotten password could not be made");

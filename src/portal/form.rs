@@ -91,7 +91,7 @@ pub async fn is_first(gateway: &Gateway, number: &str) -> Result<bool, PortalErr
     }
     let digest = Sha256::digest(number).into();
     let until = timestamp::now() + REMEMBERED_SECONDS;
-    Ok(gateway.office.spend(&digest, until).await?)
+    Ok(gateway.backoffice.spend(&digest, until).await?)
 }
 
 /// The token that a form has brought, and the rest of it.

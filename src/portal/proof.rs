@@ -23,7 +23,7 @@ use crate::{
     api::Peer,
     backoffice::{
         NewLink, Person, Purpose,
-        mail::{Letter, letters},
+        mail::{Email, templates},
     },
     base::{keys::random_id, timestamp},
     gateway::Gateway,
@@ -62,11 +62,11 @@ pub async fn ask(
     let peer = peer.map(|Extension(Peer(address))| address);
     let throttle = &gateway.portal.throttle;
     throttle
-        .letter(email, peer)
+        .message(email, peer)
         .map_err(|seconds| PortalError::TooMany { seconds })?;
-    let person = gateway.office.person_by_email(email).await?;
+    let person = gateway.backoffice.person_by_email(email).await?;
     let (inside, to, name) = (gateway.clone(), email.to_owned(), sent.name.clone());
-    gateway.send_later(async move { letter(&inside, person, to, &name).await });
+    gateway.send_later(async move { message(&inside, person, to, &name).await });
     let content = html! {
         h1 { "Look into your mailbox" }
         p { "A letter is on its way to " strong { (email) } ". The link in it is good for a day." }
@@ -75,15 +75,15 @@ pub async fn ask(
     Ok(layout::plain("Look into your mailbox", &content).into_response())
 }
 
-async fn letter(
+async fn message(
     gateway: &Gateway,
     known: Option<Person>,
     email: String,
     name: &str,
-) -> Option<Letter> {
+) -> Option<Email> {
     let portal = &gateway.portal.url;
     if let Some(person) = known {
-        return Some(letters::known_already(&person.email, portal));
+        return Some(templates::known_already(&person.email, portal));
     }
     let name = Some(name.trim()).filter(|name| !name.is_empty());
     let new = NewLink {
@@ -95,10 +95,10 @@ async fn letter(
         made_by: None,
         now: timestamp::now(),
     };
-    match gateway.office.make_link(new).await {
+    match gateway.backoffice.make_link(new).await {
         Ok(made) => {
             let link = gateway.portal.welcome_url(&made.secret);
-            Some(letters::proof(&email, portal, &link))
+            Some(templates::proof(&email, portal, &link))
         }
         Err(error) => {
             tracing::error!(%error, "a link for a new account could not be made");

@@ -61,7 +61,7 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
         let token = Token::presented(&parts.headers, Kind::Session, gateway.portal.is_secure());
         let token = token.ok_or_else(signed_out)?;
         let digest = token.digest();
-        let session = gateway.office.session(&digest, timestamp::now());
+        let session = gateway.backoffice.session(&digest, timestamp::now());
         let session = session.await?.ok_or_else(signed_out)?;
         let person = session.person.clone().ok_or_else(signed_out)?;
         let account = account_of(gateway, &person).await?;

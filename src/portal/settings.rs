@@ -40,7 +40,7 @@ async fn page(
     problem: Option<&str>,
 ) -> Result<Response, PortalError> {
     let sessions = gateway
-        .office
+        .backoffice
         .sessions_of(&me.person.id, timestamp::now())
         .await?;
     let has_password = me.person.password.is_some();
@@ -120,12 +120,12 @@ pub async fn change_password(
     if !knows_password(&gateway, &me, form.present).await? {
         return refused(&gateway, &me, WRONG).await;
     }
-    let passwords = &gateway.office.passwords;
+    let passwords = &gateway.backoffice.passwords;
     let hash = passwords.hash(form.new).await;
     let hash = hash.map_err(|error| PortalError::Unavailable(error.to_string()))?;
     let digest = &me.session.digest;
     gateway
-        .office
+        .backoffice
         .set_password(&me.person.id, &hash, Some(digest), timestamp::now())
         .await?;
     // This session goes on under another name.
@@ -158,7 +158,7 @@ pub async fn knows_password(
         .attempt(&attempt)
         .map_err(|seconds| PortalError::TooMany { seconds })?;
     let kept = me.person.password.clone();
-    if kept.is_some() && !gateway.office.passwords.verify(present, kept).await {
+    if kept.is_some() && !gateway.backoffice.passwords.verify(present, kept).await {
         return Ok(false);
     }
     throttle.succeeded(&attempt);
@@ -171,7 +171,7 @@ pub async fn end_sessions(
 ) -> Result<Response, PortalError> {
     let digest = &me.session.digest;
     gateway
-        .office
+        .backoffice
         .end_sessions_of(&me.person.id, Some(digest))
         .await?;
     Ok(layout::redirect("/portal/settings"))

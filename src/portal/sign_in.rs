@@ -151,9 +151,9 @@ pub async fn sign_in(
     throttle
         .attempt(&attempt)
         .map_err(|seconds| PortalError::TooMany { seconds })?;
-    let person = gateway.office.person_by_email(email).await?;
+    let person = gateway.backoffice.person_by_email(email).await?;
     let kept = person.as_ref().and_then(|person| person.password.clone());
-    let right = gateway.office.passwords.verify(password, kept).await;
+    let right = gateway.backoffice.passwords.verify(password, kept).await;
     let Some(person) = person.filter(|_| right) else {
         // Whether there is such a person is not told, nor by how long it took.
         let problem = "The e-mail address or the password is not right.";
@@ -166,9 +166,9 @@ pub async fn sign_in(
     throttle.succeeded(&attempt);
     let begun = begin(&gateway, &headers, &person, &to).await?;
     // A password that was changed meanwhile has ended the sessions that were there, but not this one.
-    let now = gateway.office.person(&person.id).await?;
+    let now = gateway.backoffice.person(&person.id).await?;
     if now.is_none_or(|now| now.password != person.password) {
-        gateway.office.end_sessions_of(&person.id, None).await?;
+        gateway.backoffice.end_sessions_of(&person.id, None).await?;
     }
     Ok(begun)
 }
@@ -177,9 +177,9 @@ pub async fn sign_in(
 pub async fn end_presented(gateway: &Gateway, headers: &HeaderMap) -> Result<(), PortalError> {
     let secure = gateway.portal.is_secure();
     if let Some(before) = Token::presented(headers, Kind::Session, secure) {
-        gateway.office.end_session(&before.digest()).await?;
+        gateway.backoffice.end_session(&before.digest()).await?;
         let with_token = before.digest_with(&gateway.operator_token);
-        gateway.office.end_session(&with_token).await?;
+        gateway.backoffice.end_session(&with_token).await?;
     }
     Ok(())
 }
@@ -202,7 +202,7 @@ pub async fn begin(
         now,
         expires_at: now + SESSION_SECONDS,
     };
-    gateway.office.begin_session(session).await?;
+    gateway.backoffice.begin_session(session).await?;
     let mut response = layout::redirect(&destination(to));
     let device = Device::new(&gateway.operator_token, &person.email);
     for cookie in [
@@ -228,7 +228,7 @@ pub async fn leave(
     session: &Session,
     to: &str,
 ) -> Result<Response, PortalError> {
-    gateway.office.end_session(&session.digest).await?;
+    gateway.backoffice.end_session(&session.digest).await?;
     let mut response = layout::redirect(to);
     let headers = response.headers_mut();
     let forgotten = cookies::forget(Kind::Session, gateway.portal.is_secure());

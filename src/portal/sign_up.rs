@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     api::Peer,
-    backoffice::{NewPerson, OfficeError, Person, Role, mail},
+    backoffice::{BackofficeError, NewPerson, Person, Role, mail},
     base::{keys::random_id, timestamp},
     gateway::Gateway,
 };
@@ -187,7 +187,7 @@ pub async fn enrol(
     password: &str,
     role: Role,
 ) -> Result<Person, PortalError> {
-    let hash = gateway.office.passwords.hash(password.to_owned()).await;
+    let hash = gateway.backoffice.passwords.hash(password.to_owned()).await;
     let hash = hash.map_err(|error| PortalError::Unavailable(error.to_string()))?;
     let new = NewPerson {
         email: email.to_owned(),
@@ -197,8 +197,8 @@ pub async fn enrol(
         account_id: random_id("acct_"),
         now: timestamp::now(),
     };
-    let person = match gateway.office.add_person(new).await {
-        Err(error @ OfficeError::EmailTaken) => {
+    let person = match gateway.backoffice.add_person(new).await {
+        Err(error @ BackofficeError::EmailTaken) => {
             return Err(PortalError::Invalid(error.to_string()));
         }
         added => added?,

@@ -25,7 +25,7 @@ use super::{
     sign_up::{self, MAX_NAME, MIN_PASSWORD, name_problem, password_problem},
 };
 use crate::{
-    backoffice::{Digest, Link, MadeLink, OfficeError, Person, Purpose, Role},
+    backoffice::{BackofficeError, Digest, Link, MadeLink, Person, Purpose, Role},
     base::timestamp,
     gateway::Gateway,
     ledger::LedgerError,
@@ -113,7 +113,7 @@ impl Found {
         let Some(digest) = MadeLink::digest(secret) else {
             return Ok(None);
         };
-        let Some(link) = gateway.office.link(&digest, timestamp::now()).await? else {
+        let Some(link) = gateway.backoffice.link(&digest, timestamp::now()).await? else {
             return Ok(None);
         };
         let account = match &link.purpose {
@@ -142,7 +142,7 @@ impl Found {
         if matches!(self.link.purpose, Purpose::Reset { .. }) {
             return Ok(false);
         }
-        let person = gateway.office.person_by_email(&self.link.email).await?;
+        let person = gateway.backoffice.person_by_email(&self.link.email).await?;
         Ok(person.is_some())
     }
 
@@ -160,16 +160,18 @@ impl Found {
         name: &str,
         password: String,
     ) -> Result<Option<Person>, PortalError> {
-        let (office, now) = (&gateway.office, timestamp::now());
-        let hash = office.passwords.hash(password).await;
+        let (backoffice, now) = (&gateway.backoffice, timestamp::now());
+        let hash = backoffice.passwords.hash(password).await;
         let hash = hash.map_err(|error| PortalError::Unavailable(error.to_string()))?;
         if matches!(self.link.purpose, Purpose::Reset { .. }) {
-            return Ok(office.reset_by_link(&self.digest, &hash, now).await?);
+            return Ok(backoffice.reset_by_link(&self.digest, &hash, now).await?);
         }
         let name = Some(name).filter(|name| !name.is_empty());
-        let joined = office.join_by_link(&self.digest, name, &hash, now).await;
+        let joined = backoffice
+            .join_by_link(&self.digest, name, &hash, now)
+            .await;
         let person = match joined {
-            Err(error @ OfficeError::EmailTaken) => {
+            Err(error @ BackofficeError::EmailTaken) => {
                 return Err(PortalError::Invalid(error.to_string()));
             }
             joined => joined?,

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     api::{Peer, TrustedProxies, public::Front},
-    config::Patience,
+    config::ClientTimeouts,
     net::{
         begun::Begun,
         http1::{server as http1, server::Wire},
@@ -31,8 +31,8 @@ use crate::{
 };
 
 /// How long a connection may stay without a request.
-const IDLE_PATIENCE: Duration = Duration::from_secs(75);
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// More than the limit on heads, so that it is our own answer that refuses them.
 const MAX_HEADER_LIST: u32 = 1 << 20;
 
@@ -53,7 +53,7 @@ pub async fn serve(
     lanes: Arc<Lanes>,
     front: Front,
     tls: Option<TlsAcceptor>,
-    patience: Patience,
+    timeouts: ClientTimeouts,
     proxies: TrustedProxies,
     shutdown: Shutdown,
 ) {
@@ -85,7 +85,7 @@ pub async fn serve(
                     from,
                     front.clone(),
                     tls.clone(),
-                    patience,
+                    timeouts,
                     shutdown.clone(),
                 );
                 if came_late {
@@ -110,17 +110,17 @@ async fn connection(
     from: Arrival,
     front: Front,
     tls: Option<TlsAcceptor>,
-    patience: Patience,
+    timeouts: ClientTimeouts,
     shutdown: Shutdown,
 ) {
     let socket = match socket.and_then(TcpStream::from_std) {
-        Ok(socket) => StallLimit::new(socket, patience.stall),
+        Ok(socket) => StallLimit::new(socket, timeouts.stall),
         Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
     };
     match tls {
-        None => converse(socket, from, front, patience, shutdown).await,
+        None => converse(socket, from, front, timeouts, shutdown).await,
         // Boxed, so that connections without it do not keep room for it.
-        Some(tls) => Box::pin(over_tls(tls, socket, from, front, patience, shutdown)).await,
+        Some(tls) => Box::pin(over_tls(tls, socket, from, front, timeouts, shutdown)).await,
     }
 }
 
@@ -129,13 +129,13 @@ async fn over_tls(
     socket: StallLimit,
     from: Arrival,
     front: Front,
-    patience: Patience,
+    timeouts: ClientTimeouts,
     shutdown: Shutdown,
 ) {
     // Both boxed, for what is over soon.
-    let handshake = Box::pin(tokio::time::timeout(HANDSHAKE_PATIENCE, tls.accept(socket)));
+    let handshake = Box::pin(tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)));
     match handshake.await {
-        Ok(Ok(socket)) => Box::pin(converse(socket, from, front, patience, shutdown)).await,
+        Ok(Ok(socket)) => Box::pin(converse(socket, from, front, timeouts, shutdown)).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
@@ -145,15 +145,15 @@ async fn converse(
     socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     from: Arrival,
     front: Front,
-    patience: Patience,
+    timeouts: ClientTimeouts,
     shutdown: Shutdown,
 ) {
     let came_late = from.came_late;
-    let patience = http1::Patience {
-        idle: IDLE_PATIENCE,
-        head: patience.head,
+    let timeouts = http1::Timeouts {
+        idle: IDLE_TIMEOUT,
+        head: timeouts.head,
     };
-    let mut wire = Wire::new(socket, patience);
+    let mut wire = Wire::new(socket, timeouts);
     let http2 = tokio::select! {
         http2 = poll_fn(|context| wire.poll_http2(context)) => http2,
         () = shutdown.requested(), if !came_late => return,

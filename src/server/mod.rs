@@ -78,7 +78,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (public_address, operator_address) = (local(&public), local(&operator));
     let scheme = if tls.is_some() { "https" } else { "http" };
     let origin = format!("{scheme}://{}", reachable(public_address));
-    let (grace, patience) = (config.server.shutdown_grace, config.server.patience);
+    let (grace, timeouts) = (config.server.shutdown_grace, config.server.client_timeouts);
     let proxies = TrustedProxies::new(&config.server.trusted_proxies);
     let gateway = Gateway::new(config, stores, &origin).map_err(StartError::Provider)?;
     let gateway = Arc::new(gateway);
@@ -110,7 +110,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             lanes.clone(),
             front,
             acceptor,
-            patience,
+            timeouts,
             proxies.clone(),
             gateway.shutdown.clone(),
         ))
@@ -165,7 +165,7 @@ impl Running {
                 "answers were still running after {:?} and are cut short",
                 self.grace
             );
-            shutdown.end_patience();
+            shutdown.end_grace_period();
             // Long enough for the last event of a stream to leave; a dead client gets no more.
             let _ = tokio::time::timeout(Duration::from_secs(2), &mut finished).await;
         }

@@ -4,8 +4,8 @@ use std::{path::Path, sync::Arc};
 
 use super::StartError;
 use crate::{
-    backoffice::Office,
-    config::{Config, Minute, StorePlace},
+    backoffice::Backoffice,
+    config::{Config, LimiterStore, StoreLocation},
     conversations::Conversations,
     gateway::Stores,
     ledger::{Ledger, spool::Spool},
@@ -15,35 +15,38 @@ use crate::{
 impl Stores {
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         let durability = config.store.durability;
-        let (ledger, conversations, office) = match &config.store.place {
-            StorePlace::File(path) => (
+        let (ledger, conversations, backoffice) = match &config.store.place {
+            StoreLocation::File(path) => (
                 Ledger::open(path, durability)?,
                 Conversations::beside(path),
-                Office::beside(path),
+                Backoffice::beside(path),
             ),
-            StorePlace::Postgres { address, deadline } => (
+            StoreLocation::Postgres { address, deadline } => (
                 Ledger::share(address, durability, *deadline).await?,
                 Conversations::shared((**address).clone()),
-                Office::shared((**address).clone()),
+                Backoffice::shared((**address).clone()),
             ),
         };
         let ledger = Arc::new(ledger);
-        let limiter = match (&config.store.place, &config.minute) {
-            (StorePlace::Postgres { deadline: hold, .. }, Minute::Redis { address, deadline }) => {
+        let limiter = match (&config.store.place, &config.limiter_store) {
+            (
+                StoreLocation::Postgres { deadline: hold, .. },
+                LimiterStore::Redis { address, deadline },
+            ) => {
                 // Its hold follows an admission at once, and has a deadline of its own.
                 let known_within = *hold + *deadline;
                 Limiter::share(address, *deadline, known_within, rebuild_from(&ledger)).await
             }
-            (StorePlace::File(path), _) => resume(path, &ledger).await?,
+            (StoreLocation::File(path), _) => resume(path, &ledger).await?,
             // The configuration has no such pair.
-            (StorePlace::Postgres { .. }, Minute::Memory) => Limiter::default(),
+            (StoreLocation::Postgres { .. }, LimiterStore::Memory) => Limiter::default(),
         };
         Ok(Self {
             ledger,
             spool: Spool::new(&config.store.spool),
             limiter: Arc::new(limiter),
             conversations,
-            office,
+            backoffice,
         })
     }
 }
@@ -54,7 +57,7 @@ fn rebuild_from(ledger: &Arc<Ledger>) -> Rebuild {
     Box::new(move || {
         let ledger = ledger.clone();
         Box::pin(async move {
-            let known = ledger.places_in_window().await;
+            let known = ledger.reservations_in_window().await;
             known.map_err(|error| error.to_string())
         })
     })

@@ -63,18 +63,18 @@ impl Sources {
         if let Some(market) = &self.market {
             found.push((
                 "market data".to_owned(),
-                in_time(timeout, market.probe()).await,
+                with_deadline(timeout, market.probe()).await,
             ));
         }
         for (name, chain) in &self.chains {
-            let answer = in_time(timeout, chain.probe()).await;
+            let answer = with_deadline(timeout, chain.probe()).await;
             found.push((format!("chain `{name}`"), answer));
         }
         found
     }
 }
 
-async fn in_time(
+async fn with_deadline(
     timeout: Duration,
     probe: impl Future<Output = Result<String, String>>,
 ) -> Result<String, String> {

@@ -17,7 +17,7 @@ use crate::{
     config::{RemoteProvider, Timeouts},
     net::{
         http1::client::{Connection, Pool},
-        timeout::{TooLate, in_time},
+        timeout::{DeadlineExceeded, with_deadline},
     },
     prompt::ChatCall,
     wire::error::UpstreamError,
@@ -30,7 +30,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// The most of a refusal's body that is read for its reason.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 /// A refusal's body is worth a moment, not a timeout.
-const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Client {
     pool: Arc<Pool>,
@@ -133,7 +133,7 @@ impl Client {
             return Ok(reply);
         }
         let (status, in_head) = (reply.status.as_u16(), reply.retry_after);
-        let reading = tokio::time::timeout(REFUSAL_PATIENCE, reply.body_up_to(MAX_REFUSAL_BYTES));
+        let reading = tokio::time::timeout(REFUSAL_TIMEOUT, reply.body_up_to(MAX_REFUSAL_BYTES));
         let body = reading.await.ok().and_then(Result::ok).unwrap_or_default();
         let requested = &call.route.requested.id;
         let reason = self.reasons.for_caller(status, &body, model, requested);
@@ -235,15 +235,12 @@ impl Reply {
         self.next_within(self.idle).await
     }
 
-    pub async fn next_within(
-        &mut self,
-        patience: Duration,
-    ) -> Result<Option<Bytes>, UpstreamError> {
+    pub async fn next_within(&mut self, timeout: Duration) -> Result<Option<Bytes>, UpstreamError> {
         let Some(connection) = &mut self.connection else {
             return Ok(None);
         };
-        let next = in_time(|| Instant::now() + patience, connection.next()).await;
-        let next = next.map_err(|TooLate| UpstreamError::Idle(patience))?;
+        let next = with_deadline(|| Instant::now() + timeout, connection.next()).await;
+        let next = next.map_err(|DeadlineExceeded| UpstreamError::Idle(timeout))?;
         if !matches!(next, Ok(Some(_))) {
             self.let_go();
         }

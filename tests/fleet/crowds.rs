@@ -5,7 +5,7 @@ use reqwest::{Client, Method};
 use serde_json::json;
 
 use crate::{
-    gateways::{Fleet, MODEL, Outcome, PATIENCE, ask},
+    gateways::{Fleet, MODEL, Outcome, TIMEOUT, ask},
     support::{Gate, bodies::hello_with, gateway::hello, turns::Turn},
 };
 
@@ -33,7 +33,7 @@ async fn of_a_thousand_at_two_gateways_exactly_seven_start_that_can_be_paid() {
         })
         .collect();
     let refused = asked.by_ref().take(993).collect::<Vec<_>>();
-    let refused = tokio::time::timeout(PATIENCE, refused).await;
+    let refused = tokio::time::timeout(TIMEOUT, refused).await;
     let refused = refused.expect("all but seven are refused while seven are running");
     for outcome in refused {
         let outcome = outcome.unwrap();

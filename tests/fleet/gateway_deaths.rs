@@ -7,7 +7,7 @@ use tollgate::base::failpoint;
 
 use crate::{
     gateways::{Fleet, Outcome, ask, within},
-    gateways::{MODEL, PATIENCE},
+    gateways::{MODEL, TIMEOUT},
     load::{Addresses, Load},
     support::{Gate, gateway::hello, turns::Turn},
 };
@@ -31,7 +31,7 @@ async fn what_a_killed_gateway_held_is_freed_by_the_others() {
         })
         .collect();
     let asked = async || fleet.upstream.calls() == HELD;
-    within(PATIENCE, "all are running", asked).await;
+    within(TIMEOUT, "all are running", asked).await;
     let (_, held) = fleet.spent_and_held(1, &account).await;
     assert!(held > 0, "the other gateway sees what is held");
     let killed = fleet.gateways.remove(0);

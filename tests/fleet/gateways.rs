@@ -23,7 +23,7 @@ pub use crate::support::books::{MODEL, PRICE};
 
 const TOKEN: &str = "0123456789abcdef";
 /// Longer than anything takes that has no bound of its own.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const TIMEOUT: Duration = Duration::from_mins(1);
 /// A store that takes connections again is in use again this much later: promised are two seconds,
 /// on a machine that has something to spare.
 pub const RECOVERY: Duration = Duration::from_secs(4);
@@ -450,7 +450,7 @@ pub async fn hear(request: reqwest::RequestBuilder) -> Outcome {
 
 /// Waits for what must come about; fails when it does not.
 pub async fn eventually(what: &str, come: impl AsyncFn() -> bool) {
-    within(PATIENCE, what, come).await;
+    within(TIMEOUT, what, come).await;
 }
 
 /// The same with a bound; says how long it took.

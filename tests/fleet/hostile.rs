@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::{
-    gateways::{Fleet, Outcome, PATIENCE, ask, within},
+    gateways::{Fleet, Outcome, TIMEOUT, ask, within},
     support::{bodies::hello_with, turns::Turn},
 };
 
@@ -45,7 +45,7 @@ async fn three_gateways_keep_an_account_within_its_bound() {
             }
         }
         assert!(answered > 0, "{more}: nothing was tried");
-        within(PATIENCE, "nothing is held", async || {
+        within(TIMEOUT, "nothing is held", async || {
             fleet.spent_and_held(1, &account).await.1 == 0
         })
         .await;

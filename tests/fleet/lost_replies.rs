@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     gateways::{
-        Account, Fleet, MODEL, Outcome, PATIENCE, Servers, hear, store_refusal_is_wrong, within,
+        Account, Fleet, MODEL, Outcome, Servers, TIMEOUT, hear, store_refusal_is_wrong, within,
     },
     support::{FaultProxy, Gate, gateway::hello, proxy::Mode, turns::Turn},
 };
@@ -115,13 +115,13 @@ async fn a_charge_whose_reply_is_lost_is_one_charge_or_none() {
         lossy.fleet.upstream.converse([turn]);
         let asking = lossy.asking(&format!("charge-{round}"), round % 2 == 0);
         let asked = async || lossy.fleet.upstream.calls() > calls;
-        within(PATIENCE, "the provider is asked", asked).await;
+        within(TIMEOUT, "the provider is asked", asked).await;
         lossy.lose_replies();
         let sent = lossy.proxy.bytes().0;
         gate.open();
         if round % 4 < 2 {
             let charged = async || lossy.proxy.bytes().0 > sent;
-            within(PATIENCE, "the charge is on its way", charged).await;
+            within(TIMEOUT, "the charge is on its way", charged).await;
             lossy.proxy.set(Mode::Pass);
         }
         answered += usize::from(is_answered(&asking.await.unwrap()));

@@ -2,7 +2,7 @@
 //! on a machine that was suspended.
 
 use crate::{
-    gateways::{Fleet, MODEL, Outcome, PATIENCE, ask, eventually, store_refusal_is_wrong, within},
+    gateways::{Fleet, MODEL, Outcome, TIMEOUT, ask, eventually, store_refusal_is_wrong, within},
     support::{Gate, gateway::hello, turns::Turn},
 };
 
@@ -23,7 +23,7 @@ async fn a_gateway_that_slept_through_its_lease_charges_nothing_twice() {
         })
         .collect();
     let asked = async || fleet.upstream.calls() == CALLS;
-    within(PATIENCE, "all are running", asked).await;
+    within(TIMEOUT, "all are running", asked).await;
     fleet.gateways[0].process.signal("STOP");
     let freed = async || fleet.spent_and_held(1, &account).await == (0, 0);
     eventually("the other one has freed what was held", freed).await;

@@ -20,7 +20,7 @@ async fn ten_at_once_all_come_up_and_make_the_tables_once() {
     // Those of the portal are made in the background.
     let has = |made: &[String], table| made.iter().any(|known| known == table);
     eventually("one has made the tables of the portal", async || {
-        has(&tables(&alone).await, "public.office_people")
+        has(&tables(&alone).await, "public.backoffice_people")
     })
     .await;
     let made = tables(&alone).await;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     gateways::{
-        Account, Fleet, MODEL, Outcome, PATIENCE, RECOVERY, Servers, Store, ask,
+        Account, Fleet, MODEL, Outcome, RECOVERY, Servers, Store, TIMEOUT, ask,
         assert_store_refusal, eventually, within,
     },
     load::{Addresses, Load},
@@ -119,7 +119,7 @@ async fn what_failed_as_postgres_was_killed_is_released_when_it_is_back() {
         })
         .collect();
     let asked = async || fleet.upstream.calls() == CALLS;
-    within(PATIENCE, "all are running", asked).await;
+    within(TIMEOUT, "all are running", asked).await;
     // What operators do waits for the disk: so the holds are there.
     fleet.account("1").await;
     gate.open();

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 
 use crate::{
     gateways::{
-        Account, Fleet, Outcome, PATIENCE, RECOVERY, Servers, Store, Stores, aside,
+        Account, Fleet, Outcome, RECOVERY, Servers, Store, Stores, TIMEOUT, aside,
         assert_store_refusal, eventually, store_refusal_is_wrong, within,
     },
     support::{
@@ -117,7 +117,7 @@ async fn without_a_connection_to_be_had_all_is_refused_until_there_is_one() {
     let mut strangers = Vec::new();
     let started = Instant::now();
     loop {
-        assert!(started.elapsed() < PATIENCE, "there are still connections");
+        assert!(started.elapsed() < TIMEOUT, "there are still connections");
         while let Ok((client, connection)) =
             tokio_postgres::connect(&url, tokio_postgres::NoTls).await
         {
@@ -249,7 +249,7 @@ async fn a_lock_that_is_let_go_is_waited_for_or_refused_and_nothing_in_between()
             }
         }
         let paid = async || fleet.spent_and_held(1, &account).await.1 == 0;
-        within(PATIENCE, "nothing is held", paid).await;
+        within(TIMEOUT, "nothing is held", paid).await;
     }
     fleet.until_charged(0, &account, answered, 0).await;
     fleet.ends_clean().await;

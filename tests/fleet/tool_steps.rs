@@ -2,7 +2,7 @@
 //! is charged.
 
 use crate::{
-    gateways::{Fleet, MODEL, PATIENCE, Servers, Store, assert_store_refusal, hear, within},
+    gateways::{Fleet, MODEL, Servers, Store, TIMEOUT, assert_store_refusal, hear, within},
     support::{
         Gate,
         gateway::hello,
@@ -25,7 +25,7 @@ async fn lost_between_steps(store: Store) {
         let request = fleet.client.post(url).bearer_auth(&account.key).json(&body);
         let asking = tokio::spawn(hear(request));
         let asked = async || fleet.upstream.calls() > before;
-        within(PATIENCE, "the provider is asked", asked).await;
+        within(TIMEOUT, "the provider is asked", asked).await;
         servers.kill(store).await;
         fleet.until_health(503).await;
         gate.open();

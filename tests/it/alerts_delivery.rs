@@ -204,7 +204,7 @@ async fn operators_and_owners_get_letters() {
             account_id: id.clone(),
             now: watched.now,
         };
-        let added = watched.gateway.inside().office.add_person(new).await;
+        let added = watched.gateway.inside().backoffice.add_person(new).await;
         added.unwrap();
     }
     let soon = timestamp::shown(watched.now + 3 * 86_400);

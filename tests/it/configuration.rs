@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use tollgate::{
     base::durability::Durability,
-    config::{Config, LogFormat, Provider, RemoteProvider, StorePlace},
+    config::{Config, LogFormat, Provider, RemoteProvider, StoreLocation},
 };
 
 /// The configuration of the documentation.
@@ -93,13 +93,13 @@ fn a_full_file_says_it_all() {
     assert_eq!(public_url, Some("https://llm.example.com"));
     assert_eq!(config.server.max_body_bytes, 16 << 20);
     assert_eq!(config.server.shutdown_grace, Duration::from_secs(20));
-    assert_eq!(config.server.patience.head, Duration::from_secs(5));
-    assert_eq!(config.server.patience.stall, Duration::from_secs(45));
+    assert_eq!(config.server.client_timeouts.head, Duration::from_secs(5));
+    assert_eq!(config.server.client_timeouts.stall, Duration::from_secs(45));
     assert!(config.server.tls.is_none());
     assert_eq!(config.operator.listen, "127.0.0.1:9090".parse().unwrap());
     assert!(config.operator.token.matches("0123456789abcdef"));
     assert!(
-        matches!(&config.store.place, StorePlace::File(path) if path.ends_with("data/tollgate.db"))
+        matches!(&config.store.place, StoreLocation::File(path) if path.ends_with("data/tollgate.db"))
     );
     assert_eq!(config.store.durability, Durability::Power);
     assert_eq!(config.limits.requests, 60);
@@ -141,8 +141,8 @@ fn a_small_file_leaves_the_rest_to_the_documented_defaults() {
         config.operator.token.matches("fedcba9876543210"),
         "TOLLGATE_OPERATOR_TOKEN"
     );
-    assert_eq!(config.server.patience.head, Duration::from_secs(10));
-    assert_eq!(config.server.patience.stall, Duration::from_mins(1));
+    assert_eq!(config.server.client_timeouts.head, Duration::from_secs(10));
+    assert_eq!(config.server.client_timeouts.stall, Duration::from_mins(1));
     assert_eq!(config.store.durability, Durability::Power);
     assert_eq!(config.store.spool, Path::new("data/spool"));
     assert_eq!(config.limits.requests, 60);

@@ -20,7 +20,7 @@ use crate::support::{
 };
 
 /// Far longer than it takes; only so that a failure ends.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A thousand requests, a hundred on each of ten connections. None of the calls that start ends
 /// before all the others were refused.
@@ -46,7 +46,7 @@ async fn of_a_thousand_at_once_exactly_as_many_start_as_can_be_paid() {
         })
         .collect();
     let refused = asked.by_ref().take(993).collect::<Vec<_>>();
-    let refused = tokio::time::timeout(PATIENCE, refused).await;
+    let refused = tokio::time::timeout(TIMEOUT, refused).await;
     let refused = refused.expect("all but seven are refused while seven are running");
     for answer in refused {
         let answer = answer.unwrap();

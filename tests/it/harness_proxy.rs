@@ -15,7 +15,7 @@ use tokio::{
 use crate::support::{FaultProxy, gateway::until, proxy::Mode};
 
 /// Longer than anything here takes; what must not arrive is waited for a moment only.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(200);
 
 /// A server that says everything back, and how much it has heard.
@@ -43,7 +43,7 @@ async fn echo() -> (SocketAddr, tokio::sync::watch::Receiver<usize>) {
 async fn says(line: &mut TcpStream, words: &str) -> std::io::Result<()> {
     line.write_all(words.as_bytes()).await?;
     let mut heard = vec![0; words.len()];
-    let read = timeout(PATIENCE, line.read_exact(&mut heard));
+    let read = timeout(TIMEOUT, line.read_exact(&mut heard));
     read.await.expect("an answer in time")?;
     assert_eq!(heard, words.as_bytes());
     Ok(())
@@ -51,7 +51,7 @@ async fn says(line: &mut TcpStream, words: &str) -> std::io::Result<()> {
 
 /// Whether a line is ended by a reset rather than a goodbye.
 async fn is_reset(mut line: TcpStream) -> bool {
-    let read = timeout(PATIENCE, line.read(&mut [0; 64])).await;
+    let read = timeout(TIMEOUT, line.read(&mut [0; 64])).await;
     match read.expect("an end in time") {
         Ok(0) => false,
         Ok(_) => panic!("something came"),

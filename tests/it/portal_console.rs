@@ -289,7 +289,7 @@ async fn an_act_stands_though_it_cannot_be_written_down() {
     let path = format!("/operator/accounts/{}", gateway.account_id);
     let closed = gateway.operate(Method::PATCH, &path, Some(json!({ "closed": true })));
     assert_eq!(closed.await.assert_ok()["closed"], true);
-    let office = &gateway.inside().office;
-    assert!(stores::are_shared() || office.actions_page(None, None, 1).await.is_err());
+    let backoffice = &gateway.inside().backoffice;
+    assert!(stores::are_shared() || backoffice.actions_page(None, None, 1).await.is_err());
     gateway.stop().await;
 }

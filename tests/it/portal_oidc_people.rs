@@ -138,7 +138,10 @@ async fn where_sign_up_is_closed_only_those_come_in_who_are_known() {
     let seen = issuer.sign_in(&browser, &json!({})).await;
     assert_eq!(seen.status, 403);
     assert!(seen.text.contains("Ask them for one"), "{}", seen.text);
-    let nobody = gateway.inside().office.person_by_email("ada@example.com");
+    let nobody = gateway
+        .inside()
+        .backoffice
+        .person_by_email("ada@example.com");
     assert_eq!(nobody.await.unwrap(), None);
 
     let email = "grace@example.com";

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::support::{
     Process, TestGateway,
     console::{actions, with_token},
-    desk::{Desk, rows},
+    desk::{Admin, rows},
     portal::{Browser, PASSWORD},
     stripe::{FakeStripe, SECRET_KEY, deliver, order, paid},
 };
@@ -241,7 +241,7 @@ async fn amounts_are_whole_cents_within_bounds_and_orders_are_not_endless() {
 
 #[tokio::test]
 async fn without_a_provider_there_is_nothing_to_pay_with() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     let page = desk.page("/portal/billing").await;
     assert!(page.contains("Ask your provider's operator for more credit."));
     assert!(!page.contains(PAYMENTS) && !page.contains("/portal/billing/checkout"));

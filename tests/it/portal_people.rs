@@ -287,9 +287,9 @@ async fn operators_change_others_in_the_console_and_never_themselves() {
     let gateway = TestGateway::start().await;
     let operator = console::person(&gateway).await;
     let customer = Browser::signed_in(&gateway).await;
-    let office = &gateway.inside().office;
+    let backoffice = &gateway.inside().backoffice;
     let id = async |browser: &Browser| {
-        let person = office.person_by_email(&browser.email).await.unwrap();
+        let person = backoffice.person_by_email(&browser.email).await.unwrap();
         let id = person.unwrap().id.replace('_', "%5F");
         format!("/portal/console/people/{id}")
     };
@@ -343,7 +343,7 @@ async fn operators_change_others_in_the_console_and_never_themselves() {
 #[tokio::test]
 async fn an_expired_link_is_refused_and_pruned() {
     let gateway = TestGateway::start().await;
-    let office = &gateway.inside().office;
+    let backoffice = &gateway.inside().backoffice;
     let account = gateway.account_id.clone();
     let now = tollgate::base::timestamp::now();
     let made = async |age: i64, email: &str| {
@@ -357,11 +357,11 @@ async fn an_expired_link_is_refused_and_pruned() {
             made_by: None,
             now: now - age,
         };
-        let made = office.make_link(new).await.unwrap();
+        let made = backoffice.make_link(new).await.unwrap();
         format!("/portal/welcome?link={}", made.secret.reveal())
     };
     let week = 7 * 86_400;
-    let (late, in_time) = (
+    let (late, with_deadline) = (
         made(week, "late@example.com").await,
         made(week - 600, "soon@example.com").await,
     );
@@ -369,8 +369,8 @@ async fn an_expired_link_is_refused_and_pruned() {
     assert_eq!(browser.get(&late).await.status, 410);
     browser.get("/portal/sign-in").await;
     assert_eq!(send(&browser, &late, "", PASSWORD).await.status, 410);
-    office.prune(now).await.unwrap();
-    follow(&browser, &in_time, "", PASSWORD)
+    backoffice.prune(now).await.unwrap();
+    follow(&browser, &with_deadline, "", PASSWORD)
         .await
         .assert_sent_to("/portal");
     assert_eq!(people(&gateway, &account).await.len(), 1);
@@ -381,8 +381,8 @@ async fn an_expired_link_is_refused_and_pruned() {
 async fn who_has_no_password_sets_one_without_another() {
     let gateway = TestGateway::start().await;
     let browser = Browser::signed_in(&gateway).await;
-    let office = &gateway.inside().office;
-    let person = office
+    let backoffice = &gateway.inside().backoffice;
+    let person = backoffice
         .person_by_email(&browser.email)
         .await
         .unwrap()
@@ -402,7 +402,7 @@ async fn who_has_no_password_sets_one_without_another() {
         account_id: person.account_id,
         now: 1,
     };
-    let other = office.add_person(new).await.unwrap();
+    let other = backoffice.add_person(new).await.unwrap();
     let path = format!("/operator/people/{}/reset", other.id);
     let made = gateway.operate(Method::POST, &path, None).await;
     let link = made.assert_ok()["link"].as_str().unwrap().to_owned();
@@ -415,7 +415,7 @@ async fn who_has_no_password_sets_one_without_another() {
         now: tollgate::base::timestamp::now(),
         expires_at: i64::MAX,
     };
-    office.begin_session(session).await.unwrap();
+    backoffice.begin_session(session).await.unwrap();
     theirs.set_cookie("tollgate-session", &"s".repeat(43));
     let page = theirs.get("/portal/settings").await;
     assert!(!page.assert_page().contains("Present password"));

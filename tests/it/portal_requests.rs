@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Plan, Step,
     bodies::hello_with,
-    desk::{Desk, links, rows},
+    desk::{Admin, links, rows},
     gateway::hello,
     turns::{CONVERT, Turn},
     upstream::{chunk, events, stream_head},
@@ -14,7 +14,7 @@ use crate::support::{
 const MODEL: &str = "svc-standard";
 
 /// Sends a chat with this ID of the client's.
-async fn chat_with_id(desk: &Desk, id: &str, body: &Value) -> u16 {
+async fn chat_with_id(desk: &Admin, id: &str, body: &Value) -> u16 {
     let url = desk.gateway.url("/v1/chat/completions");
     let request = desk.gateway.client.post(url).bearer_auth(&desk.key);
     let response = request.header("x-request-id", id).json(body).send().await;
@@ -25,7 +25,7 @@ async fn chat_with_id(desk: &Desk, id: &str, body: &Value) -> u16 {
 }
 
 /// The page of the only request there is.
-async fn story(desk: &Desk) -> String {
+async fn story(desk: &Admin) -> String {
     desk.gateway.idle().await;
     let listed = desk.listed("/portal/requests").await;
     assert_eq!(listed.len(), 1, "{listed:?}");
@@ -34,7 +34,7 @@ async fn story(desk: &Desk) -> String {
 
 #[tokio::test]
 async fn a_request_tells_its_story_to_the_last_billionth() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     desk.gateway.upstream.answer_using(1_000, 400, 60, 50);
     let body = hello_with(MODEL, json!({ "max_tokens": 200 }));
     assert_eq!(chat_with_id(&desk, "order 66", &body).await, 200);
@@ -84,7 +84,7 @@ async fn a_request_tells_its_story_to_the_last_billionth() {
 
 #[tokio::test]
 async fn a_charge_leads_to_its_request() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     desk.gateway
         .chat_as(&desk.key, &hello(MODEL))
         .await
@@ -96,7 +96,7 @@ async fn a_charge_leads_to_its_request() {
 
 #[tokio::test]
 async fn an_ending_is_told_without_what_went_on_inside() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     desk.gateway.upstream.answer(529, "text/plain", "busy");
     assert_eq!(chat_with_id(&desk, "failed", &hello(MODEL)).await, 502);
     let page = story(&desk).await;
@@ -127,7 +127,7 @@ async fn an_ending_is_told_without_what_went_on_inside() {
 
 #[tokio::test]
 async fn tools_that_were_run_are_named_and_what_they_said_is_not() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     let turns = [Turn::calls(&[CONVERT]), Turn::says("A billion.")];
     desk.gateway.upstream.converse(turns);
     desk.gateway
@@ -153,7 +153,7 @@ async fn tools_that_were_run_are_named_and_what_they_said_is_not() {
 
 #[tokio::test]
 async fn another_accounts_request_is_as_if_it_never_was() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     let (account, key) = desk.gateway.account(Plan::FLEX).await;
     desk.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
     desk.gateway.idle().await;
@@ -184,7 +184,7 @@ async fn another_accounts_request_is_as_if_it_never_was() {
 
 #[tokio::test]
 async fn requests_are_found_by_key_model_and_ending() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     let (second_id, second) = desk.new_key("server").await;
     desk.gateway
         .chat_as(&desk.key, &hello(MODEL))
@@ -231,7 +231,7 @@ async fn requests_are_found_by_key_model_and_ending() {
 
 #[tokio::test]
 async fn pages_of_requests_and_entries_follow_each_other_without_a_gap() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     for _ in 0..53 {
         desk.gateway
             .chat_as(&desk.key, &hello(MODEL))
@@ -271,7 +271,7 @@ async fn pages_of_requests_and_entries_follow_each_other_without_a_gap() {
 
 #[tokio::test]
 async fn what_expires_is_told_with_its_note_and_its_time() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     desk.grant(json!({
         "amount": "5.50", "reason": "Trial <b>week</b>", "expires_at": "2099-01-31T12:30:00Z",
     }))

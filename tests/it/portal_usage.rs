@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::{
     Plan,
-    desk::{Desk, not_at_midnight, rows},
+    desk::{Admin, not_at_midnight, rows},
     gateway::hello,
     models::MODELS,
 };
@@ -15,7 +15,7 @@ const MODEL: &str = "svc-standard";
 #[tokio::test]
 async fn usage_adds_up_by_model_by_key_and_by_day() {
     not_at_midnight().await;
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     desk.gateway.upstream.answer_using(1_000, 400, 60, 50);
     let (_, second) = desk.new_key("server").await;
     desk.gateway
@@ -72,7 +72,7 @@ async fn usage_adds_up_by_model_by_key_and_by_day() {
 
 #[tokio::test]
 async fn an_account_without_requests_has_pages_that_say_so() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     for (path, told) in [
         ("/portal/usage", "There is nothing in these days."),
         (
@@ -91,7 +91,7 @@ async fn an_account_without_requests_has_pages_that_say_so() {
 
 #[tokio::test]
 async fn a_spreadsheet_gets_one_line_each_and_runs_none_of_them() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     let names = [
         "=HYPERLINK(\"http://evil.example\",\"x\")",
         "+1",
@@ -140,7 +140,7 @@ async fn a_spreadsheet_gets_one_line_each_and_runs_none_of_them() {
 
 #[tokio::test]
 async fn a_name_is_text_on_every_page() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     let (_, key) = desk.new_key("<script>alert('1')</script>").await;
     desk.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
     desk.gateway.idle().await;
@@ -156,7 +156,7 @@ async fn a_name_is_text_on_every_page() {
 
 #[tokio::test]
 async fn models_are_listed_with_their_prices_and_the_plan_that_has_them() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     desk.subscribe(Plan::FREE).await;
     let models = |model: &str| format!("/operator/models/{model}");
     let disabled = json!({ "enabled": false });
@@ -189,7 +189,7 @@ async fn models_are_listed_with_their_prices_and_the_plan_that_has_them() {
 
 #[tokio::test]
 async fn a_plan_tells_its_models_and_its_limits() {
-    let desk = Desk::open().await;
+    let desk = Admin::open().await;
     desk.subscribe(Plan::MAX).await;
     let limit = json!({ "account": desk.account_id, "rpm": 70, "tpm": 7_000_000 });
     desk.operate(Method::PUT, "/operator/limits", limit).await;

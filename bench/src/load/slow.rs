@@ -15,7 +15,7 @@ use crate::{Done, Failure, chat::Speed};
 const OPENING: usize = 64;
 
 /// For all of them to begin, or to end.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Streams that have all had their first event.
 pub struct Held(JoinSet<Done<Asked>>);
@@ -60,13 +60,13 @@ pub async fn open(target: &Target, streams: usize) -> Done<Held> {
         }
         Ok::<_, Failure>(())
     };
-    timeout(PATIENCE, all_begun).await??;
+    timeout(TIMEOUT, all_begun).await??;
     Ok(Held(tasks))
 }
 
 impl Held {
     /// Once the upstream has released them: how many were whole.
     pub async fn finish(self) -> Done<u64> {
-        Ok(timeout(PATIENCE, Asked::of_all(self.0)).await??.answers)
+        Ok(timeout(TIMEOUT, Asked::of_all(self.0)).await??.answers)
     }
 }

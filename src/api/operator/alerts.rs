@@ -76,10 +76,10 @@ impl From<Delivery> for DeliveryObject {
 
 /// Those that are open, then the last ones that are over; the latest first.
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
-    let office = &gateway.office;
+    let backoffice = &gateway.backoffice;
     let (open, past) = tokio::try_join!(
-        office.told_open_alerts(MOST_OPEN),
-        office.told_closed_alerts(None, MOST_PAST),
+        backoffice.told_open_alerts(MOST_OPEN),
+        backoffice.told_closed_alerts(None, MOST_PAST),
     )?;
     let all = open.into_iter().chain(past).map(AlertObject::from);
     Ok(Json(List::new(all.collect())).into_response())

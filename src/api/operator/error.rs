@@ -6,7 +6,7 @@ use axum::{
 };
 
 use crate::{
-    backoffice::OfficeError,
+    backoffice::BackofficeError,
     gateway::actions::ActError,
     ledger::LedgerError,
     wire::error::{Cause, Envelope, GatewayError},
@@ -28,7 +28,7 @@ pub enum OperatorError {
     #[error("{0}")]
     Ledger(#[from] LedgerError),
     #[error("{0}")]
-    Office(#[from] OfficeError),
+    Backoffice(#[from] BackofficeError),
     #[error("there is no model `{0}` in the catalog")]
     NoSuchModel(String),
     #[error("{0}")]
@@ -53,7 +53,7 @@ impl From<ActError> for OperatorError {
                 message: error.to_string(),
                 param: None,
             },
-            ActError::Office(error) => Self::Office(error),
+            ActError::Backoffice(error) => Self::Backoffice(error),
             ActError::Ledger(error) => Self::Ledger(error),
         }
     }
@@ -78,12 +78,12 @@ impl OperatorError {
             Self::Invalid { .. } => (Status::BAD_REQUEST, "invalid_request_error", None),
             Self::NoSuchModel(_) => (Status::NOT_FOUND, "not_found", Some("model_not_found")),
             Self::Body(error) => return error.envelope(),
-            Self::Office(OfficeError::EmailTaken) => (
+            Self::Backoffice(BackofficeError::EmailTaken) => (
                 Status::CONFLICT,
                 "invalid_request_error",
                 Some("email_taken"),
             ),
-            Self::Office(OfficeError::Unavailable(_)) => (
+            Self::Backoffice(BackofficeError::Unavailable(_)) => (
                 Status::SERVICE_UNAVAILABLE,
                 "server_error",
                 Some("store_unavailable"),
@@ -117,7 +117,7 @@ impl OperatorError {
         };
         let param = match self {
             Self::Invalid { param, .. } => param.clone(),
-            Self::Office(OfficeError::EmailTaken) => Some("email".into()),
+            Self::Backoffice(BackofficeError::EmailTaken) => Some("email".into()),
             Self::Ledger(LedgerError::NoSuchPlan { .. }) => Some("tier".into()),
             Self::Ledger(LedgerError::ReferenceTaken { .. }) => Some("reference".into()),
             Self::Ledger(LedgerError::TooMuchCredit) => Some("amount".into()),
@@ -145,7 +145,7 @@ impl IntoResponse for OperatorError {
                 | LedgerError::Stopped
                 | LedgerError::Unavailable),
             ) => error.to_string(),
-            Self::Office(error @ OfficeError::Unavailable(_)) => error.to_string(),
+            Self::Backoffice(error @ BackofficeError::Unavailable(_)) => error.to_string(),
             _ => "the call was refused".into(),
         };
         let mut response = self.envelope().into_response();

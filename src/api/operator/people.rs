@@ -71,7 +71,7 @@ pub async fn list(
     Path(account_id): Path<String>,
 ) -> Result<Response, OperatorError> {
     gateway.ledger.account(&account_id).await?;
-    let people = gateway.office.people_of(&account_id).await?;
+    let people = gateway.backoffice.people_of(&account_id).await?;
     let people = people.iter().map(PersonObject::new);
     Ok(Json(List::new(people.collect())).into_response())
 }
@@ -109,7 +109,7 @@ pub async fn invitations(
 ) -> Result<Response, OperatorError> {
     gateway.ledger.account(&account_id).await?;
     let now = timestamp::now();
-    let open = gateway.office.invitations_of(&account_id, now).await?;
+    let open = gateway.backoffice.invitations_of(&account_id, now).await?;
     let open = open.iter().filter_map(|link| match &link.purpose {
         Purpose::Invitation { role, .. } => Some(InvitationObject {
             object: "invitation",

@@ -13,14 +13,14 @@ use tokio::time::timeout;
 
 use crate::{base::keys::random_id, config, net::connect::chain};
 
-pub mod letters;
+pub mod templates;
 
 /// How long a letter may take in all.
 const LONGEST: Duration = Duration::from_secs(20);
 
 /// What is sent to one reader.
 #[derive(Clone, Debug)]
-pub struct Letter {
+pub struct Email {
     pub to: String,
     pub subject: String,
     /// Plain text, in lines.
@@ -52,8 +52,8 @@ impl Mail {
         })
     }
 
-    pub async fn send(&self, letter: Letter) -> Result<(), MailError> {
-        let to = letter.to.parse::<Address>();
+    pub async fn send(&self, message: Email) -> Result<(), MailError> {
+        let to = message.to.parse::<Address>();
         let to =
             to.map_err(|error| MailError(format!("nobody can be written to there: {error}")))?;
         let id = format!("<{}@{}>", random_id(""), self.from.email.domain());
@@ -65,11 +65,11 @@ impl Mail {
         let message = Message::builder()
             .from(self.from.clone())
             .to(Mailbox::new(None, to))
-            .subject(letter.subject)
+            .subject(message.subject)
             .message_id(Some(id))
             .raw_header(by_nobody)
             .header(ContentType::TEXT_PLAIN)
-            .body(letter.text);
+            .body(message.text);
         let message = message.map_err(|error| MailError(chain(&error)))?;
         match timeout(LONGEST, self.server.send(message)).await {
             Ok(sent) => sent.map(drop).map_err(|error| MailError(chain(&error))),

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// How long the issuer may take for each of its answers.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why somebody could not be identified, for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,7 +78,7 @@ impl Issuer {
     pub fn new(config: &config::Oidc) -> Result<Self, String> {
         Ok(Self {
             config: config.clone(),
-            web: Web::new(PATIENCE)?,
+            web: Web::new(TIMEOUT)?,
             document: Kept::default(),
             keys: Kept::default(),
         })

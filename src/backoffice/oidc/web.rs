@@ -18,14 +18,14 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 pub struct Web {
     http: connect::Client,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Web {
-    pub fn new(patience: Duration) -> Result<Self, String> {
+    pub fn new(timeout: Duration) -> Result<Self, String> {
         Ok(Self {
-            http: connect::client(patience)?,
-            patience,
+            http: connect::client(timeout)?,
+            timeout,
         })
     }
 
@@ -77,7 +77,7 @@ impl Web {
             let body = body.await.map_err(|error| failed(&chain(&*error)))?;
             Ok((status, body.to_bytes()))
         };
-        let asked = timeout(self.patience, asking).await;
+        let asked = timeout(self.timeout, asking).await;
         asked.unwrap_or_else(|_| Err(failed("nothing was answered in time")))
     }
 }

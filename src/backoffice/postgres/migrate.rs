@@ -26,8 +26,9 @@ pub async fn bring_up_to_date(connection: &Connected, begin: &str) -> Result<(),
     // Another may have done it meanwhile.
     let seen = version(connection).await?;
     if seen == 0 {
-        let table = "CREATE TABLE office_schema (version BIGINT NOT NULL, oldest BIGINT NOT NULL);
-                     INSERT INTO office_schema VALUES (0, 0)";
+        let table =
+            "CREATE TABLE backoffice_schema (version BIGINT NOT NULL, oldest BIGINT NOT NULL);
+                     INSERT INTO backoffice_schema VALUES (0, 0)";
         connection.batch_execute(table).await?;
     }
     let done = usize::try_from(seen).unwrap_or(0);
@@ -37,7 +38,7 @@ pub async fn bring_up_to_date(connection: &Connected, begin: &str) -> Result<(),
     // One that another has just brought further is left as it is.
     connection
         .execute_typed(
-            "UPDATE office_schema SET version = $1, oldest = $2 WHERE version < $1",
+            "UPDATE backoffice_schema SET version = $1, oldest = $2 WHERE version < $1",
             &[(&known(), Type::INT8), (&OLDEST, Type::INT8)],
         )
         .await?;
@@ -48,12 +49,12 @@ pub async fn bring_up_to_date(connection: &Connected, begin: &str) -> Result<(),
 async fn version(connection: &Connected) -> Result<i64, Error> {
     // Of the catalog itself: `to_regclass` may go by what it knew before it waited for the lock.
     let query = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class
-        WHERE relname = 'office_schema' AND pg_catalog.pg_table_is_visible(oid))";
+        WHERE relname = 'backoffice_schema' AND pg_catalog.pg_table_is_visible(oid))";
     let exists = connection.query_typed_one(query, &[]).await?;
     if !exists.try_get::<_, bool>(0)? {
         return Ok(0);
     }
-    let query = "SELECT version, oldest FROM office_schema";
+    let query = "SELECT version, oldest FROM backoffice_schema";
     let row = connection.query_typed_one(query, &[]).await?;
     let (version, oldest): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     if oldest > known() {

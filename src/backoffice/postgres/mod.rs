@@ -17,7 +17,7 @@ use tokio_postgres::types::{ToSql, Type};
 mod migrate;
 
 use super::{
-    OfficeError,
+    BackofficeError,
     sql::{Row, Statement, Value},
 };
 use crate::db::postgres::{Address, Connected, Error};
@@ -33,7 +33,7 @@ pub struct InDatabase {
     idle: Mutex<Vec<Connected>>,
     places: Semaphore,
     /// Less than anyone waits in all, so that they hear why.
-    patience: Duration,
+    timeout: Duration,
     /// Begins a transaction in which the server waits no longer than anyone waits for it.
     begin: String,
     is_up_to_date: AtomicBool,
@@ -41,20 +41,20 @@ pub struct InDatabase {
 
 impl InDatabase {
     pub fn new(address: Address, deadline: Duration) -> Self {
-        let patience = deadline * 3 / 4;
-        let milliseconds = patience.as_millis();
+        let timeout = deadline * 3 / 4;
+        let milliseconds = timeout.as_millis();
         Self {
             address,
             idle: Mutex::default(),
             places: Semaphore::new(AT_ONCE),
-            patience,
+            timeout,
             begin: format!("BEGIN; SET LOCAL statement_timeout = {milliseconds}"),
             is_up_to_date: AtomicBool::new(false),
         }
     }
 
     pub async fn run(&self, statements: &[Statement]) -> Result<Vec<Row>, Error> {
-        let waiting = timeout(self.patience, self.places.acquire()).await;
+        let waiting = timeout(self.timeout, self.places.acquire()).await;
         let Ok(Ok(_place)) = waiting else {
             return Err(Error::Unexpected("too much is waiting for it".into()));
         };
@@ -117,7 +117,7 @@ impl InDatabase {
     }
 }
 
-impl From<Error> for OfficeError {
+impl From<Error> for BackofficeError {
     fn from(error: Error) -> Self {
         Self::Unavailable(error.to_string())
     }

@@ -27,7 +27,10 @@ fn whats(page: &[Recorded]) -> Vec<&str> {
 }
 
 async fn actions_come_back_as_they_were_with_the_latest_first(given: Given) {
-    assert_eq!(given.office.actions_page(None, None, 10).await.unwrap(), []);
+    assert_eq!(
+        given.backoffice.actions_page(None, None, 10).await.unwrap(),
+        []
+    );
     let actions = [
         action("account.close", "acct_1"),
         Action {
@@ -46,9 +49,9 @@ async fn actions_come_back_as_they_were_with_the_latest_first(given: Given) {
         action("account.close", "acct_1"),
     ];
     for action in &actions {
-        given.office.record(action).await.unwrap();
+        given.backoffice.record(action).await.unwrap();
     }
-    let page = given.office.actions_page(None, None, 10).await.unwrap();
+    let page = given.backoffice.actions_page(None, None, 10).await.unwrap();
     assert!(
         page.is_sorted_by(|one, next| one.seq > next.seq),
         "{page:?}"
@@ -60,20 +63,24 @@ async fn actions_come_back_as_they_were_with_the_latest_first(given: Given) {
 async fn pages_follow_each_other_without_a_gap(given: Given) {
     for number in 0..10 {
         given
-            .office
+            .backoffice
             .record(&action(&number.to_string(), "acct_1"))
             .await
             .unwrap();
     }
     let (mut before, mut seen) = (None, Vec::new());
     for _ in 0..10 {
-        let page = given.office.actions_page(None, before, 3).await.unwrap();
+        let page = given
+            .backoffice
+            .actions_page(None, before, 3)
+            .await
+            .unwrap();
         let Some(last) = page.last() else { break };
         before = Some(last.seq);
         seen.extend(whats(&page).into_iter().map(str::to_owned));
         // What comes meanwhile is on none of the pages that follow.
         given
-            .office
+            .backoffice
             .record(&action("late", "acct_1"))
             .await
             .unwrap();
@@ -87,7 +94,7 @@ async fn pages_follow_each_other_without_a_gap(given: Given) {
         (Some(i64::MAX), 5, 5),
     ] {
         let page = given
-            .office
+            .backoffice
             .actions_page(None, before, limit)
             .await
             .unwrap();
@@ -99,13 +106,16 @@ async fn actions_are_found_by_their_subject(given: Given) {
     for number in 0..10 {
         let subject = format!("acct_{}", number % 2);
         given
-            .office
+            .backoffice
             .record(&action(&number.to_string(), &subject))
             .await
             .unwrap();
     }
     let page = async |subject, before| {
-        let page = given.office.actions_page(Some(subject), before, 3).await;
+        let page = given
+            .backoffice
+            .actions_page(Some(subject), before, 3)
+            .await;
         page.unwrap()
     };
     let first = page("acct_1", None).await;
@@ -119,13 +129,21 @@ async fn actions_are_found_by_their_subject(given: Given) {
 
 async fn of_many_at_once_each_is_recorded_once(given: Given) {
     let crowd = (0..20).map(|number| {
-        let office = given.office.clone();
-        tokio::spawn(async move { office.record(&action(&number.to_string(), "acct_1")).await })
+        let backoffice = given.backoffice.clone();
+        tokio::spawn(async move {
+            backoffice
+                .record(&action(&number.to_string(), "acct_1"))
+                .await
+        })
     });
     for one in crowd.collect::<Vec<_>>() {
         one.await.unwrap().unwrap();
     }
-    let page = given.office.actions_page(None, None, 100).await.unwrap();
+    let page = given
+        .backoffice
+        .actions_page(None, None, 100)
+        .await
+        .unwrap();
     let mut numbers: Vec<i32> = whats(&page)
         .iter()
         .map(|what| what.parse().unwrap())

@@ -39,41 +39,44 @@ impl Given {
             now,
             told_after: now - 3_600,
         };
-        self.office.open_alert(new).await.unwrap()
+        self.backoffice.open_alert(new).await.unwrap()
     }
 
     /// The office of another gateway; those of a file have the one.
-    fn another(&self) -> Arc<Office> {
+    fn another(&self) -> Arc<Backoffice> {
         match &self.place {
-            Place::Folder(_) => self.office.clone(),
+            Place::Folder(_) => self.backoffice.clone(),
             place @ Place::Database(_) => Arc::new(place.open()),
         }
     }
 
     async fn open(&self) -> Vec<ToldAlert> {
-        self.office.told_open_alerts(100).await.unwrap()
+        self.backoffice.told_open_alerts(100).await.unwrap()
     }
 
     async fn the_open_one(&self) -> Alert {
-        let mut open = self.office.open_alerts(KIND, 100).await.unwrap();
+        let mut open = self.backoffice.open_alerts(KIND, 100).await.unwrap();
         assert_eq!(open.len(), 1, "{open:?}");
         open.remove(0)
     }
 
     async fn close(&self, alert: &Alert, now: i64) -> bool {
-        let closed = self.office.close_alert(alert, &routes()[..1], now).await;
+        let closed = self
+            .backoffice
+            .close_alert(alert, &routes()[..1], now)
+            .await;
         closed.unwrap()
     }
 
     async fn claim(&self, now: i64) -> Vec<Delivery> {
-        let claimed = self.office.claim_deliveries(now, now + 60, 10).await;
+        let claimed = self.backoffice.claim_deliveries(now, now + 60, 10).await;
         claimed.unwrap()
     }
 }
 
 async fn an_alert_is_open_once_however_many_see_it(given: Given) {
     let crowd = (0..8).map(|number| {
-        let office = given.another();
+        let backoffice = given.another();
         tokio::spawn(async move {
             let new = NewAlert {
                 kind: KIND,
@@ -83,8 +86,8 @@ async fn an_alert_is_open_once_however_many_see_it(given: Given) {
                 now: NOW + number,
                 told_after: 0,
             };
-            let opened = office.open_alert(new).await.unwrap();
-            let claimed = office.claim_deliveries(NOW + 10, NOW + 70, 10).await;
+            let opened = backoffice.open_alert(new).await.unwrap();
+            let claimed = backoffice.claim_deliveries(NOW + 10, NOW + 70, 10).await;
             (usize::from(opened.is_some()), claimed.unwrap().len())
         })
     });
@@ -99,7 +102,7 @@ async fn an_alert_is_open_once_however_many_see_it(given: Given) {
         panic!("one is open");
     };
     assert_eq!(told.deliveries.len(), 2);
-    let counts = given.office.open_alert_counts().await.unwrap();
+    let counts = given.backoffice.open_alert_counts().await.unwrap();
     assert_eq!(counts.into_iter().collect::<Vec<_>>(), [(KIND, 1)]);
     assert!(given.open_alert("acct_2", NOW).await.is_some(), "another's");
 }
@@ -118,7 +121,7 @@ async fn what_opens_again_within_the_hour_is_told_to_nobody(given: Given) {
         let claimed = given.claim(NOW + 10).await;
         assert_eq!(claimed.len(), count, "{claimed:?}");
         for one in &claimed {
-            given.office.delivered(one, NOW + 10).await.unwrap();
+            given.backoffice.delivered(one, NOW + 10).await.unwrap();
         }
         told.extend(claimed);
     }
@@ -147,7 +150,7 @@ async fn what_stays_open_is_told_once_the_hour_is_over(given: Given) {
     given.close(&given.the_open_one().await, NOW + 1).await;
     for _ in 0..2 {
         for one in given.claim(NOW + 1).await {
-            given.office.delivered(&one, NOW + 1).await.unwrap();
+            given.backoffice.delivered(&one, NOW + 1).await.unwrap();
         }
     }
     given.open_alert("acct_1", NOW + 2).await.unwrap();
@@ -156,7 +159,7 @@ async fn what_stays_open_is_told_once_the_hour_is_over(given: Given) {
     let routes = routes();
     let announce = async |now| {
         let told = given
-            .office
+            .backoffice
             .announce_alert(&alert, &routes, now, now - 3_600);
         told.await.unwrap();
         given.claim(now).await.len()
@@ -171,20 +174,20 @@ async fn what_was_seen_meanwhile_is_not_over(given: Given) {
     given.open_alert("acct_1", NOW).await.unwrap();
     let seen = given.the_open_one().await;
     given
-        .office
+        .backoffice
         .see_alert(&seen.id, "{}", NOW + 1)
         .await
         .unwrap();
     assert!(!given.close(&seen, NOW + 2).await);
     assert!(given.close(&given.the_open_one().await, NOW + 3).await);
     given
-        .office
+        .backoffice
         .see_alert(&seen.id, "{}", NOW + 4)
         .await
         .unwrap();
-    let alert = given.office.alert(&seen.id).await.unwrap().unwrap();
+    let alert = given.backoffice.alert(&seen.id).await.unwrap().unwrap();
     assert_eq!((alert.closed_at, alert.seen_at), (Some(NOW + 3), NOW + 1));
-    assert_eq!(given.office.alert("alert_none").await.unwrap(), None);
+    assert_eq!(given.backoffice.alert("alert_none").await.unwrap(), None);
 }
 
 async fn a_delivery_is_one_gateways_until_its_lease_is_over(given: Given) {
@@ -202,16 +205,19 @@ async fn a_delivery_is_one_gateways_until_its_lease_is_over(given: Given) {
     let second = given.claim(NOW + 60).await;
     assert_eq!(second.len(), 2);
     assert_eq!(second[0].attempts, 2);
-    let office = &given.office;
+    let backoffice = &given.backoffice;
     // Late news of the first attempt changes nothing, but for its success.
-    office.not_delivered(&first[0], NOW, "late").await.unwrap();
-    office
+    backoffice
+        .not_delivered(&first[0], NOW, "late")
+        .await
+        .unwrap();
+    backoffice
         .give_up_delivery(&first[0], NOW, "late")
         .await
         .unwrap();
     assert_eq!(given.claim(NOW + 61).await, []);
-    office.delivered(&first[0], NOW + 61).await.unwrap();
-    office
+    backoffice.delivered(&first[0], NOW + 61).await.unwrap();
+    backoffice
         .not_delivered(&second[1], NOW + 70, "why")
         .await
         .unwrap();
@@ -221,7 +227,7 @@ async fn a_delivery_is_one_gateways_until_its_lease_is_over(given: Given) {
         (third[0].attempts, third[0].last_error.as_deref()),
         (3, Some("why"))
     );
-    office
+    backoffice
         .give_up_delivery(&third[0], NOW + 71, "no use")
         .await
         .unwrap();
@@ -255,14 +261,14 @@ async fn of_many_deliveries_none_is_claimed_twice(given: Given) {
     let all_at_once = Arc::new(tokio::sync::Barrier::new(6));
     let crowd = (0..6).map(|_| {
         let all_at_once = all_at_once.clone();
-        let office = given.another();
+        let backoffice = given.another();
         tokio::spawn(async move {
             // With a connection that is open already, nobody is late.
-            office.open_alerts(KIND, 1).await.unwrap();
+            backoffice.open_alerts(KIND, 1).await.unwrap();
             all_at_once.wait().await;
             let mut claimed = Vec::new();
             for _ in 0..20 {
-                let some = office.claim_deliveries(NOW, NOW + 60, 5).await;
+                let some = backoffice.claim_deliveries(NOW, NOW + 60, 5).await;
                 claimed.extend(some.unwrap().into_iter().map(|one| one.id));
             }
             claimed
@@ -275,7 +281,7 @@ async fn of_many_deliveries_none_is_claimed_twice(given: Given) {
     // Who waited for another's claim may have got none: the rest is still there.
     claimed.extend(
         given
-            .office
+            .backoffice
             .claim_deliveries(NOW, NOW + 60, 100)
             .await
             .unwrap()
@@ -293,14 +299,18 @@ async fn pages_of_what_is_over_follow_each_other(given: Given) {
         let subject = format!("acct_{number}");
         given.open_alert(&subject, NOW).await.unwrap();
         if number != 2 {
-            let open = given.office.open_alerts(KIND, 10).await.unwrap();
+            let open = given.backoffice.open_alerts(KIND, 10).await.unwrap();
             let alert = open.iter().find(|alert| alert.subject == subject).unwrap();
             given.close(alert, NOW + 1).await;
         }
     }
     let (mut before, mut seen) = (None, Vec::new());
     loop {
-        let page = given.office.told_closed_alerts(before, 3).await.unwrap();
+        let page = given
+            .backoffice
+            .told_closed_alerts(before, 3)
+            .await
+            .unwrap();
         let Some(last) = page.last() else { break };
         before = Some(last.alert.seq);
         assert!(page.iter().all(|told| told.deliveries.len() == 3));
@@ -313,12 +323,14 @@ async fn pages_of_what_is_over_follow_each_other(given: Given) {
 async fn what_was_over_long_ago_is_deleted(given: Given) {
     for (number, subject) in (0..).zip(["acct_1", "acct_2", "acct_3"]) {
         given.open_alert(subject, NOW).await.unwrap();
-        let open = given.office.open_alerts(KIND, 10).await.unwrap();
+        let open = given.backoffice.open_alerts(KIND, 10).await.unwrap();
         given.close(&open[0], NOW + number).await;
     }
     given.open_alert("acct_4", NOW - 100).await.unwrap();
-    given.office.prune_alerts(NOW + 1).await.unwrap();
-    let alerts = given.count("SELECT count(*) FROM office_alerts").await;
-    let deliveries = given.count("SELECT count(*) FROM office_deliveries").await;
+    given.backoffice.prune_alerts(NOW + 1).await.unwrap();
+    let alerts = given.count("SELECT count(*) FROM backoffice_alerts").await;
+    let deliveries = given
+        .count("SELECT count(*) FROM backoffice_deliveries")
+        .await;
     assert_eq!((alerts, deliveries), (3, 3 + 3 + 2));
 }

@@ -39,7 +39,7 @@ pub fn payment(session: &str, nanos: i64, now: i64) -> Payment<'_> {
 
 async fn open(given: &Given, account_id: &str, now: i64) -> Option<Checkout> {
     let new = new_checkout(account_id, now);
-    let opened = given.office.open_checkout(new, NOW - 3_600, 3).await;
+    let opened = given.backoffice.open_checkout(new, NOW - 3_600, 3).await;
     opened.unwrap()
 }
 
@@ -51,29 +51,37 @@ async fn a_checkout_is_its_accounts_and_nobody_elses(given: Given) {
     assert_eq!((first.amount, first.session.as_deref()), (TEN, None));
     assert_eq!(first.person, "ada@example.com");
     let given = given.restart();
-    let office = &given.office;
-    let of = async |account| office.checkouts_of(account, 10).await.unwrap();
+    let backoffice = &given.backoffice;
+    let of = async |account| backoffice.checkouts_of(account, 10).await.unwrap();
     assert_eq!(of("acct_1").await, [second.clone(), first.clone()]);
     assert_eq!(of("acct_2").await, [other]);
     assert_eq!(of("acct_3").await, []);
-    assert_eq!(office.checkouts_of("acct_1", 1).await.unwrap(), [second]);
-    assert_eq!(office.checkout(&first.id).await.unwrap(), Some(first));
-    assert_eq!(office.checkout("checkout_1").await.unwrap(), None);
+    assert_eq!(
+        backoffice.checkouts_of("acct_1", 1).await.unwrap(),
+        [second]
+    );
+    assert_eq!(backoffice.checkout(&first.id).await.unwrap(), Some(first));
+    assert_eq!(backoffice.checkout("checkout_1").await.unwrap(), None);
     for no in ["", "checkout_", "checkout_1", "order_1"] {
         assert!(!is_checkout(no), "{no}");
     }
 }
 
 async fn a_payment_is_written_down_once(given: Given) {
-    let office = &given.office;
+    let backoffice = &given.backoffice;
     let checkout = open(&given, "acct_1", NOW).await.unwrap();
     let id = checkout.id.as_str();
     // Before it is paid it is no credit.
-    office.checkout_credited(id, "grant_0").await.unwrap();
-    assert_eq!(office.checkout(id).await.unwrap(), Some(checkout.clone()));
-    office.checkout_begun(id, "cs_1").await.unwrap();
-    office.checkout_begun(id, "cs_2").await.unwrap();
-    let first = office.checkout_paid(id, &payment("cs_1", 7, NOW + 5)).await;
+    backoffice.checkout_credited(id, "grant_0").await.unwrap();
+    assert_eq!(
+        backoffice.checkout(id).await.unwrap(),
+        Some(checkout.clone())
+    );
+    backoffice.checkout_begun(id, "cs_1").await.unwrap();
+    backoffice.checkout_begun(id, "cs_2").await.unwrap();
+    let first = backoffice
+        .checkout_paid(id, &payment("cs_1", 7, NOW + 5))
+        .await;
     let first = first.unwrap().unwrap();
     assert_eq!(first.session.as_deref(), Some("cs_1"));
     let receipt = first.receipt.clone().unwrap();
@@ -86,24 +94,26 @@ async fn a_payment_is_written_down_once(given: Given) {
         (Some(NOW + 6), None)
     );
     // Told later, and with another sum, it is what it was.
-    let again = office.checkout_paid(id, &payment("cs_1", 8, NOW + 9)).await;
+    let again = backoffice
+        .checkout_paid(id, &payment("cs_1", 8, NOW + 9))
+        .await;
     assert_eq!(again.unwrap(), Some(first));
-    office.checkout_credited(id, "grant_1").await.unwrap();
-    let credited = office.checkout(id).await.unwrap().unwrap();
+    backoffice.checkout_credited(id, "grant_1").await.unwrap();
+    let credited = backoffice.checkout(id).await.unwrap().unwrap();
     let grant = credited.receipt.unwrap().grant_id;
     assert_eq!(grant.as_deref(), Some("grant_1"));
     let unknown = payment("cs_1", 7, NOW);
-    let unknown = office.checkout_paid("checkout_1", &unknown).await;
+    let unknown = backoffice.checkout_paid("checkout_1", &unknown).await;
     assert_eq!(unknown.unwrap(), None);
 }
 
 async fn of_many_payments_at_once_one_is_written_down(given: Given) {
     let checkout = open(&given, "acct_1", NOW).await.unwrap();
     let crowd = (0..20).map(|number| {
-        let (office, id) = (given.office.clone(), checkout.id.clone());
+        let (backoffice, id) = (given.backoffice.clone(), checkout.id.clone());
         tokio::spawn(async move {
             let told = payment("cs_1", number, NOW + number);
-            office.checkout_paid(&id, &told).await.unwrap()
+            backoffice.checkout_paid(&id, &told).await.unwrap()
         })
     });
     let mut seen = Vec::new();
@@ -115,15 +125,18 @@ async fn of_many_payments_at_once_one_is_written_down(given: Given) {
 }
 
 async fn a_payment_of_another_session_is_not_written_down(given: Given) {
-    let office = &given.office;
+    let backoffice = &given.backoffice;
     let checkout = open(&given, "acct_1", NOW).await.unwrap();
-    office.checkout_begun(&checkout.id, "cs_1").await.unwrap();
+    backoffice
+        .checkout_begun(&checkout.id, "cs_1")
+        .await
+        .unwrap();
     let elsewhere = Payment {
         provider: "test",
         ..payment("cs_1", 7, NOW)
     };
     for other in [payment("cs_2", 7, NOW), elsewhere] {
-        let told = office.checkout_paid(&checkout.id, &other).await;
+        let told = backoffice.checkout_paid(&checkout.id, &other).await;
         let told = told.unwrap().unwrap();
         assert_eq!(
             (told.session.as_deref(), told.receipt),
@@ -144,14 +157,18 @@ async fn only_so_many_are_open_at_once(given: Given) {
     assert_eq!(open(&given, "acct_1", NOW).await, None);
     let paid = payment("cs_1", 7, NOW);
     let last = last.unwrap();
-    given.office.checkout_paid(&last.id, &paid).await.unwrap();
+    given
+        .backoffice
+        .checkout_paid(&last.id, &paid)
+        .await
+        .unwrap();
     assert!(open(&given, "acct_1", NOW).await.is_some(), "one is paid");
 }
 
 async fn a_payment_that_is_no_credit_yet_is_found(given: Given) {
-    let office = &given.office;
+    let backoffice = &given.backoffice;
     let left = async |before| {
-        let left = office.uncredited_checkouts(before, 10).await.unwrap();
+        let left = backoffice.uncredited_checkouts(before, 10).await.unwrap();
         left.into_iter().map(|one| one.id).collect::<Vec<_>>()
     };
     let (paid, unpaid) = (
@@ -159,15 +176,18 @@ async fn a_payment_that_is_no_credit_yet_is_found(given: Given) {
         open(&given, "acct_1", NOW).await.unwrap(),
     );
     let told = payment("cs_1", 7, NOW);
-    office.checkout_paid(&paid.id, &told).await.unwrap();
+    backoffice.checkout_paid(&paid.id, &told).await.unwrap();
     assert!(left(NOW).await.is_empty());
     assert_eq!(left(NOW + 1).await, [paid.id.as_str()]);
-    office.checkout_credited(&paid.id, "grant_1").await.unwrap();
+    backoffice
+        .checkout_credited(&paid.id, "grant_1")
+        .await
+        .unwrap();
     assert!(left(NOW + 1).await.is_empty());
     // What nobody else has heard of can be forgotten, and nothing else.
     for id in [&paid.id, &unpaid.id] {
-        office.drop_checkout(id).await.unwrap();
+        backoffice.drop_checkout(id).await.unwrap();
     }
-    assert!(office.checkout(&paid.id).await.unwrap().is_some());
-    assert_eq!(office.checkout(&unpaid.id).await.unwrap(), None);
+    assert!(backoffice.checkout(&paid.id).await.unwrap().is_some());
+    assert_eq!(backoffice.checkout(&unpaid.id).await.unwrap(), None);
 }

@@ -23,17 +23,27 @@ async fn an_identity_is_one_persons(given: Given) {
         given.person("ada@example.com").await,
         given.person("grace@example.com").await,
     );
-    let office = &given.office;
+    let backoffice = &given.backoffice;
     assert_eq!(
-        office.person_by_identity(known_as("1")).await.unwrap(),
+        backoffice.person_by_identity(known_as("1")).await.unwrap(),
         None
     );
     for _ in 0..2 {
-        assert!(office.connect(&ada.id, known_as("1"), NOW).await.unwrap());
-        assert!(!office.connect(&grace.id, known_as("1"), NOW).await.unwrap());
+        assert!(
+            backoffice
+                .connect(&ada.id, known_as("1"), NOW)
+                .await
+                .unwrap()
+        );
+        assert!(
+            !backoffice
+                .connect(&grace.id, known_as("1"), NOW)
+                .await
+                .unwrap()
+        );
     }
     assert!(
-        !office
+        !backoffice
             .connect("person_gone", known_as("2"), NOW)
             .await
             .unwrap()
@@ -42,32 +52,32 @@ async fn an_identity_is_one_persons(given: Given) {
         issuer: "https://id.example.net",
         subject: "1",
     };
-    assert!(office.connect(&grace.id, elsewhere, NOW).await.unwrap());
-    let found = office.person_by_identity(known_as("1")).await.unwrap();
+    assert!(backoffice.connect(&grace.id, elsewhere, NOW).await.unwrap());
+    let found = backoffice.person_by_identity(known_as("1")).await.unwrap();
     assert_eq!(found.as_ref(), Some(&ada));
-    let found = office.person_by_identity(elsewhere).await.unwrap();
+    let found = backoffice.person_by_identity(elsewhere).await.unwrap();
     assert_eq!(found.as_ref(), Some(&grace));
     for (person, issuer, is_connected) in [
         (&ada, known_as("").issuer, true),
         (&ada, elsewhere.issuer, false),
         (&grace, known_as("").issuer, false),
     ] {
-        let connected = office.is_connected(&person.id, issuer).await.unwrap();
+        let connected = backoffice.is_connected(&person.id, issuer).await.unwrap();
         assert_eq!(connected, is_connected, "{} {issuer}", person.email);
     }
 }
 
 async fn somebody_new_is_added_with_their_identity_or_not_at_all(given: Given) {
     let add = |email: &str, subject: &'static str| {
-        let (office, new) = (given.office.clone(), new_person(email));
-        async move { office.add_person_known_as(new, known_as(subject)).await }
+        let (backoffice, new) = (given.backoffice.clone(), new_person(email));
+        async move { backoffice.add_person_known_as(new, known_as(subject)).await }
     };
     given.person("taken@example.com").await;
     let refused = add("Taken@example.com", "1").await;
-    assert!(matches!(refused, Err(OfficeError::EmailTaken)));
+    assert!(matches!(refused, Err(BackofficeError::EmailTaken)));
     assert_eq!(
         given
-            .office
+            .backoffice
             .person_by_identity(known_as("1"))
             .await
             .unwrap(),
@@ -78,33 +88,55 @@ async fn somebody_new_is_added_with_their_identity_or_not_at_all(given: Given) {
     for email in ["ada@example.com", "ada@example.net", "taken@example.com"] {
         assert_eq!(add(email, "1").await.unwrap(), ada, "{email}");
     }
-    assert_eq!(given.count("SELECT count(*) FROM office_people").await, 2);
     assert_eq!(
-        given.count("SELECT count(*) FROM office_identities").await,
+        given.count("SELECT count(*) FROM backoffice_people").await,
+        2
+    );
+    assert_eq!(
+        given
+            .count("SELECT count(*) FROM backoffice_identities")
+            .await,
         1
     );
 }
 
 async fn who_is_gone_leaves_an_identity_to_whoever_has_it(given: Given) {
-    let office = &given.office;
+    let backoffice = &given.backoffice;
     let (ada, grace) = (
         given.person("ada@example.com").await,
         given.person("grace@example.com").await,
     );
-    assert!(office.connect(&ada.id, known_as("1"), NOW).await.unwrap());
+    assert!(
+        backoffice
+            .connect(&ada.id, known_as("1"), NOW)
+            .await
+            .unwrap()
+    );
     // One with an issuer is enough: a second would be somebody else's, unseen.
-    assert!(!office.connect(&ada.id, known_as("2"), NOW).await.unwrap());
-    office.remove_person(&ada.id).await.unwrap();
+    assert!(
+        !backoffice
+            .connect(&ada.id, known_as("2"), NOW)
+            .await
+            .unwrap()
+    );
+    backoffice.remove_person(&ada.id).await.unwrap();
     assert_eq!(
-        given.count("SELECT count(*) FROM office_identities").await,
+        given
+            .count("SELECT count(*) FROM backoffice_identities")
+            .await,
         0
     );
     // As two gateways at the same moment could leave it.
     given
-        .run("INSERT INTO office_identities VALUES ('https://id.example.com', '1', 'person_gone', 0)")
+        .run("INSERT INTO backoffice_identities VALUES ('https://id.example.com', '1', 'person_gone', 0)")
         .await;
-    assert!(office.connect(&grace.id, known_as("1"), NOW).await.unwrap());
-    let found = office.person_by_identity(known_as("1")).await.unwrap();
+    assert!(
+        backoffice
+            .connect(&grace.id, known_as("1"), NOW)
+            .await
+            .unwrap()
+    );
+    let found = backoffice.person_by_identity(known_as("1")).await.unwrap();
     assert_eq!(found, Some(grace));
 }
 
@@ -113,43 +145,49 @@ async fn the_only_way_in_is_not_given_up(given: Given) {
         password: None,
         ..new_person("ada@example.com")
     };
-    let (office, issuer) = (&given.office, known_as("").issuer);
-    let ada = office
+    let (backoffice, issuer) = (&given.backoffice, known_as("").issuer);
+    let ada = backoffice
         .add_person_known_as(new, known_as("1"))
         .await
         .unwrap();
-    office.disconnect(&ada.id, issuer).await.unwrap();
-    assert!(office.is_connected(&ada.id, issuer).await.unwrap());
-    office
+    backoffice.disconnect(&ada.id, issuer).await.unwrap();
+    assert!(backoffice.is_connected(&ada.id, issuer).await.unwrap());
+    backoffice
         .set_password(&ada.id, "hash", None, NOW)
         .await
         .unwrap();
-    office
+    backoffice
         .disconnect(&ada.id, "https://id.example.net")
         .await
         .unwrap();
-    assert!(office.is_connected(&ada.id, issuer).await.unwrap());
-    office.disconnect(&ada.id, issuer).await.unwrap();
-    assert!(!office.is_connected(&ada.id, issuer).await.unwrap());
+    assert!(backoffice.is_connected(&ada.id, issuer).await.unwrap());
+    backoffice.disconnect(&ada.id, issuer).await.unwrap();
+    assert!(!backoffice.is_connected(&ada.id, issuer).await.unwrap());
     assert_eq!(
-        office.person_by_identity(known_as("1")).await.unwrap(),
+        backoffice.person_by_identity(known_as("1")).await.unwrap(),
         None
     );
 }
 
 async fn of_twenty_who_use_it_one_does(given: Given) {
     let crowd = (0..20).map(|_| {
-        let office = given.office.clone();
-        tokio::spawn(async move { office.spend(&[7; 32], NOW + 10).await.unwrap() })
+        let backoffice = given.backoffice.clone();
+        tokio::spawn(async move { backoffice.spend(&[7; 32], NOW + 10).await.unwrap() })
     });
     let mut used = 0;
     for one in crowd.collect::<Vec<_>>() {
         used += u32::from(one.await.unwrap());
     }
     assert_eq!(used, 1);
-    assert!(given.office.spend(&[8; 32], NOW + 10).await.unwrap());
-    given.office.prune(NOW + 9).await.unwrap();
-    assert_eq!(given.count("SELECT count(*) FROM office_spent").await, 2);
-    given.office.prune(NOW + 10).await.unwrap();
-    assert_eq!(given.count("SELECT count(*) FROM office_spent").await, 0);
+    assert!(given.backoffice.spend(&[8; 32], NOW + 10).await.unwrap());
+    given.backoffice.prune(NOW + 9).await.unwrap();
+    assert_eq!(
+        given.count("SELECT count(*) FROM backoffice_spent").await,
+        2
+    );
+    given.backoffice.prune(NOW + 10).await.unwrap();
+    assert_eq!(
+        given.count("SELECT count(*) FROM backoffice_spent").await,
+        0
+    );
 }

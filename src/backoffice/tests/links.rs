@@ -51,21 +51,21 @@ impl Given {
             made_by: maker.map(|maker| maker.email.clone()),
             ..new_link(email)
         };
-        let made = self.office.make_link(new).await.unwrap();
+        let made = self.backoffice.make_link(new).await.unwrap();
         MadeLink::digest(made.secret.reveal()).unwrap()
     }
 
     async fn is_good(&self, digest: &Digest) -> bool {
-        self.office.link(digest, NOW).await.unwrap().is_some()
+        self.backoffice.link(digest, NOW).await.unwrap().is_some()
     }
 
     /// This office and, on a database, another one.
-    fn offices(&self) -> [Arc<Office>; 2] {
+    fn offices(&self) -> [Arc<Backoffice>; 2] {
         let other = match &self.place {
-            Place::Folder(_) => self.office.clone(),
+            Place::Folder(_) => self.backoffice.clone(),
             place @ Place::Database(_) => Arc::new(place.open()),
         };
-        [self.office.clone(), other]
+        [self.backoffice.clone(), other]
     }
 }
 
@@ -86,19 +86,29 @@ async fn a_link_is_found_as_it_was_made_until_it_expires(given: Given) {
             purpose,
             expires_at: NOW + lasts,
         };
-        let last = given.office.link(&digest, NOW + lasts - 1).await.unwrap();
+        let last = given
+            .backoffice
+            .link(&digest, NOW + lasts - 1)
+            .await
+            .unwrap();
         assert_eq!(last, Some(expected));
         let late = NOW + lasts;
-        assert_eq!(given.office.link(&digest, late).await.unwrap(), None);
-        let joined = given.office.join_by_link(&digest, None, HASH, late).await;
-        let set = given.office.reset_by_link(&digest, HASH, late).await;
+        assert_eq!(given.backoffice.link(&digest, late).await.unwrap(), None);
+        let joined = given
+            .backoffice
+            .join_by_link(&digest, None, HASH, late)
+            .await;
+        let set = given.backoffice.reset_by_link(&digest, HASH, late).await;
         if email != ada.email {
             assert_eq!(joined.unwrap(), None);
         }
         assert_eq!(set.unwrap(), None);
     }
-    assert_eq!(given.count("SELECT count(*) FROM office_people").await, 1);
-    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+    assert_eq!(
+        given.count("SELECT count(*) FROM backoffice_people").await,
+        1
+    );
+    assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
     assert!(!given.is_good(&[7; 32]).await);
     for strange in ["", "x", &"x".repeat(44)] {
         assert_eq!(MadeLink::digest(strange), None, "{strange}");
@@ -109,17 +119,19 @@ async fn of_twenty_who_use_a_link_one_gets_in(given: Given) {
     let digest = given.link("New@example.com", invitation()).await;
     let offices = given.offices();
     let crowd = (0..20).map(|number| {
-        let office = offices[number % 2].clone();
+        let backoffice = offices[number % 2].clone();
         tokio::spawn(async move {
             let name = format!("{number}");
-            office.join_by_link(&digest, Some(&name), HASH, NOW).await
+            backoffice
+                .join_by_link(&digest, Some(&name), HASH, NOW)
+                .await
         })
     });
     let mut joined = Vec::new();
     for one in crowd.collect::<Vec<_>>() {
         match one.await.unwrap() {
             Ok(Some(person)) => joined.push(person),
-            Ok(None) | Err(OfficeError::EmailTaken) => {}
+            Ok(None) | Err(BackofficeError::EmailTaken) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -128,7 +140,7 @@ async fn of_twenty_who_use_a_link_one_gets_in(given: Given) {
     assert_eq!(person.email, "New@example.com");
     assert_eq!(person.password.as_deref(), Some(HASH));
     assert_eq!((person.role, person.created_at), (Role::Operator, NOW));
-    let found = given.office.person_by_email("new@example.com").await;
+    let found = given.backoffice.person_by_email("new@example.com").await;
     assert_eq!(found.unwrap().as_ref(), Some(person));
     assert!(!given.is_good(&digest).await);
 }
@@ -139,10 +151,10 @@ async fn of_twenty_who_set_a_password_by_a_link_one_does(given: Given) {
     let session = given.session(1, &ada, NOW).await;
     let offices = given.offices();
     let crowd = (0..20).map(|number| {
-        let office = offices[number % 2].clone();
+        let backoffice = offices[number % 2].clone();
         tokio::spawn(async move {
             let hash = format!("hash {number}");
-            office.reset_by_link(&digest, &hash, NOW).await.unwrap()
+            backoffice.reset_by_link(&digest, &hash, NOW).await.unwrap()
         })
     });
     let mut set = Vec::new();
@@ -150,7 +162,7 @@ async fn of_twenty_who_set_a_password_by_a_link_one_does(given: Given) {
         set.extend(one.await.unwrap());
     }
     assert_eq!(set.len(), 1, "{set:?}");
-    let found = given.office.person(&ada.id).await.unwrap();
+    let found = given.backoffice.person(&ada.id).await.unwrap();
     assert_eq!(found.as_ref(), set.first());
     assert_ne!(found, Some(ada));
     assert!(!given.is_in(&session).await);
@@ -160,24 +172,33 @@ async fn of_twenty_who_set_a_password_by_a_link_one_does(given: Given) {
 async fn a_used_link_and_what_came_of_it_are_one_step(given: Given) {
     let digest = given.link("ada@example.com", invitation()).await;
     let ada = given.person("Ada@example.com").await;
-    let refused = given.office.join_by_link(&digest, None, HASH, NOW).await;
-    assert!(matches!(refused, Err(OfficeError::EmailTaken)));
+    let refused = given
+        .backoffice
+        .join_by_link(&digest, None, HASH, NOW)
+        .await;
+    assert!(matches!(refused, Err(BackofficeError::EmailTaken)));
     assert_eq!(
-        given.office.person(&ada.id).await.unwrap().as_ref(),
+        given.backoffice.person(&ada.id).await.unwrap().as_ref(),
         Some(&ada)
     );
     assert!(given.is_good(&digest).await);
     // For a password it is none, and the other way round.
-    let set = given.office.reset_by_link(&digest, HASH, NOW).await;
+    let set = given.backoffice.reset_by_link(&digest, HASH, NOW).await;
     assert_eq!(set.unwrap(), None);
     // Whoever is removed does not come back by it.
-    given.office.remove_person(&ada.id).await.unwrap();
+    given.backoffice.remove_person(&ada.id).await.unwrap();
     assert!(!given.is_good(&digest).await);
     let digest = given.link("ada@example.com", invitation()).await;
-    let joined = given.office.join_by_link(&digest, None, HASH, NOW).await;
+    let joined = given
+        .backoffice
+        .join_by_link(&digest, None, HASH, NOW)
+        .await;
     let joined = joined.unwrap().unwrap();
     let digest = given.link(&joined.email, reset(&joined)).await;
-    let refused = given.office.join_by_link(&digest, None, "no", NOW).await;
+    let refused = given
+        .backoffice
+        .join_by_link(&digest, None, "no", NOW)
+        .await;
     assert_eq!(refused.unwrap(), None);
     assert!(given.is_good(&digest).await);
 }
@@ -208,9 +229,9 @@ async fn a_newer_link_takes_the_place_of_an_older_one(given: Given) {
 }
 
 async fn an_invitation_is_listed_until_it_is_withdrawn_or_used(given: Given) {
-    let office = &given.office;
+    let backoffice = &given.backoffice;
     let emails = async || {
-        let open = office.invitations_of("acct_1", NOW).await.unwrap();
+        let open = backoffice.invitations_of("acct_1", NOW).await.unwrap();
         let emails = open.into_iter().map(|link| link.email);
         emails.collect::<Vec<_>>().join(" ")
     };
@@ -222,19 +243,19 @@ async fn an_invitation_is_listed_until_it_is_withdrawn_or_used(given: Given) {
     let open = emails().await;
     assert!(open.contains(one) && open.contains(two), "{open}");
     assert!(
-        office
+        backoffice
             .invitations_of("acct_2", NOW)
             .await
             .unwrap()
             .is_empty()
     );
     for (account_id, is_good) in [("acct_2", true), ("acct_1", false)] {
-        let withdrawn = office.withdraw_invitation(account_id, "ada@EXAMPLE.com");
+        let withdrawn = backoffice.withdraw_invitation(account_id, "ada@EXAMPLE.com");
         withdrawn.await.unwrap();
         assert_eq!(given.is_good(&first).await, is_good, "{account_id}");
     }
     assert_eq!(emails().await, two);
-    let joined = office.join_by_link(&second, None, HASH, NOW).await;
+    let joined = backoffice.join_by_link(&second, None, HASH, NOW).await;
     assert!(joined.unwrap().is_some());
     assert_eq!(emails().await, "");
 }
@@ -245,11 +266,17 @@ async fn a_new_password_by_a_link_ends_ways_in_by_issuers(given: Given) {
         issuer: "https://id.example.com",
         subject: "1",
     };
-    assert!(given.office.connect(&ada.id, identity, NOW).await.unwrap());
+    assert!(
+        given
+            .backoffice
+            .connect(&ada.id, identity, NOW)
+            .await
+            .unwrap()
+    );
     let digest = given.link(&ada.email, reset(&ada)).await;
-    let set = given.office.reset_by_link(&digest, HASH, NOW).await;
+    let set = given.backoffice.reset_by_link(&digest, HASH, NOW).await;
     assert!(set.unwrap().is_some());
-    let found = given.office.person_by_identity(identity).await;
+    let found = given.backoffice.person_by_identity(identity).await;
     assert_eq!(found.unwrap(), None);
 }
 
@@ -262,7 +289,10 @@ async fn a_changed_password_ends_the_links_for_another(given: Given) {
         given.link(&ada.email, reset(&ada)).await,
         given.link(&eve.email, reset(&eve)).await,
     );
-    let changed = given.office.set_password(&ada.id, "new", None, NOW).await;
+    let changed = given
+        .backoffice
+        .set_password(&ada.id, "new", None, NOW)
+        .await;
     changed.unwrap();
     assert!(!given.is_good(&hers).await && given.is_good(&other).await);
 }
@@ -271,8 +301,11 @@ async fn who_is_removed_or_no_operator_leaves_no_link(given: Given) {
     let mut people = Vec::new();
     for email in ["ada@example.com", "eve@example.com", "grace@example.com"] {
         let person = given.person(email).await;
-        let office = &given.office;
-        office.set_role(&person.id, Role::Operator).await.unwrap();
+        let backoffice = &given.backoffice;
+        backoffice
+            .set_role(&person.id, Role::Operator)
+            .await
+            .unwrap();
         people.push(person);
     }
     let (ada, eve, grace) = (&people[0], &people[1], &people[2]);
@@ -284,18 +317,21 @@ async fn who_is_removed_or_no_operator_leaves_no_link(given: Given) {
     );
     let for_eve = given.link(&eve.email, reset(eve)).await;
     let session = given.session(1, eve, NOW).await;
-    let role = given.office.set_role(&ada.id, Role::Customer).await;
+    let role = given.backoffice.set_role(&ada.id, Role::Customer).await;
     role.unwrap();
     for _ in 0..2 {
-        given.office.remove_person(&eve.id).await.unwrap();
+        given.backoffice.remove_person(&eve.id).await.unwrap();
     }
     for gone in [by_ada, by_eve, for_eve] {
         assert!(!given.is_good(&gone).await);
     }
     assert!(given.is_good(&by_grace).await);
     assert!(!given.is_in(&session).await);
-    assert_eq!(given.office.person(&eve.id).await.unwrap(), None);
-    assert_eq!(given.count("SELECT count(*) FROM office_people").await, 2);
+    assert_eq!(given.backoffice.person(&eve.id).await.unwrap(), None);
+    assert_eq!(
+        given.count("SELECT count(*) FROM backoffice_people").await,
+        2
+    );
 }
 
 async fn people_are_found_by_account_and_by_address(given: Given) {
@@ -306,15 +342,15 @@ async fn people_are_found_by_account_and_by_address(given: Given) {
             now: NOW + number / 2,
             ..new_person(&format!("A_{number}%@Example.com"))
         };
-        people.push(given.office.add_person(new).await.unwrap());
+        people.push(given.backoffice.add_person(new).await.unwrap());
     }
-    let of_account = given.office.people_of("acct_1").await.unwrap();
+    let of_account = given.backoffice.people_of("acct_1").await.unwrap();
     assert_eq!(of_account, [people[1].clone(), people[3].clone()]);
-    assert_eq!(given.office.people_of("acct_9").await.unwrap(), []);
+    assert_eq!(given.backoffice.people_of("acct_9").await.unwrap(), []);
     // Page by page, each once, the latest first.
     let (mut seen, mut before) = (Vec::new(), None);
     loop {
-        let page = given.office.people_page("a_", before, 2).await.unwrap();
+        let page = given.backoffice.people_page("a_", before, 2).await.unwrap();
         let Some(last) = page.last() else { break };
         before = Some((last.created_at, last.id.clone()));
         seen.extend(page);
@@ -330,7 +366,7 @@ async fn people_are_found_by_account_and_by_address(given: Given) {
         ("a!_3", 0),
         ("b", 0),
     ] {
-        let found = given.office.people_page(text, None, 9).await.unwrap();
+        let found = given.backoffice.people_page(text, None, 9).await.unwrap();
         assert_eq!(found.len(), count, "{text}");
     }
 }
@@ -339,7 +375,10 @@ async fn expired_links_are_pruned(given: Given) {
     let ada = given.person("ada@example.com").await;
     given.link(&ada.email, reset(&ada)).await;
     let kept = given.link("new@example.com", invitation()).await;
-    given.office.prune(NOW + 3_600).await.unwrap();
-    assert_eq!(given.count("SELECT count(*) FROM office_links").await, 1);
+    given.backoffice.prune(NOW + 3_600).await.unwrap();
+    assert_eq!(
+        given.count("SELECT count(*) FROM backoffice_links").await,
+        1
+    );
     assert!(given.is_good(&kept).await);
 }

@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc};
 use tempfile::TempDir;
 
 use super::{
-    Action, Digest, NewPerson, NewSession, Office, OfficeError, Person, Recorded, Role, Session,
-    Store,
+    Action, Backoffice, BackofficeError, Digest, NewPerson, NewSession, Person, Recorded, Role,
+    Session, Store,
     postgres::InDatabase,
     sql::{Row, statement},
     sqlite::InFile,
@@ -40,12 +40,12 @@ mod sqlite;
 const NOW: i64 = 1_800_000_000;
 
 /// Long: machines that test are busy, and only tests of deadlines are about deadlines.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// An office in a place of its own.
 struct Given {
     place: Place,
-    office: Arc<Office>,
+    backoffice: Arc<Backoffice>,
 }
 
 enum Place {
@@ -68,53 +68,53 @@ impl Given {
     }
 
     fn at(place: Place) -> Self {
-        let office = Arc::new(place.open());
-        Self { place, office }
+        let backoffice = Arc::new(place.open());
+        Self { place, backoffice }
     }
 
     fn restart(self) -> Self {
-        drop(self.office);
+        drop(self.backoffice);
         Self::at(self.place)
     }
 
     async fn person(&self, email: &str) -> Person {
-        self.office.add_person(new_person(email)).await.unwrap()
+        self.backoffice.add_person(new_person(email)).await.unwrap()
     }
 
     /// Begins a session, which lasts a thousand seconds.
     async fn session(&self, number: u8, person: &Person, now: i64) -> Digest {
         let new = new_session(number, Some(person), now);
         let digest = new.digest;
-        self.office.begin_session(new).await.unwrap();
+        self.backoffice.begin_session(new).await.unwrap();
         digest
     }
 
     async fn is_in(&self, digest: &Digest) -> bool {
-        let session = self.office.session(digest, NOW).await.unwrap();
+        let session = self.backoffice.session(digest, NOW).await.unwrap();
         session.is_some()
     }
 
     /// How many rows a table has.
     async fn count(&self, sql: &'static str) -> i64 {
-        let mut rows = self.office.run(vec![statement(sql, [])]).await.unwrap();
+        let mut rows = self.backoffice.run(vec![statement(sql, [])]).await.unwrap();
         rows[0].int().unwrap()
     }
 
     async fn run(&self, sql: &'static str) -> Vec<Row> {
-        self.office.run(vec![statement(sql, [])]).await.unwrap()
+        self.backoffice.run(vec![statement(sql, [])]).await.unwrap()
     }
 }
 
 impl Place {
-    fn open(&self) -> Office {
+    fn open(&self) -> Backoffice {
         let store = match self {
             Self::Folder(folder) => Store::File(InFile::new(&file_in(folder))),
             Self::Database(address) => {
-                let database = InDatabase::new(address.clone(), PATIENCE);
+                let database = InDatabase::new(address.clone(), TIMEOUT);
                 Store::Shared(Box::new(database))
             }
         };
-        Office::on(store, PATIENCE)
+        Backoffice::on(store, TIMEOUT)
     }
 }
 
@@ -144,6 +144,6 @@ fn new_session(number: u8, person: Option<&Person>, now: i64) -> NewSession {
     }
 }
 
-fn is_unavailable<T>(asked: &Result<T, OfficeError>) -> bool {
-    matches!(asked, Err(OfficeError::Unavailable(_)))
+fn is_unavailable<T>(asked: &Result<T, BackofficeError>) -> bool {
+    matches!(asked, Err(BackofficeError::Unavailable(_)))
 }

@@ -33,21 +33,21 @@ async fn whoever_is_added_is_found_as_they_were(given: Given) {
         account_id: "acct_2".into(),
         ..new_person("grace@example.com")
     };
-    let grace = given.office.add_person(grace).await.unwrap();
+    let grace = given.backoffice.add_person(grace).await.unwrap();
     assert_eq!(
         (grace.name.as_deref(), grace.password.as_deref()),
         (None, None)
     );
     assert_eq!(grace.role, Role::Operator);
     for person in [&ada, &grace] {
-        let found = given.office.person(&person.id).await.unwrap();
+        let found = given.backoffice.person(&person.id).await.unwrap();
         assert_eq!(found.as_ref(), Some(person));
         for email in [
             person.email.clone(),
             person.email.to_uppercase(),
             format!(" {} ", person.email),
         ] {
-            let found = given.office.person_by_email(&email).await.unwrap();
+            let found = given.backoffice.person_by_email(&email).await.unwrap();
             assert_eq!(found.as_ref(), Some(person), "{email}");
         }
     }
@@ -61,27 +61,30 @@ async fn an_address_is_one_persons_however_it_is_written(given: Given) {
         "ÜNAL@EXAMPLE.COM ",
         "\tünal@Example.com",
     ] {
-        let refused = given.office.add_person(new_person(email)).await;
+        let refused = given.backoffice.add_person(new_person(email)).await;
         assert!(
-            matches!(refused, Err(OfficeError::EmailTaken)),
+            matches!(refused, Err(BackofficeError::EmailTaken)),
             "{email}: {refused:?}"
         );
     }
     given.person("unal@example.com").await;
-    let found = given.office.person(&first.id).await.unwrap();
+    let found = given.backoffice.person(&first.id).await.unwrap();
     assert_eq!(found, Some(first), "nothing has changed");
-    assert_eq!(given.count("SELECT count(*) FROM office_people").await, 2);
+    assert_eq!(
+        given.count("SELECT count(*) FROM backoffice_people").await,
+        2
+    );
 }
 
 /// A file has one gateway; on a database there are two.
 async fn of_twenty_who_want_one_address_one_gets_it(given: Given) {
     let other = match &given.place {
-        Place::Folder(_) => given.office.clone(),
+        Place::Folder(_) => given.backoffice.clone(),
         place @ Place::Database(_) => Arc::new(place.open()),
     };
-    let offices = [given.office.clone(), other];
+    let offices = [given.backoffice.clone(), other];
     let crowd = (0..20).map(|number| {
-        let office = offices[number % 2].clone();
+        let backoffice = offices[number % 2].clone();
         tokio::spawn(async move {
             let email = if number % 3 == 0 {
                 "Ada@Example.com"
@@ -90,51 +93,57 @@ async fn of_twenty_who_want_one_address_one_gets_it(given: Given) {
             };
             let mut new = new_person(email);
             new.account_id = format!("acct_{number}");
-            office.add_person(new).await
+            backoffice.add_person(new).await
         })
     });
     let mut added = Vec::new();
     for one in crowd.collect::<Vec<_>>() {
         match one.await.unwrap() {
             Ok(person) => added.push(person),
-            Err(OfficeError::EmailTaken) => {}
+            Err(BackofficeError::EmailTaken) => {}
             Err(error) => panic!("{error}"),
         }
     }
     assert_eq!(added.len(), 1, "{added:?}");
     let found = given
-        .office
+        .backoffice
         .person_by_email("ada@example.com")
         .await
         .unwrap();
     assert_eq!(found.as_ref(), added.first());
-    assert_eq!(given.count("SELECT count(*) FROM office_people").await, 1);
+    assert_eq!(
+        given.count("SELECT count(*) FROM backoffice_people").await,
+        1
+    );
 }
 
 async fn whoever_is_unknown_is_none(given: Given) {
     for id in ["person_1", ""] {
-        assert_eq!(given.office.person(id).await.unwrap(), None);
-        assert_eq!(given.office.person_by_email(id).await.unwrap(), None);
+        assert_eq!(given.backoffice.person(id).await.unwrap(), None);
+        assert_eq!(given.backoffice.person_by_email(id).await.unwrap(), None);
     }
     // And nothing is made of them.
     given
-        .office
+        .backoffice
         .set_role("person_1", Role::Operator)
         .await
         .unwrap();
     given
-        .office
+        .backoffice
         .set_password("person_1", "hash", None, NOW)
         .await
         .unwrap();
-    assert_eq!(given.count("SELECT count(*) FROM office_people").await, 0);
+    assert_eq!(
+        given.count("SELECT count(*) FROM backoffice_people").await,
+        0
+    );
 }
 
 async fn no_text_is_too_strange(given: Given) {
     let long = "x".repeat(1 << 20);
     for (number, strange) in [
         "",
-        "'; DROP TABLE office_people; --",
+        "'; DROP TABLE backoffice_people; --",
         "$1 ?1 :a %s",
         "👩‍👩‍👧\u{202e}\u{10ffff}",
         &long,
@@ -149,21 +158,21 @@ async fn no_text_is_too_strange(given: Given) {
             account_id: account_id.clone(),
             ..new_person(&format!("{number}@example.com"))
         };
-        let added = given.office.add_person(new).await.unwrap();
+        let added = given.backoffice.add_person(new).await.unwrap();
         assert_eq!(added.name.as_deref(), Some(strange));
         assert_eq!(added.account_id, account_id);
-        assert_eq!(given.office.person(strange).await.unwrap(), None);
+        assert_eq!(given.backoffice.person(strange).await.unwrap(), None);
     }
     // A zero byte, which one of the two cannot keep, is the same other character in both.
     let added = given.person("a\0b@example.com").await;
     assert_eq!(added.email, "a\u{fffd}b@example.com");
     let found = given
-        .office
+        .backoffice
         .person_by_email("A\0b@example.com")
         .await
         .unwrap();
     assert_eq!(found, Some(added));
-    assert_eq!(given.office.person("\0").await.unwrap(), None);
+    assert_eq!(given.backoffice.person("\0").await.unwrap(), None);
 }
 
 async fn a_role_is_changed(given: Given) {
@@ -172,8 +181,8 @@ async fn a_role_is_changed(given: Given) {
         given.person("grace@example.com").await,
     );
     for role in [Role::Operator, Role::Operator, Role::Customer] {
-        given.office.set_role(&ada.id, role).await.unwrap();
-        let found = given.office.person(&ada.id).await.unwrap();
+        given.backoffice.set_role(&ada.id, role).await.unwrap();
+        let found = given.backoffice.person(&ada.id).await.unwrap();
         assert_eq!(
             found,
             Some(Person {
@@ -182,7 +191,10 @@ async fn a_role_is_changed(given: Given) {
             })
         );
     }
-    assert_eq!(given.office.person(&grace.id).await.unwrap(), Some(grace));
+    assert_eq!(
+        given.backoffice.person(&grace.id).await.unwrap(),
+        Some(grace)
+    );
 }
 
 async fn a_password_is_changed(given: Given) {
@@ -191,28 +203,31 @@ async fn a_password_is_changed(given: Given) {
         given.person("grace@example.com").await,
     );
     given
-        .office
+        .backoffice
         .set_password(&ada.id, "new", None, NOW + 5)
         .await
         .unwrap();
-    let found = given.office.person(&ada.id).await.unwrap();
+    let found = given.backoffice.person(&ada.id).await.unwrap();
     let password = Some("new".to_owned());
     assert_eq!(found, Some(Person { password, ..ada }));
-    assert_eq!(given.office.person(&grace.id).await.unwrap(), Some(grace));
+    assert_eq!(
+        given.backoffice.person(&grace.id).await.unwrap(),
+        Some(grace)
+    );
 }
 
 async fn what_was_written_outlives_a_restart(given: Given) {
     let ada = given.person("ada@example.com").await;
     let digest = given.session(1, &ada, NOW).await;
     given
-        .office
+        .backoffice
         .record(&actions::action("first", "acct_1"))
         .await
         .unwrap();
     let given = given.restart();
-    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+    assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
     assert!(given.is_in(&digest).await);
-    let page = given.office.actions_page(None, None, 10).await.unwrap();
+    let page = given.backoffice.actions_page(None, None, 10).await.unwrap();
     assert_eq!(page.len(), 1);
 }
 

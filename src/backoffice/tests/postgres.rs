@@ -20,12 +20,12 @@ impl Given {
     }
 }
 
-async fn until_added(office: &Office, email: &str) -> Person {
+async fn until_added(backoffice: &Backoffice, email: &str) -> Person {
     let started = Instant::now();
     loop {
-        match office.add_person(new_person(email)).await {
+        match backoffice.add_person(new_person(email)).await {
             Ok(person) => return person,
-            Err(error) => assert!(started.elapsed() < PATIENCE, "{error}"),
+            Err(error) => assert!(started.elapsed() < TIMEOUT, "{error}"),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -36,9 +36,9 @@ async fn ten_at_once_make_the_tables_once() {
     for _ in 0..3 {
         let given = Given::postgres();
         let crowd = (0..10).map(|number| {
-            let office = given.place.open();
+            let backoffice = given.place.open();
             tokio::spawn(async move {
-                office
+                backoffice
                     .add_person(new_person(&format!("{number}@example.com")))
                     .await
             })
@@ -46,9 +46,18 @@ async fn ten_at_once_make_the_tables_once() {
         for one in crowd.collect::<Vec<_>>() {
             one.await.unwrap().unwrap();
         }
-        assert_eq!(given.count("SELECT count(*) FROM office_people").await, 10);
-        assert_eq!(given.count("SELECT count(*) FROM office_schema").await, 1);
-        assert_eq!(given.count("SELECT version FROM office_schema").await, 1);
+        assert_eq!(
+            given.count("SELECT count(*) FROM backoffice_people").await,
+            10
+        );
+        assert_eq!(
+            given.count("SELECT count(*) FROM backoffice_schema").await,
+            1
+        );
+        assert_eq!(
+            given.count("SELECT version FROM backoffice_schema").await,
+            1
+        );
     }
 }
 
@@ -74,17 +83,20 @@ async fn a_server_that_was_killed_is_unavailable_until_it_is_back() {
     server.kill();
     for _ in 0..3 {
         let started = Instant::now();
-        let added = given.office.add_person(new_person("eve@example.com")).await;
+        let added = given
+            .backoffice
+            .add_person(new_person("eve@example.com"))
+            .await;
         assert!(is_unavailable(&added), "{added:?}");
-        let found = given.office.session(&digest, NOW).await;
+        let found = given.backoffice.session(&digest, NOW).await;
         assert!(is_unavailable(&found), "{found:?}");
         assert!(started.elapsed() < DEADLINE);
     }
     server.start();
-    until_added(&given.office, "grace@example.com").await;
-    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+    until_added(&given.backoffice, "grace@example.com").await;
+    assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
     assert!(given.is_in(&digest).await);
-    let eve = given.office.person_by_email("eve@example.com").await;
+    let eve = given.backoffice.person_by_email("eve@example.com").await;
     assert_eq!(eve.unwrap(), None);
 }
 
@@ -102,7 +114,7 @@ async fn a_connection_that_was_ended_is_replaced() {
     for round in 0..5 {
         assert_ne!(server.psql("postgres", &end), "0");
         given
-            .office
+            .backoffice
             .set_password(&ada.id, &round.to_string(), Some(&digest), NOW)
             .await
             .unwrap();
@@ -110,11 +122,11 @@ async fn a_connection_that_was_ended_is_replaced() {
         assert!(given.is_in(&digest).await);
         assert_ne!(server.psql("postgres", &end), "0");
         let action = actions::action(&round.to_string(), "acct_1");
-        given.office.record(&action).await.unwrap();
+        given.backoffice.record(&action).await.unwrap();
     }
     server.kill();
     server.start();
-    let page = given.office.actions_page(None, None, 10).await.unwrap();
+    let page = given.backoffice.actions_page(None, None, 10).await.unwrap();
     assert_eq!(page.len(), 5, "each once");
 }
 
@@ -123,18 +135,21 @@ async fn a_server_that_hangs_is_given_up_in_time() {
     let server = PostgresServer::own();
     let given = Given::on(&server);
     let ada = given.person("ada@example.com").await;
-    let office = Office::shared(given.address().clone());
-    assert_eq!(office.person(&ada.id).await.unwrap().as_ref(), Some(&ada));
+    let backoffice = Backoffice::shared(given.address().clone());
+    assert_eq!(
+        backoffice.person(&ada.id).await.unwrap().as_ref(),
+        Some(&ada)
+    );
     server.pause();
     for _ in 0..2 {
         let started = Instant::now();
-        let found = office.person(&ada.id).await;
+        let found = backoffice.person(&ada.id).await;
         assert!(is_unavailable(&found), "{found:?}");
         assert!(started.elapsed() < DEADLINE + Duration::from_secs(1));
     }
     server.resume();
-    until_added(&office, "grace@example.com").await;
-    assert_eq!(office.person(&ada.id).await.unwrap(), Some(ada));
+    until_added(&backoffice, "grace@example.com").await;
+    assert_eq!(backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }
 
 /// A crowd before a server that hangs has few connections, and nothing piles up.
@@ -143,11 +158,11 @@ async fn a_crowd_has_few_connections() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = silent.local_addr().unwrap();
     let address = Address::parse(&format!("postgres://u@{at}/db")).unwrap();
-    let office = Arc::new(Office::shared(address));
+    let backoffice = Arc::new(Backoffice::shared(address));
     let started = Instant::now();
     let crowd = (0..50).map(|_| {
-        let office = office.clone();
-        tokio::spawn(async move { office.person("person_1").await })
+        let backoffice = backoffice.clone();
+        tokio::spawn(async move { backoffice.person("person_1").await })
     });
     for one in crowd.collect::<Vec<_>>() {
         let found = one.await.unwrap();
@@ -167,15 +182,15 @@ async fn a_crowd_has_few_connections() {
 async fn a_locked_table_is_given_up_and_used_again() {
     let given = Given::postgres();
     let ada = given.person("ada@example.com").await;
-    let office = Office::shared(given.address().clone());
+    let backoffice = Backoffice::shared(given.address().clone());
     let stranger = given.address().connect().await.unwrap();
     stranger
-        .batch_execute("BEGIN; LOCK TABLE office_people IN ACCESS EXCLUSIVE MODE")
+        .batch_execute("BEGIN; LOCK TABLE backoffice_people IN ACCESS EXCLUSIVE MODE")
         .await
         .unwrap();
     for _ in 0..3 {
         let started = Instant::now();
-        let found = office.person(&ada.id).await;
+        let found = backoffice.person(&ada.id).await;
         assert!(is_unavailable(&found), "{found:?}");
         assert!(started.elapsed() < DEADLINE + Duration::from_secs(1));
     }
@@ -186,7 +201,7 @@ async fn a_locked_table_is_given_up_and_used_again() {
     let waiting = PostgresServer::shared().psql("postgres", &waiting);
     assert_eq!(waiting, "0", "nobody stands before the lock");
     stranger.batch_execute("ROLLBACK").await.unwrap();
-    assert_eq!(office.person(&ada.id).await.unwrap(), Some(ada));
+    assert_eq!(backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }
 
 /// Whoever leaves in the middle leaves nothing half done, and no transaction open.
@@ -196,14 +211,14 @@ async fn a_step_that_is_dropped_is_done_whole_or_not_at_all() {
     for number in 0..40 {
         let person = given.person(&format!("{number}@example.com")).await;
         given.session(number, &person, NOW).await;
-        let changing = given.office.set_password(&person.id, "new", None, NOW);
+        let changing = given.backoffice.set_password(&person.id, "new", None, NOW);
         let soon = Duration::from_micros(u64::from(number) * 100);
         let _ = tokio::time::timeout(soon, changing).await;
     }
     // What was dropped last may still be on its way; whenever one looks, it is whole.
-    let halves = "SELECT count(*) FROM office_people p
+    let halves = "SELECT count(*) FROM backoffice_people p
          WHERE (p.password = 'new')
-             = EXISTS (SELECT 1 FROM office_sessions s WHERE s.person_id = p.id)";
+             = EXISTS (SELECT 1 FROM backoffice_sessions s WHERE s.person_id = p.id)";
     let open = "SELECT count(*) FROM pg_stat_activity
          WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
     let started = Instant::now();
@@ -212,7 +227,7 @@ async fn a_step_that_is_dropped_is_done_whole_or_not_at_all() {
         if given.count(open).await == 0 {
             break;
         }
-        assert!(started.elapsed() < PATIENCE, "a transaction is still open");
+        assert!(started.elapsed() < TIMEOUT, "a transaction is still open");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -222,11 +237,11 @@ async fn a_step_is_done_whole_or_not_at_all() {
     let given = Given::postgres();
     let ada = given.person("ada@example.com").await;
     let step = vec![
-        statement("UPDATE office_people SET name = $1", ["Eve".into()]),
-        statement("UPDATE office_nowhere SET name = $1", ["Eve".into()]),
+        statement("UPDATE backoffice_people SET name = $1", ["Eve".into()]),
+        statement("UPDATE backoffice_nowhere SET name = $1", ["Eve".into()]),
     ];
-    assert!(is_unavailable(&given.office.run(step).await));
-    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+    assert!(is_unavailable(&given.backoffice.run(step).await));
+    assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }
 
 #[tokio::test]
@@ -235,7 +250,7 @@ async fn tables_that_are_gone_are_made_anew() {
     given.person("ada@example.com").await;
     let tables = "DROP SCHEMA public CASCADE; CREATE SCHEMA public";
     PostgresServer::shared().psql(&given.name(), tables);
-    let found = given.office.person_by_email("ada@example.com").await;
+    let found = given.backoffice.person_by_email("ada@example.com").await;
     assert_eq!(found.unwrap(), None);
     given.person("ada@example.com").await;
 }
@@ -246,16 +261,16 @@ async fn tables_of_a_newer_gateway_are_used_where_it_says_so() {
     let given = Given::postgres();
     let ada = given.person("ada@example.com").await;
     given
-        .run("UPDATE office_schema SET version = 7, oldest = 1")
+        .run("UPDATE backoffice_schema SET version = 7, oldest = 1")
         .await;
     let given = given.restart();
-    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
-    given.run("UPDATE office_schema SET oldest = 7").await;
+    assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
+    given.run("UPDATE backoffice_schema SET oldest = 7").await;
     let given = given.restart();
-    let refused = given.office.prune(NOW).await.unwrap_err().to_string();
+    let refused = given.backoffice.prune(NOW).await.unwrap_err().to_string();
     let words = "its tables were made by a newer tollgate (version 7, this one knows 1)";
     assert!(refused.ends_with(words), "{refused}");
-    let version = PostgresServer::shared().psql(&given.name(), "SELECT * FROM office_schema");
+    let version = PostgresServer::shared().psql(&given.name(), "SELECT * FROM backoffice_schema");
     assert_eq!(version, "7|7", "left as it is");
 }
 
@@ -270,22 +285,22 @@ async fn everything_goes_through_a_bouncer() {
     );
     let given = Given::at(Place::Database(Address::parse(&url).unwrap()));
     let crowd = (0..12_u8).map(|number| {
-        let office = given.office.clone();
+        let backoffice = given.backoffice.clone();
         tokio::spawn(async move {
-            let person = office
+            let person = backoffice
                 .add_person(new_person(&format!("{number}@example.com")))
                 .await
                 .unwrap();
             let new = new_session(number, Some(&person), NOW);
             let digest = new.digest;
-            office.begin_session(new).await.unwrap();
-            office
+            backoffice.begin_session(new).await.unwrap();
+            backoffice
                 .set_password(&person.id, "new", Some(&digest), NOW)
                 .await
                 .unwrap();
-            let found = office.session(&digest, NOW).await.unwrap().unwrap();
+            let found = backoffice.session(&digest, NOW).await.unwrap().unwrap();
             assert_eq!(found.person.unwrap().id, person.id);
-            office
+            backoffice
                 .record(&actions::action("sign-up", &person.id))
                 .await
                 .unwrap();
@@ -294,6 +309,10 @@ async fn everything_goes_through_a_bouncer() {
     for one in crowd.collect::<Vec<_>>() {
         one.await.unwrap();
     }
-    let page = direct.office.actions_page(None, None, 100).await.unwrap();
+    let page = direct
+        .backoffice
+        .actions_page(None, None, 100)
+        .await
+        .unwrap();
     assert_eq!(page.len(), 12);
 }

@@ -24,7 +24,7 @@ async fn a_session_is_found_by_its_digest(given: Given) {
         digest,
         ..new_session(0, Some(&ada), NOW)
     };
-    given.office.begin_session(new).await.unwrap();
+    given.backoffice.begin_session(new).await.unwrap();
     let expected = Session {
         digest,
         person: Some(ada),
@@ -33,7 +33,7 @@ async fn a_session_is_found_by_its_digest(given: Given) {
         began_at: NOW,
         expires_at: NOW + 1_000,
     };
-    let found = given.office.session(&digest, NOW).await.unwrap();
+    let found = given.backoffice.session(&digest, NOW).await.unwrap();
     assert_eq!(found, Some(expected));
     let mut other = digest;
     other[31] ^= 1;
@@ -48,11 +48,16 @@ async fn the_operator_token_has_sessions_without_a_person(given: Given) {
             ..new_session(number, None, NOW)
         };
         let digest = new.digest;
-        given.office.begin_session(new).await.unwrap();
-        let found = given.office.session(&digest, NOW).await.unwrap().unwrap();
+        given.backoffice.begin_session(new).await.unwrap();
+        let found = given
+            .backoffice
+            .session(&digest, NOW)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!((found.person, found.role), (None, role));
     }
-    assert_eq!(given.office.sessions_of("", NOW).await.unwrap(), []);
+    assert_eq!(given.backoffice.sessions_of("", NOW).await.unwrap(), []);
 }
 
 async fn a_session_expires_to_the_second(given: Given) {
@@ -64,9 +69,9 @@ async fn a_session_expires_to_the_second(given: Given) {
         (NOW + 1_000, false),
         (NOW + 1_001, false),
     ] {
-        let found = given.office.session(&digest, now).await.unwrap();
+        let found = given.backoffice.session(&digest, now).await.unwrap();
         assert_eq!(found.is_some(), is_in, "{now}");
-        let listed = given.office.sessions_of(&ada.id, now).await.unwrap();
+        let listed = given.backoffice.sessions_of(&ada.id, now).await.unwrap();
         assert_eq!(listed.len(), usize::from(is_in), "{now}");
     }
 }
@@ -75,11 +80,16 @@ async fn a_session_has_the_role_that_its_person_has_now(given: Given) {
     let ada = given.person("ada@example.com").await;
     let digest = given.session(1, &ada, NOW).await;
     for role in [Role::Operator, Role::Customer] {
-        given.office.set_role(&ada.id, role).await.unwrap();
-        let found = given.office.session(&digest, NOW).await.unwrap().unwrap();
+        given.backoffice.set_role(&ada.id, role).await.unwrap();
+        let found = given
+            .backoffice
+            .session(&digest, NOW)
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(found.role, role);
         assert_eq!(found.person.unwrap().role, role);
-        let listed = given.office.sessions_of(&ada.id, NOW).await.unwrap();
+        let listed = given.backoffice.sessions_of(&ada.id, NOW).await.unwrap();
         assert_eq!(listed[0].role, role);
     }
 }
@@ -88,9 +98,12 @@ async fn a_session_has_the_role_that_its_person_has_now(given: Given) {
 async fn a_session_of_nobody_is_none(given: Given) {
     let ada = given.person("ada@example.com").await;
     let digest = given.session(1, &ada, NOW).await;
-    given.run("DELETE FROM office_people").await;
+    given.run("DELETE FROM backoffice_people").await;
     assert!(!given.is_in(&digest).await);
-    assert_eq!(given.office.sessions_of(&ada.id, NOW).await.unwrap(), []);
+    assert_eq!(
+        given.backoffice.sessions_of(&ada.id, NOW).await.unwrap(),
+        []
+    );
 }
 
 async fn a_session_that_was_ended_is_none(given: Given) {
@@ -100,7 +113,7 @@ async fn a_session_that_was_ended_is_none(given: Given) {
         given.session(2, &ada, NOW).await,
     );
     for _ in 0..2 {
-        given.office.end_session(&one).await.unwrap();
+        given.backoffice.end_session(&one).await.unwrap();
         assert!(!given.is_in(&one).await && given.is_in(&other).await);
     }
 }
@@ -118,7 +131,7 @@ async fn five_sessions(given: &Given) -> (Person, [Digest; 5]) {
     digests[3] = given.session(3, &grace, NOW).await;
     let token = new_session(4, None, NOW);
     digests[4] = token.digest;
-    given.office.begin_session(token).await.unwrap();
+    given.backoffice.begin_session(token).await.unwrap();
     (ada, digests)
 }
 
@@ -132,7 +145,13 @@ async fn which_are_in(given: &Given, digests: &[Digest; 5]) -> [bool; 5] {
 
 async fn all_sessions_of_one_person_are_ended_but_for_one(given: Given) {
     let (ada, digests) = five_sessions(&given).await;
-    let end = async |except| given.office.end_sessions_of(&ada.id, except).await.unwrap();
+    let end = async |except| {
+        given
+            .backoffice
+            .end_sessions_of(&ada.id, except)
+            .await
+            .unwrap()
+    };
     end(Some(&digests[1])).await;
     assert_eq!(
         which_are_in(&given, &digests).await,
@@ -153,8 +172,8 @@ async fn all_sessions_of_one_person_are_ended_but_for_one(given: Given) {
 
 async fn a_new_password_ends_the_other_sessions_in_the_same_step(given: Given) {
     let (ada, digests) = five_sessions(&given).await;
-    let office = &given.office;
-    office
+    let backoffice = &given.backoffice;
+    backoffice
         .set_password(&ada.id, "new", Some(&digests[2]), NOW)
         .await
         .unwrap();
@@ -162,9 +181,9 @@ async fn a_new_password_ends_the_other_sessions_in_the_same_step(given: Given) {
         which_are_in(&given, &digests).await,
         [false, false, true, true, true]
     );
-    let found = office.session(&digests[2], NOW).await.unwrap().unwrap();
+    let found = backoffice.session(&digests[2], NOW).await.unwrap().unwrap();
     assert_eq!(found.person.unwrap().password.as_deref(), Some("new"));
-    office
+    backoffice
         .set_password(&ada.id, "newer", None, NOW)
         .await
         .unwrap();
@@ -182,7 +201,7 @@ async fn sessions_are_listed_with_the_latest_first(given: Given) {
     for (number, age) in [(1, 20), (2, 0), (3, 10), (4, 1_000), (5, 10)] {
         given.session(number, &ada, NOW - age).await;
     }
-    let listed = given.office.sessions_of(&ada.id, NOW).await.unwrap();
+    let listed = given.backoffice.sessions_of(&ada.id, NOW).await.unwrap();
     let agents: Vec<_> = listed
         .iter()
         .map(|session| session.agent.as_str())
@@ -193,7 +212,10 @@ async fn sessions_are_listed_with_the_latest_first(given: Given) {
             .iter()
             .all(|session| session.person.as_ref() == Some(&ada))
     );
-    assert_eq!(given.office.sessions_of(&grace.id, NOW).await.unwrap(), []);
+    assert_eq!(
+        given.backoffice.sessions_of(&grace.id, NOW).await.unwrap(),
+        []
+    );
 }
 
 async fn what_has_expired_is_pruned(given: Given) {
@@ -201,17 +223,17 @@ async fn what_has_expired_is_pruned(given: Given) {
     for number in 1..=3 {
         given.session(number, &ada, NOW + i64::from(number)).await;
     }
-    let left = "SELECT count(*) FROM office_sessions";
+    let left = "SELECT count(*) FROM backoffice_sessions";
     for (now, expected) in [
         (NOW + 1_000, 3),
         (NOW + 1_001, 2),
         (NOW + 1_001, 2),
         (NOW + 1_003, 0),
     ] {
-        given.office.prune(now).await.unwrap();
+        given.backoffice.prune(now).await.unwrap();
         assert_eq!(given.count(left).await, expected, "{now}");
     }
-    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+    assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }
 
 /// Where a connection breaks it is begun again.
@@ -220,7 +242,12 @@ async fn the_same_session_twice_is_one(given: Given) {
     given.session(1, &ada, NOW).await;
     given.session(1, &ada, NOW).await;
     assert_eq!(
-        given.office.sessions_of(&ada.id, NOW).await.unwrap().len(),
+        given
+            .backoffice
+            .sessions_of(&ada.id, NOW)
+            .await
+            .unwrap()
+            .len(),
         1
     );
 }

@@ -23,29 +23,33 @@ impl Given {
 }
 
 /// Every question there is, and whether it was answered.
-async fn ask_everything(office: &Office) -> Vec<bool> {
+async fn ask_everything(backoffice: &Backoffice) -> Vec<bool> {
     let digest = [1; 32];
     vec![
-        !is_unavailable(&office.add_person(new_person("eve@example.com")).await),
-        !is_unavailable(&office.person("person_1").await),
-        !is_unavailable(&office.person_by_email("eve@example.com").await),
-        !is_unavailable(&office.set_password("person_1", "hash", None, NOW).await),
-        !is_unavailable(&office.set_role("person_1", Role::Operator).await),
-        !is_unavailable(&office.begin_session(new_session(1, None, NOW)).await),
-        !is_unavailable(&office.session(&digest, NOW).await),
-        !is_unavailable(&office.sessions_of("person_1", NOW).await),
-        !is_unavailable(&office.end_session(&digest).await),
-        !is_unavailable(&office.end_sessions_of("person_1", Some(&digest)).await),
-        !is_unavailable(&office.make_link(links::new_link("new@example.com")).await),
-        !is_unavailable(&office.link(&digest, NOW).await),
-        !is_unavailable(&office.join_by_link(&digest, None, "hash", NOW).await),
-        !is_unavailable(&office.reset_by_link(&digest, "hash", NOW).await),
-        !is_unavailable(&office.people_of("acct_1").await),
-        !is_unavailable(&office.people_page("", None, 10).await),
-        !is_unavailable(&office.remove_person("person_1").await),
-        !is_unavailable(&office.prune(NOW).await),
-        !is_unavailable(&office.record(&actions::action("what", "acct_1")).await),
-        !is_unavailable(&office.actions_page(None, None, 10).await),
+        !is_unavailable(&backoffice.add_person(new_person("eve@example.com")).await),
+        !is_unavailable(&backoffice.person("person_1").await),
+        !is_unavailable(&backoffice.person_by_email("eve@example.com").await),
+        !is_unavailable(&backoffice.set_password("person_1", "hash", None, NOW).await),
+        !is_unavailable(&backoffice.set_role("person_1", Role::Operator).await),
+        !is_unavailable(&backoffice.begin_session(new_session(1, None, NOW)).await),
+        !is_unavailable(&backoffice.session(&digest, NOW).await),
+        !is_unavailable(&backoffice.sessions_of("person_1", NOW).await),
+        !is_unavailable(&backoffice.end_session(&digest).await),
+        !is_unavailable(&backoffice.end_sessions_of("person_1", Some(&digest)).await),
+        !is_unavailable(
+            &backoffice
+                .make_link(links::new_link("new@example.com"))
+                .await,
+        ),
+        !is_unavailable(&backoffice.link(&digest, NOW).await),
+        !is_unavailable(&backoffice.join_by_link(&digest, None, "hash", NOW).await),
+        !is_unavailable(&backoffice.reset_by_link(&digest, "hash", NOW).await),
+        !is_unavailable(&backoffice.people_of("acct_1").await),
+        !is_unavailable(&backoffice.people_page("", None, 10).await),
+        !is_unavailable(&backoffice.remove_person("person_1").await),
+        !is_unavailable(&backoffice.prune(NOW).await),
+        !is_unavailable(&backoffice.record(&actions::action("what", "acct_1")).await),
+        !is_unavailable(&backoffice.actions_page(None, None, 10).await),
     ]
 }
 
@@ -77,10 +81,10 @@ async fn the_files_are_for_their_owner_alone() {
 async fn nothing_is_made_before_it_is_needed() {
     let folder = TempDir::new().unwrap();
     let database = folder.path().join("store/t.db");
-    let office = Office::beside(&database);
+    let backoffice = Backoffice::beside(&database);
     assert!(!database.parent().unwrap().exists());
     assert!(probe(&database).unwrap().ends_with("will be created"));
-    office.prune(NOW).await.unwrap();
+    backoffice.prune(NOW).await.unwrap();
     assert!(probe(&database).unwrap().ends_with("exists (version 1)"));
 }
 
@@ -89,15 +93,15 @@ async fn a_file_of_garbage_is_unavailable_until_it_is_removed() {
     let given = Given::sqlite();
     given.person("ada@example.com").await;
     let file = given.file();
-    drop(given.office);
+    drop(given.backoffice);
     std::fs::write(&file, GARBAGE.repeat(99)).unwrap();
-    let office = given.place.open();
+    let backoffice = given.place.open();
     for _ in 0..2 {
-        assert!(!ask_everything(&office).await.contains(&true));
+        assert!(!ask_everything(&backoffice).await.contains(&true));
     }
     assert!(probe(&file.with_file_name("t.db")).is_err());
     std::fs::remove_file(&file).unwrap();
-    assert!(!ask_everything(&office).await.contains(&false));
+    assert!(!ask_everything(&backoffice).await.contains(&false));
 }
 
 /// Whatever becomes of the file: an answer or an error, and well again once it is removed.
@@ -111,10 +115,10 @@ async fn a_file_that_is_damaged_while_it_is_open_stops_nothing() {
         }
         std::fs::write(given.file(), garbage).unwrap();
         for _ in 0..5 {
-            ask_everything(&given.office).await;
+            ask_everything(&given.backoffice).await;
         }
         std::fs::remove_file(given.file()).unwrap();
-        assert!(!ask_everything(&given.office).await.contains(&false));
+        assert!(!ask_everything(&given.backoffice).await.contains(&false));
     }
 }
 
@@ -126,16 +130,16 @@ async fn a_file_that_is_damaged_in_the_middle_is_unavailable_where_it_is() {
         given.person(&format!("{number}@example.com")).await;
     }
     let file = given.file();
-    drop(given.office);
+    drop(given.backoffice);
     let mut bytes = std::fs::read(&file).unwrap();
     let page = 4096;
     assert!(bytes.len() > 8 * page);
     bytes[page..].fill(0xee);
     std::fs::write(&file, bytes).unwrap();
-    let office = given.place.open();
-    let answered = ask_everything(&office).await;
+    let backoffice = given.place.open();
+    let answered = ask_everything(&backoffice).await;
     assert!(answered.contains(&false), "{answered:?}");
-    let found = office.person_by_email("7@example.com").await;
+    let found = backoffice.person_by_email("7@example.com").await;
     assert!(is_unavailable(&found), "{found:?}");
 }
 
@@ -144,20 +148,20 @@ async fn rows_that_somebody_else_wrote_are_unavailable() {
     let given = Given::sqlite();
     let ada = given.person("ada@example.com").await;
     for spoil in [
-        "UPDATE office_people SET role = 'emperor'",
-        "UPDATE office_people SET role = 'customer', created_at = 'now'",
-        "UPDATE office_people SET created_at = 1.5",
-        "UPDATE office_people SET created_at = 1, email = x'ff'",
-        "UPDATE office_people SET email = CAST(x'ff' AS TEXT)",
+        "UPDATE backoffice_people SET role = 'emperor'",
+        "UPDATE backoffice_people SET role = 'customer', created_at = 'now'",
+        "UPDATE backoffice_people SET created_at = 1.5",
+        "UPDATE backoffice_people SET created_at = 1, email = x'ff'",
+        "UPDATE backoffice_people SET email = CAST(x'ff' AS TEXT)",
     ] {
         given.run(spoil).await;
-        let found = given.office.person(&ada.id).await;
+        let found = given.backoffice.person(&ada.id).await;
         assert!(is_unavailable(&found), "{spoil}: {found:?}");
     }
     given
-        .run("UPDATE office_people SET email = 'ada@example.com'")
+        .run("UPDATE backoffice_people SET email = 'ada@example.com'")
         .await;
-    given.office.person(&ada.id).await.unwrap().unwrap();
+    given.backoffice.person(&ada.id).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -168,8 +172,8 @@ async fn a_file_of_a_newer_version_is_left_alone() {
     newer.pragma_update(None, "user_version", 7).unwrap();
     drop(newer);
     let before = std::fs::read(path_beside(&database)).unwrap();
-    let office = Office::beside(&database);
-    let refused = office.person("person_1").await.unwrap_err().to_string();
+    let backoffice = Backoffice::beside(&database);
+    let refused = backoffice.person("person_1").await.unwrap_err().to_string();
     let words = "t.portal.db was written by a newer tollgate (version 7, this one knows 1)";
     assert!(refused.ends_with(words), "{refused}");
     assert!(probe(&database).unwrap_err().ends_with(words));
@@ -181,10 +185,10 @@ async fn a_place_that_cannot_be_written_is_tried_again() {
     let folder = TempDir::new().unwrap();
     let database = folder.path().join("store/t.db");
     std::fs::write(folder.path().join("store"), "a file, not a folder").unwrap();
-    let office = Office::beside(&database);
-    assert!(!ask_everything(&office).await.contains(&true));
+    let backoffice = Backoffice::beside(&database);
+    assert!(!ask_everything(&backoffice).await.contains(&true));
     std::fs::remove_file(folder.path().join("store")).unwrap();
-    assert!(!ask_everything(&office).await.contains(&false));
+    assert!(!ask_everything(&backoffice).await.contains(&false));
 }
 
 #[tokio::test]
@@ -195,12 +199,12 @@ async fn a_file_that_someone_locks_is_read_and_written_later() {
     stranger.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let started = Instant::now();
     let added = given
-        .office
+        .backoffice
         .add_person(new_person("grace@example.com"))
         .await;
     assert!(is_unavailable(&added), "{added:?}");
     assert!(started.elapsed() < DEADLINE);
-    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+    assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
     stranger.execute_batch("ROLLBACK").unwrap();
     given.person("grace@example.com").await;
 }
@@ -211,16 +215,16 @@ async fn a_file_that_someone_locks_is_read_and_written_later() {
 async fn a_disk_that_hangs_is_given_up_in_time() {
     let given = Given::sqlite();
     let ada = given.person("ada@example.com").await;
-    let office = Arc::new(Office::on(
+    let backoffice = Arc::new(Backoffice::on(
         Store::File(InFile::new(&given.file())),
         Duration::from_millis(500),
     ));
     let (release, released) = mpsc::channel::<()>();
     let (begin, has_begun) = tokio::sync::oneshot::channel();
     let hanging = tokio::spawn({
-        let office = office.clone();
+        let backoffice = backoffice.clone();
         async move {
-            let Store::File(file) = &office.store else {
+            let Store::File(file) = &backoffice.store else {
                 unreachable!()
             };
             let work = move |_: &mut Connection| {
@@ -234,8 +238,8 @@ async fn a_disk_that_hangs_is_given_up_in_time() {
     has_begun.await.unwrap();
     let started = Instant::now();
     let crowd = (0..50).map(|_| {
-        let (office, id) = (office.clone(), ada.id.clone());
-        tokio::spawn(async move { office.set_role(&id, Role::Operator).await })
+        let (backoffice, id) = (backoffice.clone(), ada.id.clone());
+        tokio::spawn(async move { backoffice.set_role(&id, Role::Operator).await })
     });
     for one in crowd.collect::<Vec<_>>() {
         let late = one.await.unwrap();
@@ -244,7 +248,7 @@ async fn a_disk_that_hangs_is_given_up_in_time() {
     assert!(started.elapsed() < Duration::from_secs(2));
     drop(release);
     hanging.await.unwrap().unwrap();
-    let found = office.person(&ada.id).await.unwrap();
+    let found = backoffice.person(&ada.id).await.unwrap();
     assert_eq!(found, Some(ada));
 }
 
@@ -252,13 +256,13 @@ async fn a_disk_that_hangs_is_given_up_in_time() {
 async fn a_panic_takes_down_its_own_caller_only() {
     let given = Given::sqlite();
     let ada = given.person("ada@example.com").await;
-    let Store::File(file) = &given.office.store else {
+    let Store::File(file) = &given.backoffice.store else {
         unreachable!()
     };
     let work = |_: &mut Connection| -> rusqlite::Result<()> { panic!("on purpose") };
     let panicked = file.work(work).await;
     assert!(is_unavailable(&panicked), "{panicked:?}");
-    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+    assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }
 
 /// Half of a step is none: the second statement fails, and the first is taken back.
@@ -267,9 +271,9 @@ async fn a_step_is_done_whole_or_not_at_all() {
     let given = Given::sqlite();
     let ada = given.person("ada@example.com").await;
     let step = vec![
-        statement("UPDATE office_people SET name = $1", ["Eve".into()]),
-        statement("UPDATE office_nowhere SET name = $1", ["Eve".into()]),
+        statement("UPDATE backoffice_people SET name = $1", ["Eve".into()]),
+        statement("UPDATE backoffice_nowhere SET name = $1", ["Eve".into()]),
     ];
-    assert!(is_unavailable(&given.office.run(step).await));
-    assert_eq!(given.office.person(&ada.id).await.unwrap(), Some(ada));
+    assert!(is_unavailable(&given.backoffice.run(step).await));
+    assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }

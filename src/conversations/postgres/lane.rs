@@ -20,7 +20,7 @@ use crate::db::postgres::{Address, Connected, Error};
 pub struct Lane {
     address: Address,
     /// How long a connection may take to open.
-    patience: Duration,
+    timeout: Duration,
     /// Held while one is opened.
     state: Mutex<State>,
 }
@@ -48,10 +48,10 @@ pub enum Repeat {
 }
 
 impl Lane {
-    pub fn new(address: Address, patience: Duration) -> Self {
+    pub fn new(address: Address, timeout: Duration) -> Self {
         Self {
             address,
-            patience,
+            timeout,
             state: Mutex::default(),
         }
     }
@@ -103,7 +103,7 @@ impl Lane {
             return Err(error.clone());
         }
         state.open = None;
-        let connecting = timeout(self.patience, self.address.connect()).await;
+        let connecting = timeout(self.timeout, self.address.connect()).await;
         match connecting.unwrap_or(Err(Error::TimedOut)) {
             Ok(connected) => {
                 let open = Arc::new(Open {

@@ -44,10 +44,10 @@ type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 impl InDatabase {
     pub(super) fn open(address: Address, settings: Settings, clock: Clock) -> Self {
         // Less than anyone waits in all, so that they hear why.
-        let patience = settings.deadline * 3 / 4;
+        let timeout = settings.deadline * 3 / 4;
         let database = Arc::new(Database {
-            reads: Lane::new(address.clone(), patience),
-            writes: Lane::new(address, patience),
+            reads: Lane::new(address.clone(), timeout),
+            writes: Lane::new(address, timeout),
             places: Semaphore::new(settings.waiting),
             health: Health::default(),
             clock,

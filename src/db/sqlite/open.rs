@@ -8,7 +8,7 @@ use super::{FileError, FileKind};
 use crate::{base::durability::Durability, db::migrations};
 
 /// Well below every deadline: whoever waits behind still gets an answer.
-const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A connection to a file that is there, with tables of today.
 pub fn connect(path: &Path, kind: &FileKind) -> Result<Connection, FileError> {
@@ -21,7 +21,7 @@ pub fn connect(path: &Path, kind: &FileKind) -> Result<Connection, FileError> {
         source,
     };
     let mut connection = Connection::open(path).map_err(failed)?;
-    connection.busy_timeout(LOCK_PATIENCE).map_err(failed)?;
+    connection.busy_timeout(LOCK_TIMEOUT).map_err(failed)?;
     // Before anything is changed: a newer file may need what this version does not know.
     check_version(path, kind, migrations::seen(&connection).map_err(failed)?)?;
     prepare(&connection, kind.durability).map_err(failed)?;

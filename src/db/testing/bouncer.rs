@@ -13,7 +13,7 @@ use super::postgres_server::{PostgresServer, as_server};
 /// Ends with the test process, whose end of the pipe closes.
 const KEEPER: &str = r#""$@" & child=$!; cat > /dev/null; kill $child; wait $child"#;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Bouncer {
     keeper: Child,
@@ -53,7 +53,7 @@ impl Bouncer {
         let keeper = keeper.spawn().unwrap();
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed() < PATIENCE, "it does not listen");
+            assert!(started.elapsed() < TIMEOUT, "it does not listen");
             sleep(Duration::from_millis(10));
         }
         Self { keeper, port }

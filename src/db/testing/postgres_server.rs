@@ -36,7 +36,7 @@ until rm -rf "$1"; do sleep 0.1; done
 "#;
 
 /// A machine that builds at the same time starts a server slowly.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub struct PostgresServer {
     folder: PathBuf,
@@ -160,7 +160,7 @@ impl PostgresServer {
         drop(running.keeper.stdin.take());
         running.keeper.wait().unwrap();
         let started = Instant::now();
-        while family.iter().any(|pid| is_alive(*pid)) && started.elapsed() < PATIENCE {
+        while family.iter().any(|pid| is_alive(*pid)) && started.elapsed() < TIMEOUT {
             sleep(Duration::from_millis(5));
         }
     }
@@ -169,7 +169,7 @@ impl PostgresServer {
     pub fn start(&self) {
         let started = Instant::now();
         while !self.try_start() {
-            assert!(started.elapsed() < PATIENCE, "{}", self.log());
+            assert!(started.elapsed() < TIMEOUT, "{}", self.log());
             sleep(Duration::from_millis(50));
         }
     }
@@ -252,7 +252,7 @@ impl PostgresServer {
     fn wait_until_ready(&self, pid: u32) -> bool {
         let started = Instant::now();
         let status = self.folder.join("data/postmaster.pid");
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < TIMEOUT {
             let said = fs::read_to_string(&status).unwrap_or_default();
             let mut lines = said.lines();
             let of_this_one = lines.next() == Some(&pid.to_string());

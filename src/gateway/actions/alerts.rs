@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::{ActError, Acts};
-use crate::{backoffice::OfficeError, base::timestamp, gateway::alerts};
+use crate::{backoffice::BackofficeError, base::timestamp, gateway::alerts};
 
 impl Acts {
     /// Sends a test alert to operators, by every way there is.
-    pub async fn test_alert(&self) -> Result<Result<(), OfficeError>, ActError> {
+    pub async fn test_alert(&self) -> Result<Result<(), BackofficeError>, ActError> {
         let acts = self.clone();
         self.whole(async move {
             let sent = alerts::send_test(&acts.gateway, timestamp::now()).await;

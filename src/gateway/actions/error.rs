@@ -1,6 +1,6 @@
 //! Why an operator's act was not done.
 
-use crate::{backoffice::OfficeError, base::money::NanoUsd, ledger::LedgerError};
+use crate::{backoffice::BackofficeError, base::money::NanoUsd, ledger::LedgerError};
 
 pub const MAX_KEY_NAME: usize = 100;
 const MAX_EMAIL: usize = 254;
@@ -22,7 +22,7 @@ pub enum ActError {
     #[error("nobody removes themselves or gives up their own role; another operator can do it")]
     Oneself,
     #[error(transparent)]
-    Office(#[from] OfficeError),
+    Backoffice(#[from] BackofficeError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }

@@ -106,7 +106,7 @@ impl Acts {
             before: before.map(|before| before.to_string()),
             after: after.map(|after| after.to_string()),
         };
-        if let Err(error) = self.gateway.office.record_once(id, &action).await {
+        if let Err(error) = self.gateway.backoffice.record_once(id, &action).await {
             tracing::error!(
                 %error,
                 at = timestamp::shown_ms(action.at_ms),

@@ -61,7 +61,7 @@ pub async fn settle(
         now,
         expires_at: lasts.map(|lasts| now + lasts),
     };
-    let written = gateway.office.checkout_paid(id, &payment).await;
+    let written = gateway.backoffice.checkout_paid(id, &payment).await;
     let checkout = match written {
         Ok(Some(checkout)) => checkout,
         Ok(None) => {
@@ -137,7 +137,7 @@ async fn credit(
         }
         Err(error) => return Err(later(id, session, &error)),
     };
-    let noted = gateway.office.checkout_credited(id, &grant.id).await;
+    let noted = gateway.backoffice.checkout_credited(id, &grant.id).await;
     noted.map_err(|error| later(id, session, &error))?;
     tracing::info!(
         checkout = id,
@@ -170,7 +170,7 @@ pub async fn settle_what_is_left(gateway: &Arc<Gateway>) {
     };
     let before = timestamp::now() - LEFT_SECONDS;
     let left = gateway
-        .office
+        .backoffice
         .uncredited_checkouts(before, LEFT_AT_ONCE)
         .await;
     let left = left.unwrap_or_else(|error| {

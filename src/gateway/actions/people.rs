@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{ActError, Acts, error::check_email};
 use crate::{
-    backoffice::{NewLink, OfficeError, Person, Purpose, Role, mail::letters},
+    backoffice::{BackofficeError, NewLink, Person, Purpose, Role, mail::templates},
     base::{keys::Secret, timestamp},
     ledger::LedgerError,
 };
@@ -33,8 +33,8 @@ impl Acts {
         self.whole(async move {
             let gateway = &acts.gateway;
             gateway.ledger.account(&account_id).await?;
-            if gateway.office.person_by_email(&email).await?.is_some() {
-                return Err(OfficeError::EmailTaken.into());
+            if gateway.backoffice.person_by_email(&email).await?.is_some() {
+                return Err(BackofficeError::EmailTaken.into());
             }
             let purpose = Purpose::Invitation {
                 account_id: account_id.clone(),
@@ -48,8 +48,8 @@ impl Acts {
             });
             acts.record("person.invite", &account_id, None, Some(after))
                 .await;
-            let letter = letters::invitation(&email, &gateway.portal.url, &handed.url);
-            handed.mailed = gateway.send(letter).await;
+            let message = templates::invitation(&email, &gateway.portal.url, &handed.url);
+            handed.mailed = gateway.send(message).await;
             Ok(handed)
         })
         .await
@@ -63,15 +63,17 @@ impl Acts {
     ) -> Result<(), ActError> {
         let acts = self.clone();
         self.whole(async move {
-            let office = &acts.gateway.office;
-            let open = office.invitations_of(&account_id, timestamp::now()).await?;
+            let backoffice = &acts.gateway.backoffice;
+            let open = backoffice
+                .invitations_of(&account_id, timestamp::now())
+                .await?;
             let asked = email.trim().to_lowercase();
             let mut open = open.into_iter();
             let Some(invitation) = open.find(|one| one.email.to_lowercase() == asked) else {
                 let (what, id) = ("invitation", email);
                 return Err(LedgerError::NotFound { what, id }.into());
             };
-            office.withdraw_invitation(&account_id, &email).await?;
+            backoffice.withdraw_invitation(&account_id, &email).await?;
             let before = json!({
                 "email": invitation.email,
                 "expires_at": timestamp::shown(invitation.expires_at),
@@ -92,7 +94,7 @@ impl Acts {
                 return Ok(person);
             }
             acts.check_is_another(&person)?;
-            acts.gateway.office.set_role(&person_id, role).await?;
+            acts.gateway.backoffice.set_role(&person_id, role).await?;
             let told =
                 |role: Role| json!({ "account": person.account_id, "email": person.email, "role": role.as_str() });
             let (before, after) = (told(person.role), told(role));
@@ -109,7 +111,7 @@ impl Acts {
         self.whole(async move {
             let person = acts.person(&person_id).await?;
             acts.check_is_another(&person)?;
-            acts.gateway.office.remove_person(&person_id).await?;
+            acts.gateway.backoffice.remove_person(&person_id).await?;
             acts.record("person.remove", &person_id, Some(shown(&person)), None)
                 .await;
             Ok(person)
@@ -134,8 +136,8 @@ impl Acts {
             acts.record("person.reset", &person_id, None, Some(after))
                 .await;
             let portal = &acts.gateway.portal.url;
-            let letter = letters::reset_by_operator(&person.email, portal, &handed.url);
-            handed.mailed = acts.gateway.send(letter).await;
+            let message = templates::reset_by_operator(&person.email, portal, &handed.url);
+            handed.mailed = acts.gateway.send(message).await;
             Ok(handed)
         })
         .await
@@ -148,7 +150,7 @@ impl Acts {
             made_by: Some(self.who.to_string()),
             now: timestamp::now(),
         };
-        let made = self.gateway.office.make_link(new).await?;
+        let made = self.gateway.backoffice.make_link(new).await?;
         Ok(HandedLink {
             email: email.to_owned(),
             url: self.gateway.portal.welcome_url(&made.secret),
@@ -158,7 +160,7 @@ impl Acts {
     }
 
     async fn person(&self, id: &str) -> Result<Person, ActError> {
-        let person = self.gateway.office.person(id).await?;
+        let person = self.gateway.backoffice.person(id).await?;
         person.ok_or_else(|| {
             let (what, id) = ("person", id.to_owned());
             LedgerError::NotFound { what, id }.into()

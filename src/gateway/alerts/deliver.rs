@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::words;
 use crate::{
     backoffice::{
-        Alert, Channel, Delivery, Event, OfficeError, mail::Letter, webhook::WebhookError,
+        Alert, BackofficeError, Channel, Delivery, Event, mail::Email, webhook::WebhookError,
     },
     base::timestamp,
     gateway::Gateway,
@@ -20,7 +20,7 @@ const AT_ONCE: i64 = 16;
 /// How long a delivery is nobody else's, in seconds: longer than any attempt takes.
 const LEASE: i64 = 60;
 /// How long a letter may take in all.
-const LETTER_PATIENCE: Duration = Duration::from_secs(30);
+const EMAIL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Seconds after each attempt that failed; after as many and one it is given up.
 const WAITS: [i64; 7] = [5, 60, 300, 1_800, 7_200, 28_800, 86_400];
 
@@ -36,13 +36,15 @@ enum Unheard {
 }
 
 /// Tries what is due, now and while it goes on.
-pub async fn deliver(gateway: &Gateway, begun_at: i64) -> Result<(), OfficeError> {
-    let office = &gateway.office;
+pub async fn deliver(gateway: &Gateway, begun_at: i64) -> Result<(), BackofficeError> {
+    let backoffice = &gateway.backoffice;
     let begun = Instant::now();
     loop {
         let elapsed = begun.elapsed();
         let now = begun_at.saturating_add_unsigned(elapsed.as_secs());
-        let claimed = office.claim_deliveries(now, now + LEASE, AT_ONCE).await?;
+        let claimed = backoffice
+            .claim_deliveries(now, now + LEASE, AT_ONCE)
+            .await?;
         let tried = claimed.iter().map(|one| attempt(gateway, one, now));
         for tried in join_all(tried).await {
             tried?;
@@ -53,9 +55,9 @@ pub async fn deliver(gateway: &Gateway, begun_at: i64) -> Result<(), OfficeError
     }
 }
 
-async fn attempt(gateway: &Gateway, delivery: &Delivery, now: i64) -> Result<(), OfficeError> {
-    let office = &gateway.office;
-    let alert = office.alert(&delivery.alert_id).await?;
+async fn attempt(gateway: &Gateway, delivery: &Delivery, now: i64) -> Result<(), BackofficeError> {
+    let backoffice = &gateway.backoffice;
+    let alert = backoffice.alert(&delivery.alert_id).await?;
     let told = match &alert {
         Some(alert) => tell(gateway, delivery, alert, now).await,
         None => Err(Unheard::Hopeless("the alert is gone".into())),
@@ -64,7 +66,7 @@ async fn attempt(gateway: &Gateway, delivery: &Delivery, now: i64) -> Result<(),
     let wait = WAITS.get(done.saturating_sub(1)).copied();
     let channel = delivery.channel.as_str();
     let (outcome, written) = match (told, wait) {
-        (Ok(()), _) => ("delivered", office.delivered(delivery, now).await),
+        (Ok(()), _) => ("delivered", backoffice.delivered(delivery, now).await),
         (Err(Unheard::Failed(why)), Some(wait)) => {
             tracing::warn!(
                 alert.id = delivery.alert_id,
@@ -72,7 +74,7 @@ async fn attempt(gateway: &Gateway, delivery: &Delivery, now: i64) -> Result<(),
                 "an alert was not delivered: {why}"
             );
             let next_at = now + wait;
-            let written = office.not_delivered(delivery, next_at, &why).await;
+            let written = backoffice.not_delivered(delivery, next_at, &why).await;
             ("failed", written)
         }
         (Err(Unheard::Failed(why) | Unheard::Hopeless(why)), _) => {
@@ -81,7 +83,7 @@ async fn attempt(gateway: &Gateway, delivery: &Delivery, now: i64) -> Result<(),
                 channel,
                 "an alert is not delivered any more: {why}"
             );
-            let written = office.give_up_delivery(delivery, now, &why).await;
+            let written = backoffice.give_up_delivery(delivery, now, &why).await;
             ("given_up", written)
         }
     };
@@ -111,8 +113,8 @@ async fn tell(
             let console = (portal.enabled && portal.console)
                 .then(|| format!("{}/portal/console/alerts", portal.url));
             let (to, event) = (&delivery.recipient, delivery.event);
-            let letter = words::to_operator(to, alert, event, console.as_deref());
-            send(gateway, letter).await
+            let message = words::to_operator(to, alert, event, console.as_deref());
+            send(gateway, message).await
         }
         Channel::Customer if alert.closed_at.is_some() => {
             let why = "it was over before it could be told";
@@ -131,7 +133,7 @@ async fn tell_customer(gateway: &Gateway, account_id: &str, alert: &Alert) -> Re
         .filter_map(|to| words::to_customer(to, alert, &gateway.links.billing));
     let mut heard = false;
     let mut unheard = Unheard::Hopeless("it is no customer's affair".into());
-    for sent in join_all(letters.map(|letter| send(gateway, letter))).await {
+    for sent in join_all(letters.map(|message| send(gateway, message))).await {
         match sent {
             Ok(()) => heard = true,
             Err(why) => unheard = why,
@@ -142,7 +144,7 @@ async fn tell_customer(gateway: &Gateway, account_id: &str, alert: &Alert) -> Re
 
 /// Those who sign in to the account; where nobody does, the address that it was made with.
 async fn readers(gateway: &Gateway, account_id: &str) -> Result<Vec<String>, Unheard> {
-    let people = gateway.office.people_of(account_id).await;
+    let people = gateway.backoffice.people_of(account_id).await;
     let people = people.map_err(|error| Unheard::Failed(error.to_string()))?;
     if !people.is_empty() {
         return Ok(people.into_iter().map(|person| person.email).collect());
@@ -152,11 +154,11 @@ async fn readers(gateway: &Gateway, account_id: &str) -> Result<Vec<String>, Unh
     Ok(vec![account.email])
 }
 
-async fn send(gateway: &Gateway, letter: Letter) -> Result<(), Unheard> {
+async fn send(gateway: &Gateway, message: Email) -> Result<(), Unheard> {
     let Some(mail) = &gateway.mail else {
         return Err(Unheard::Failed("no mail is configured".into()));
     };
-    let sent = timeout(LETTER_PATIENCE, mail.send(letter)).await;
+    let sent = timeout(EMAIL_TIMEOUT, mail.send(message)).await;
     let sent = sent.map_err(|_| Unheard::Failed("the mail server took too long".into()))?;
     sent.map_err(|error| Unheard::Failed(error.to_string()))
 }

@@ -5,7 +5,7 @@ use super::{
     upstreams, words,
 };
 use crate::{
-    backoffice::{Alert, AlertKind, Channel, NewAlert, OfficeError, Route},
+    backoffice::{Alert, AlertKind, BackofficeError, Channel, NewAlert, Route},
     base::keys::random_id,
     gateway::Gateway,
 };
@@ -19,7 +19,7 @@ const QUIET: i64 = 3_600;
 pub async fn look(gateway: &Gateway, now: i64) -> Result<(), Trouble> {
     let mut open = Vec::new();
     for kind in AlertKind::ALL {
-        open.extend(gateway.office.open_alerts(kind, AT_ONCE).await?);
+        open.extend(gateway.backoffice.open_alerts(kind, AT_ONCE).await?);
     }
     let noted = gateway.alerts.take_noted();
     let view = View {
@@ -53,14 +53,14 @@ pub async fn look(gateway: &Gateway, now: i64) -> Result<(), Trouble> {
     }
     // A test is over as it begins, unless its gateway has died in between.
     for test in view.open_of(AlertKind::Test) {
-        gateway.office.close_alert(test, &[], now).await?;
+        gateway.backoffice.close_alert(test, &[], now).await?;
     }
     count(gateway).await?;
     trouble.map_or(Ok(()), Err)
 }
 
-async fn write_down(view: &View<'_>, found: Found<'_>) -> Result<(), OfficeError> {
-    let office = &view.gateway.office;
+async fn write_down(view: &View<'_>, found: Found<'_>) -> Result<(), BackofficeError> {
+    let backoffice = &view.gateway.backoffice;
     for Sighting {
         kind,
         subject,
@@ -69,11 +69,11 @@ async fn write_down(view: &View<'_>, found: Found<'_>) -> Result<(), OfficeError
     {
         let detail = detail.to_string();
         if let Some(alert) = view.is_open(kind, &subject) {
-            office.see_alert(&alert.id, &detail, view.now).await?;
+            backoffice.see_alert(&alert.id, &detail, view.now).await?;
             if !alert.announced {
                 let routes = to_all(view.gateway, kind, &subject);
                 let told_after = view.now - QUIET;
-                let announced = office.announce_alert(alert, &routes, view.now, told_after);
+                let announced = backoffice.announce_alert(alert, &routes, view.now, told_after);
                 announced.await?;
             }
             continue;
@@ -86,7 +86,7 @@ async fn write_down(view: &View<'_>, found: Found<'_>) -> Result<(), OfficeError
             now: view.now,
             told_after: view.now - QUIET,
         };
-        if let Some(id) = office.open_alert(new).await? {
+        if let Some(id) = backoffice.open_alert(new).await? {
             let summary = words::summary(kind, &subject, &detail);
             tracing::warn!(alert.id = id, kind = kind.as_str(), "an alert: {summary}");
         }
@@ -97,25 +97,25 @@ async fn write_down(view: &View<'_>, found: Found<'_>) -> Result<(), OfficeError
     Ok(())
 }
 
-async fn close(view: &View<'_>, alert: &Alert) -> Result<(), OfficeError> {
+async fn close(view: &View<'_>, alert: &Alert) -> Result<(), BackofficeError> {
     let routes = to_operators(view.gateway);
-    let office = &view.gateway.office;
-    if office.close_alert(alert, &routes, view.now).await? {
+    let backoffice = &view.gateway.backoffice;
+    if backoffice.close_alert(alert, &routes, view.now).await? {
         let (kind, subject) = (alert.kind.as_str(), &alert.subject);
         tracing::info!(alert.id = alert.id, kind, subject, "an alert is over");
     }
     Ok(())
 }
 
-async fn count(gateway: &Gateway) -> Result<(), OfficeError> {
-    let counts = gateway.office.open_alert_counts().await?;
+async fn count(gateway: &Gateway) -> Result<(), BackofficeError> {
+    let counts = gateway.backoffice.open_alert_counts().await?;
     gateway.alerts.are_open(counts);
     Ok(())
 }
 
 /// Tells operators that this is a test, by every way there is. It is over as it begins.
-pub async fn send_test(gateway: &Gateway, now: i64) -> Result<(), OfficeError> {
-    let (kind, office) = (AlertKind::Test, &gateway.office);
+pub async fn send_test(gateway: &Gateway, now: i64) -> Result<(), BackofficeError> {
+    let (kind, backoffice) = (AlertKind::Test, &gateway.backoffice);
     let new = NewAlert {
         kind,
         subject: &random_id("test_"),
@@ -125,10 +125,10 @@ pub async fn send_test(gateway: &Gateway, now: i64) -> Result<(), OfficeError> {
         // However often.
         told_after: i64::MAX,
     };
-    if let Some(id) = office.open_alert(new).await?
-        && let Some(alert) = office.alert(&id).await?
+    if let Some(id) = backoffice.open_alert(new).await?
+        && let Some(alert) = backoffice.alert(&id).await?
     {
-        office.close_alert(&alert, &[], now).await?;
+        backoffice.close_alert(&alert, &[], now).await?;
     }
     gateway.alerts.want();
     Ok(())

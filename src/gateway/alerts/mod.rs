@@ -23,7 +23,7 @@ pub use noticed::Alerts;
 use serde_json::Value;
 
 use crate::{
-    backoffice::{Alert, AlertKind, OfficeError},
+    backoffice::{Alert, AlertKind, BackofficeError},
     gateway::Gateway,
     ledger::{Ledger, LedgerError},
 };
@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     #[error(transparent)]
-    Office(#[from] OfficeError),
+    Backoffice(#[from] BackofficeError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }

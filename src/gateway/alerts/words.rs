@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    backoffice::{Alert, AlertKind, Event, mail::Letter},
+    backoffice::{Alert, AlertKind, Event, mail::Email},
     base::timestamp,
 };
 
@@ -125,7 +125,7 @@ fn dollars(amount: &str) -> String {
 }
 
 /// A letter to an operator; `console` is the address of the page of alerts, where there is one.
-pub fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>) -> Letter {
+pub fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>) -> Email {
     let link = console.map_or_else(String::new, |console| format!("\n{console}\n"));
     let summary = summary(alert.kind, &alert.subject, &alert.detail);
     let (title, since) = (title(alert.kind), timestamp::shown(alert.opened_at));
@@ -143,7 +143,7 @@ pub fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>)
             )
         }
     };
-    Letter {
+    Email {
         to: to.to_owned(),
         subject,
         text,
@@ -151,7 +151,7 @@ pub fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>)
 }
 
 /// A letter to whom an account belongs to; none about what is nobody's account.
-pub fn to_customer(to: &str, alert: &Alert, billing: &str) -> Option<Letter> {
+pub fn to_customer(to: &str, alert: &Alert, billing: &str) -> Option<Email> {
     let detail: Value = serde_json::from_str(&alert.detail).unwrap_or_default();
     let text = |key: &str| detail[key].as_str().unwrap_or("?");
     let (subject, first) = match alert.kind {
@@ -172,7 +172,7 @@ pub fn to_customer(to: &str, alert: &Alert, billing: &str) -> Option<Letter> {
         ),
         _ => return None,
     };
-    Some(Letter {
+    Some(Email {
         to: to.to_owned(),
         subject: subject.into(),
         text: format!("{first}\n\nYour credit, and how to add to it:\n{billing}\n"),

@@ -20,8 +20,8 @@ mod audit;
 mod billing;
 mod directory;
 mod history;
-mod late;
 mod pages;
+mod pending;
 mod queue;
 mod sqlite;
 #[cfg(test)]

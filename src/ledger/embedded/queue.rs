@@ -106,13 +106,13 @@ fn locked<Step>(gathered: &Mutex<Gathered<Step>>) -> MutexGuard<'_, Gathered<Ste
 
 impl<Step> Queue<Step> {
     /// The next one, as soon as there is one; no longer than for `patience`, if there is a bound.
-    pub fn wait(&mut self, patience: Option<Duration>) -> Result<Step, RecvTimeoutError> {
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Step, RecvTimeoutError> {
         loop {
             if let Some(step) = self.left.next() {
                 return Ok(step);
             }
-            let together = match patience {
-                Some(patience) => self.steps.recv_timeout(patience)?,
+            let together = match timeout {
+                Some(timeout) => self.steps.recv_timeout(timeout)?,
                 None => self.steps.recv()?,
             };
             self.left = together.into_iter();

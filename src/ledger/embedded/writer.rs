@@ -228,8 +228,8 @@ struct Work {
 fn run(work: &Mutex<Work>, mut queue: Queue<Step>) {
     let mut last_trial = Instant::now();
     loop {
-        let patience = locked(work).patience();
-        let first = queue.wait(Some(patience));
+        let timeout = locked(work).timeout();
+        let first = queue.wait(Some(timeout));
         let mut work = locked(work);
         match first {
             Ok(first) => work.commit_batch(first, &mut queue),
@@ -255,7 +255,7 @@ fn locked(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
 
 impl Work {
     /// How long to wait for a step while there is something else to do.
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         if !self.health.is_well() {
             return TRIAL_INTERVAL;
         }

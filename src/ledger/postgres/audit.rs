@@ -15,7 +15,7 @@ use crate::{
     ledger::{Audit, CallId, LedgerError, Violation},
 };
 
-const PATIENCE: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_mins(10);
 /// How many accounts are swept in one transaction.
 const STEP: i32 = 200;
 /// Entries of this age, in seconds, have all been committed; younger ones are looked at again.
@@ -159,7 +159,7 @@ pub async fn audit_database(address: &Address) -> Result<Audit, Error> {
 /// On a connection of its own: it may take long.
 async fn books(address: &Address, since: i64, now: i64) -> Result<Audit, Error> {
     let connection = address.connect().await?;
-    let looked = timeout(PATIENCE, async {
+    let looked = timeout(TIMEOUT, async {
         connection
             .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             .await?;

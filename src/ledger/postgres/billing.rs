@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long a charge is waited for at a time; whoever is more patient waits again.
-const CHARGE_PATIENCE: Duration = Duration::from_millis(250);
+const CHARGE_TIMEOUT: Duration = Duration::from_millis(250);
 /// How often it is looked whether there is a new lease.
 const LEASE_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -139,7 +139,7 @@ impl Shared {
                 charged: (usage, cost),
             }
         });
-        let heard = timeout(CHARGE_PATIENCE, &mut waiting.heard).await;
+        let heard = timeout(CHARGE_TIMEOUT, &mut waiting.heard).await;
         let Ok(heard) = heard else {
             *pending = Some(waiting);
             return Err(LedgerError::Unavailable);

@@ -25,7 +25,7 @@ use super::{
 use crate::db::postgres::{Connected, Error};
 
 /// How long a flush may take before its connection is given up.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 const TRIAL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long what nobody waits for may stay unflushed.
 const LAZY_INTERVAL: Duration = Duration::from_secs(1);
@@ -186,7 +186,7 @@ async fn flush(inner: &Inner, connection: &mut Option<Connected>) -> Result<i64,
         _ => inner.address.connect().await?,
     };
     let asked = open.query_typed("SELECT flush_all()", &[]);
-    let rows = timeout(PATIENCE, asked)
+    let rows = timeout(TIMEOUT, asked)
         .await
         .map_err(|_| Error::TimedOut)??;
     let row = rows.first().ok_or(Error::TimedOut)?;

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     base::{
         money::NanoUsd,
-        rate::{Kept, WINDOW_MS},
+        rate::{StoredReservation, WINDOW_MS},
     },
     db::postgres::Error,
     ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, LedgerError},
@@ -92,7 +92,7 @@ impl Shared {
 
     /// Every place that calls have in the last minute, for a limiter that has forgotten them: those of
     /// calls that run, with what they reserved, and those of calls that are over, with what they used.
-    pub async fn places_in_window(&self) -> Result<Vec<Kept>, LedgerError> {
+    pub async fn reservations_in_window(&self) -> Result<Vec<StoredReservation>, LedgerError> {
         // The limiter has a clock of its own: twice the window covers what the two differ by.
         let window = i64::try_from(2 * WINDOW_MS).unwrap_or(i64::MAX);
         let now_ms = self.inner.clock.now_ms();
@@ -111,7 +111,7 @@ impl Shared {
             let first_ms = record::places(&places)
                 .next()
                 .map_or(0, |place| place.at_ms);
-            kept.extend(record::places(&places).map(|place| Kept {
+            kept.extend(record::places(&places).map(|place| StoredReservation {
                 account: account.clone(),
                 model: model.clone(),
                 call: call.0,

@@ -227,7 +227,7 @@ impl Work {
         ];
         let typed: Vec<_> = parameters.into_iter().zip(TYPES).collect();
         let asked = connection.query_typed(TAKE_STEPS, &typed);
-        let rows = timeout(self.inner.patience(), asked)
+        let rows = timeout(self.inner.timeout(), asked)
             .await
             .map_err(|_| Error::TimedOut)??;
         self.connection = Some(connection);
@@ -287,7 +287,7 @@ impl Work {
                 _ => self.inner.address.connect().await?,
             };
             let asked = connection.query_typed("SELECT flush_all()", &[]);
-            timeout(self.inner.patience(), asked)
+            timeout(self.inner.timeout(), asked)
                 .await
                 .map_err(|_| Error::TimedOut)??;
             self.connection = Some(connection);

@@ -24,7 +24,7 @@ const MIGRATIONS: [Migration; 3] = [
         sql: concat!(
             include_str!("sql/3_prices.sql"),
             include_str!("sql/steps.sql"),
-            include_str!("sql/desk.sql"),
+            include_str!("sql/admin.sql"),
             include_str!("sql/cost.sql"),
         ),
         // The audit of an earlier gateway would price calls without these columns.

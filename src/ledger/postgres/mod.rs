@@ -17,13 +17,12 @@ use std::{
 use arc_swap::ArcSwap;
 use tokio::{sync::Notify, time::timeout};
 
+mod admin;
 mod audit;
 mod billing;
-mod desk;
 mod flusher;
 mod history;
 mod lane;
-mod late;
 mod lease;
 mod look;
 mod memory;
@@ -31,6 +30,7 @@ mod migrate;
 mod open_calls;
 mod pages;
 mod peers;
+mod pending;
 mod pool;
 mod record;
 mod steps;
@@ -63,13 +63,13 @@ use crate::{
 /// Accounts are spread over so many lanes.
 const LANES: i32 = 4;
 /// How long a batch may take, unless calls are more patient than that.
-const BATCH_PATIENCE: Duration = Duration::from_secs(2);
+const BATCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a start waits for the database.
-const START_PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a stop waits for what is still to be written.
-const CLOSING_PATIENCE: Duration = Duration::from_secs(5);
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a look back waits for what is just being written.
-const WRITING_PATIENCE: Duration = Duration::from_secs(2);
+const WRITING_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub struct Shared {
     inner: Arc<Inner>,
@@ -110,8 +110,8 @@ pub struct Inner {
 
 impl Inner {
     /// How long a batch may take before its connection is given up.
-    fn patience(&self) -> Duration {
-        BATCH_PATIENCE.max(self.deadline)
+    fn timeout(&self) -> Duration {
+        BATCH_TIMEOUT.max(self.deadline)
     }
 
     fn next_batch(&self) -> i64 {
@@ -235,7 +235,7 @@ impl Shared {
         let started = Instant::now();
         loop {
             match self.reload_settings().await {
-                Err(LedgerError::Unavailable) if started.elapsed() < START_PATIENCE => {
+                Err(LedgerError::Unavailable) if started.elapsed() < START_TIMEOUT => {
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
                 other => return other,
@@ -253,7 +253,7 @@ impl Shared {
             let lease = **self.inner.lease.load();
             lease.end(&self.inner.pool, self.inner.run).await
         };
-        match timeout(CLOSING_PATIENCE, written).await {
+        match timeout(CLOSING_TIMEOUT, written).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "the lease could not be given back"),
             Err(_) => tracing::error!("the gateway stops before everything could be written down"),
@@ -345,7 +345,7 @@ impl Shared {
     /// there is can still be read.
     async fn all_written(&self) {
         let written = futures_util::future::join_all(self.lanes.iter().map(Lane::all_done));
-        let _ = timeout(WRITING_PATIENCE, written).await;
+        let _ = timeout(WRITING_TIMEOUT, written).await;
     }
 
     fn hand_in(&self, step: Step) {
@@ -363,7 +363,7 @@ async fn connect(address: &Address) -> Result<Connected, Error> {
     let started = Instant::now();
     loop {
         match address.connect().await {
-            Err(error) if error.is_transient() && started.elapsed() < START_PATIENCE => {
+            Err(error) if error.is_transient() && started.elapsed() < START_TIMEOUT => {
                 tracing::warn!(%error, "the database does not let us in yet");
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }

@@ -9,7 +9,7 @@ use tokio_postgres::{
 
 use super::{
     Shared,
-    desk::{ACCOUNT, CREDIT, KEY, missing, read_account, read_credit, read_key},
+    admin::{ACCOUNT, CREDIT, KEY, missing, read_account, read_credit, read_key},
     pool::Parameter,
     record::{self, COLUMNS, get, unreadable, unsigned},
 };

@@ -14,7 +14,7 @@ use tokio_postgres::{
 use crate::db::postgres::{Address, Connected, Error};
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How many stay open when nobody needs them: as many as the page that asks most at once. Opening one takes
 /// longer than the page.
 const MAX_IDLE: usize = 8;
@@ -56,9 +56,7 @@ impl Pool {
     pub async fn ask(&self, query: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
         let connection = self.take().await?;
         let asked = connection.query_typed(query, parameters);
-        let rows = timeout(PATIENCE, asked)
-            .await
-            .map_err(|_| Error::TimedOut)?;
+        let rows = timeout(TIMEOUT, asked).await.map_err(|_| Error::TimedOut)?;
         let rows = rows?;
         self.give_back(connection);
         Ok(rows)
@@ -80,9 +78,7 @@ impl Pool {
     pub async fn execute(&self, query: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
         let connection = self.take().await?;
         let asked = connection.execute_typed(query, parameters);
-        let rows = timeout(PATIENCE, asked)
-            .await
-            .map_err(|_| Error::TimedOut)?;
+        let rows = timeout(TIMEOUT, asked).await.map_err(|_| Error::TimedOut)?;
         let rows = rows?;
         self.give_back(connection);
         Ok(rows)

@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use crate::{
     base::{
         money::{NanoUsd, TokenPrice},
-        rate::Place,
+        rate::Reservation,
     },
     catalog::Prices,
     db::postgres::Error,
@@ -118,7 +118,7 @@ impl CallRecord<'_> {
 }
 
 /// Places in the minute as the database keeps them: time, tokens and step, one after the other.
-pub fn flat(places: &[Place]) -> Vec<i64> {
+pub fn flat(places: &[Reservation]) -> Vec<i64> {
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     places
         .iter()
@@ -133,9 +133,9 @@ pub fn flat(places: &[Place]) -> Vec<i64> {
 }
 
 /// The places that were written so.
-pub fn places(flat: &[i64]) -> impl Iterator<Item = Place> {
+pub fn places(flat: &[i64]) -> impl Iterator<Item = Reservation> {
     let number = |number: i64| u64::try_from(number).unwrap_or(0);
-    flat.chunks_exact(3).map(move |place| Place {
+    flat.chunks_exact(3).map(move |place| Reservation {
         at_ms: number(place[0]),
         tokens: number(place[1]),
         step: u32::try_from(place[2]).unwrap_or(0),

@@ -33,7 +33,7 @@ pub use probe::probe;
 use self::worker::{Command, Worker};
 use crate::{
     base::money::NanoUsd,
-    ledger::{CallId, Owed},
+    ledger::{CallId, PendingCharge},
 };
 
 /// How long a stream's end waits for its charge to be on the disk.
@@ -93,7 +93,7 @@ impl Spool {
 
     /// Takes over the files in the folder that no process holds, and returns the charges in them. They wait here until
     /// [`Self::settled`] says otherwise.
-    pub async fn adopt(&self) -> Vec<Owed> {
+    pub async fn adopt(&self) -> Vec<PendingCharge> {
         let (tell, adopted) = oneshot::channel();
         self.send(Command::Adopt(tell));
         adopted.await.unwrap_or_default()
@@ -102,7 +102,7 @@ impl Spool {
     /// Writes a charge down; when this returns without an error it is on the disk.
     ///
     /// Dropped before that, or after an error, the charge is not in the spool.
-    pub async fn add(&self, owed: &Owed) -> io::Result<()> {
+    pub async fn add(&self, owed: &PendingCharge) -> io::Result<()> {
         let (tell, written) = oneshot::channel();
         let withdrawn = Withdrawn {
             spool: self,

@@ -6,10 +6,10 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     base::{
         money::{NanoUsd, TokenPrice},
-        rate::Place,
+        rate::Reservation,
     },
     catalog::Prices,
-    ledger::{Attempt, Call, CallId, Outcome, Owed, Step},
+    ledger::{Attempt, Call, CallId, Outcome, PendingCharge, Step},
     wire::chat::Usage,
 };
 
@@ -68,7 +68,7 @@ struct Line {
 #[derive(Default)]
 pub struct Contents {
     /// Each with the place of its line.
-    pub found: Vec<(u64, Owed)>,
+    pub found: Vec<(u64, PendingCharge)>,
     /// The places of lines that cannot be read, with lines behind them that can.
     pub damaged: Vec<(u64, Vec<u8>)>,
     /// The place of a last line that is not whole: its writer died before it was flushed.
@@ -78,8 +78,8 @@ pub struct Contents {
 }
 
 /// The charge as one line, its end included.
-pub fn encode(owed: &Owed) -> Vec<u8> {
-    let Owed { call, usage, cost } = owed;
+pub fn encode(owed: &PendingCharge) -> Vec<u8> {
+    let PendingCharge { call, usage, cost } = owed;
     let line = Line {
         call: call.id.0,
         request_id: call.request_id.clone(),
@@ -125,7 +125,7 @@ pub fn encode(owed: &Owed) -> Vec<u8> {
 }
 
 /// The charge of a line, without its end; `None` where it is damaged, or of a version to come.
-fn decode(line: &[u8]) -> Option<Owed> {
+fn decode(line: &[u8]) -> Option<PendingCharge> {
     let (head, json) = line.split_at_checked(HEAD)?;
     let is_whole =
         head[..2] == [FORM, b' '] && head[2..HEAD - 1] == checksum(json) && head[HEAD - 1] == b' ';
@@ -161,7 +161,7 @@ fn decode(line: &[u8]) -> Option<Owed> {
         places: line.places.into_iter().map(place).collect(),
         charged: None,
     };
-    Some(Owed {
+    Some(PendingCharge {
         call: Box::new(call),
         usage: Usage {
             prompt: line.prompt,
@@ -221,12 +221,12 @@ fn checksum(json: &[u8]) -> [u8; CHECKSUM] {
     hex
 }
 
-fn flat(place: &Place) -> (u64, u64, u32) {
+fn flat(place: &Reservation) -> (u64, u64, u32) {
     (place.at_ms, place.tokens, place.step)
 }
 
-fn place((at_ms, tokens, step): (u64, u64, u32)) -> Place {
-    Place {
+fn place((at_ms, tokens, step): (u64, u64, u32)) -> Reservation {
+    Reservation {
         at_ms,
         tokens,
         step,

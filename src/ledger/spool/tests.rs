@@ -11,14 +11,14 @@ use super::{
 use crate::{
     base::{
         money::{NanoUsd, TokenPrice},
-        rate::Place,
+        rate::Reservation,
     },
     catalog::Prices,
-    ledger::{Attempt, Call, CallId, Outcome, Owed, Step},
+    ledger::{Attempt, Call, CallId, Outcome, PendingCharge, Step},
     wire::chat::Usage,
 };
 
-fn owed(number: u64) -> Owed {
+fn owed(number: u64) -> PendingCharge {
     let call = Call {
         id: CallId(number),
         request_id: "line\nbreak \u{1F980}".into(),
@@ -58,14 +58,14 @@ fn owed(number: u64) -> Owed {
             ms: 7,
         }],
         decision: Some("{}".into()),
-        places: vec![Place {
+        places: vec![Reservation {
             at_ms: 8,
             tokens: 9,
             step: 0,
         }],
         charged: None,
     };
-    Owed {
+    PendingCharge {
         call: Box::new(call),
         usage: Usage {
             prompt: 10,
@@ -86,11 +86,11 @@ fn lines(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
         .collect()
 }
 
-fn numbers(found: &[(u64, Owed)]) -> Vec<u64> {
+fn numbers(found: &[(u64, PendingCharge)]) -> Vec<u64> {
     found.iter().map(|(_, owed)| owed.call.id.0).collect()
 }
 
-fn ids(adopted: &[Owed]) -> Vec<u64> {
+fn ids(adopted: &[PendingCharge]) -> Vec<u64> {
     let mut ids: Vec<_> = adopted.iter().map(|owed| owed.call.id.0).collect();
     ids.sort_unstable();
     ids

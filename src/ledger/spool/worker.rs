@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     base::money::NanoUsd,
-    ledger::{CallId, Owed},
+    ledger::{CallId, PendingCharge},
 };
 
 pub enum Command {
@@ -29,7 +29,7 @@ pub enum Command {
         tell: oneshot::Sender<io::Result<()>>,
     },
     Remove(CallId),
-    Adopt(oneshot::Sender<Vec<Owed>>),
+    Adopt(oneshot::Sender<Vec<PendingCharge>>),
     /// Someone wants to know when all before it is done.
     Tell(oneshot::Sender<()>),
 }
@@ -181,7 +181,7 @@ impl Worker {
     }
 
     /// Takes over what nobody holds. The first file becomes this process's own; others are copied into it.
-    fn adopt(&mut self) -> Vec<Owed> {
+    fn adopt(&mut self) -> Vec<PendingCharge> {
         let mut adopted = Vec::new();
         let files = make_folder(&self.folder).and_then(|()| files_in(&self.folder));
         for path in files.unwrap_or_default() {
@@ -212,7 +212,7 @@ impl Worker {
         adopted
     }
 
-    fn merge(&mut self, file: SpoolFile, contents: Contents) -> io::Result<Vec<Owed>> {
+    fn merge(&mut self, file: SpoolFile, contents: Contents) -> io::Result<Vec<PendingCharge>> {
         let mut found = contents.found;
         if self.own.is_none() {
             self.take_as_own(file);

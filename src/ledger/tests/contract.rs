@@ -27,7 +27,7 @@ contract!(
     numbers_of_calls_go_on_after_a_restart,
 );
 
-async fn racing_holds_never_overdraw(place: Place) {
+async fn racing_holds_never_overdraw(place: TestStore) {
     let paying = Arc::new(Paying::on_with(place, 60 * COST).await);
     let calls = (0..100).map(|_| {
         let paying = paying.clone();
@@ -61,7 +61,7 @@ async fn racing_holds_never_overdraw(place: Place) {
     paying.assert_sound().await;
 }
 
-async fn charging_twice_charges_once(place: Place) {
+async fn charging_twice_charges_once(place: TestStore) {
     let paying = Paying::on_with(place, 100).await;
     let mut held = paying.hold(30, 30, 0).await.unwrap();
     let charged = charge(&mut held, 25).await.unwrap().charged.unwrap();
@@ -79,7 +79,7 @@ async fn charging_twice_charges_once(place: Place) {
     paying.assert_sound().await;
 }
 
-async fn charges_side_by_side_are_all_there_after_a_restart(place: Place) {
+async fn charges_side_by_side_are_all_there_after_a_restart(place: TestStore) {
     let paying = Arc::new(Paying::on_with(place, DOLLAR).await);
     let calls = (0..32).map(|_| {
         let paying = paying.clone();
@@ -103,7 +103,7 @@ async fn charges_side_by_side_are_all_there_after_a_restart(place: Place) {
     paying.assert_sound().await;
 }
 
-async fn a_reference_gives_credit_once(place: Place) {
+async fn a_reference_gives_credit_once(place: TestStore) {
     let paying = Paying::on(place).await;
     let grant = |amount| NewGrant {
         amount: NanoUsd::new(amount),
@@ -123,7 +123,7 @@ async fn a_reference_gives_credit_once(place: Place) {
     paying.assert_sound().await;
 }
 
-async fn a_key_that_was_disabled_holds_nothing(place: Place) {
+async fn a_key_that_was_disabled_holds_nothing(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let mut running = paying.hold(COST, COST, 0).await.unwrap();
     let set = |state| paying.ledger.set_key_state(&paying.key_id, state);
@@ -141,7 +141,7 @@ async fn a_key_that_was_disabled_holds_nothing(place: Place) {
     assert!(matches!(unknown, Err(LedgerError::NotFound { .. })));
 }
 
-async fn a_closed_account_holds_nothing(place: Place) {
+async fn a_closed_account_holds_nothing(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let close = |closed| AccountChange {
         closed: Some(closed),
@@ -161,7 +161,7 @@ async fn a_closed_account_holds_nothing(place: Place) {
     assert!(paying.hold(COST, COST, 0).await.is_ok());
 }
 
-async fn no_more_credit_than_can_be_counted(place: Place) {
+async fn no_more_credit_than_can_be_counted(place: TestStore) {
     let paying = Paying::on_with(place, i64::MAX - 10).await;
     let grant = |nanos| {
         let grant = NewGrant {
@@ -181,7 +181,7 @@ async fn no_more_credit_than_can_be_counted(place: Place) {
     paying.assert_sound().await;
 }
 
-async fn limits_and_models_outlive_a_restart(place: Place) {
+async fn limits_and_models_outlive_a_restart(place: TestStore) {
     let paying = Paying::on(place).await;
     let (account, model) = (paying.account_id.clone(), "svc-standard".to_owned());
     let set = |account: Option<&String>, requests, tokens| {
@@ -213,7 +213,7 @@ async fn limits_and_models_outlive_a_restart(place: Place) {
 }
 
 /// What was free of a grant that expired is entered in the books, once, by whoever comes first.
-async fn expired_credit_is_entered_in_the_books(place: Place) {
+async fn expired_credit_is_entered_in_the_books(place: TestStore) {
     let paying = Paying::on_with(place, 100).await;
     paying.give(40, Some(paying.now() + 10)).await;
     let mut held = paying.hold(30, 30, 0).await.unwrap();
@@ -231,7 +231,7 @@ async fn expired_credit_is_entered_in_the_books(place: Place) {
 }
 
 /// Beyond what the call held, and for no call that began later.
-async fn a_grant_that_expires_pays_for_all_of_a_running_call(place: Place) {
+async fn a_grant_that_expires_pays_for_all_of_a_running_call(place: TestStore) {
     let paying = Paying::on_with(place, 20).await;
     paying.give(100, Some(paying.now() + 10)).await;
     let mut running = paying.hold(30, 80, 0).await.unwrap();
@@ -249,7 +249,7 @@ async fn a_grant_that_expires_pays_for_all_of_a_running_call(place: Place) {
 }
 
 /// A call that came to nothing leaves its story, and no charge.
-async fn a_call_that_came_to_nothing_is_remembered(place: Place) {
+async fn a_call_that_came_to_nothing_is_remembered(place: TestStore) {
     let paying = Paying::on_with(place, 100).await;
     paying.hold(30, 30, 0).await.unwrap().cancel();
     let held = paying.hold(30, 30, 0).await.unwrap();
@@ -271,7 +271,7 @@ async fn a_call_that_came_to_nothing_is_remembered(place: Place) {
 }
 
 /// Other accounts go on while one is frozen.
-async fn only_the_account_that_is_wrong_is_frozen(place: Place) {
+async fn only_the_account_that_is_wrong_is_frozen(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     paying.pay().await.unwrap();
     let other = paying
@@ -292,7 +292,7 @@ async fn only_the_account_that_is_wrong_is_frozen(place: Place) {
     assert!(paying.hold(1, 1, 0).await.is_ok());
 }
 
-async fn what_was_made_can_be_looked_up(place: Place) {
+async fn what_was_made_can_be_looked_up(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let call = paying.pay().await.unwrap();
     let by_number = paying.ledger.find_calls(&call.id.to_string()).await;
@@ -334,7 +334,7 @@ async fn what_was_made_can_be_looked_up(place: Place) {
 }
 
 /// Also where the clock has stood still, or goes less fast than another's did.
-async fn numbers_of_calls_go_on_after_a_restart(place: Place) {
+async fn numbers_of_calls_go_on_after_a_restart(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let before = paying.pay().await.unwrap().id;
     paying.advance(-5);

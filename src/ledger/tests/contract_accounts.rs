@@ -12,7 +12,7 @@ contract!(
     a_key_is_found_by_its_id,
 );
 
-async fn what_is_left_of_each_grant_is_told(place: Place) {
+async fn what_is_left_of_each_grant_is_told(place: TestStore) {
     let paying = Paying::on(place).await;
     let now = paying.now();
     for (amount, expires_at) in [(100, Some(now + 60)), (50, None), (30, Some(now + 30))] {
@@ -48,7 +48,7 @@ async fn what_is_left_of_each_grant_is_told(place: Place) {
 }
 
 /// What a call gives back pays what another has spent on account, whoever writes that down when.
-async fn what_is_owed_is_not_left(place: Place) {
+async fn what_is_owed_is_not_left(place: TestStore) {
     let paying = Paying::on_with(place, 100).await;
     let left = async || {
         let left = paying.ledger.grants_left(&paying.account_id).await;
@@ -88,7 +88,7 @@ async fn found(ledger: &Ledger, text: &str, limit: usize) -> String {
     }
 }
 
-async fn accounts_are_searched_for(place: Place) {
+async fn accounts_are_searched_for(place: TestStore) {
     let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
     let ledger = place.open(&now_ms).await;
     for (id, email, name) in [
@@ -149,7 +149,7 @@ async fn accounts_are_searched_for(place: Place) {
     assert!(none.is_empty());
 }
 
-async fn accounts_come_with_how_they_are_doing(place: Place) {
+async fn accounts_come_with_how_they_are_doing(place: TestStore) {
     let paying = Paying::on_with(place, 100).await;
     paying.advance(1);
     let neighbour = paying.neighbour(50).await;
@@ -171,7 +171,7 @@ async fn accounts_come_with_how_they_are_doing(place: Place) {
     assert_eq!((first.frozen, second.frozen), (false, true));
 }
 
-async fn an_account_is_made_once(place: Place) {
+async fn an_account_is_made_once(place: TestStore) {
     let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
     let ledger = place.open(&now_ms).await;
     let made = (0..8).map(|at| {
@@ -209,7 +209,7 @@ async fn an_account_is_made_once(place: Place) {
     assert_eq!(ledger.accounts().await.unwrap().len(), 1);
 }
 
-async fn a_key_is_found_by_its_id(place: Place) {
+async fn a_key_is_found_by_its_id(place: TestStore) {
     let paying = Paying::on(place).await;
     let key = paying.ledger.key(&paying.key_id).await.unwrap();
     assert_eq!(

@@ -36,7 +36,7 @@ async fn second_key(paying: &Paying) -> String {
     made.await.unwrap().0.id
 }
 
-async fn sums_are_those_of_the_calls(place: Place) {
+async fn sums_are_those_of_the_calls(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     assert_eq!(paying.days().await, []);
     let (key, second) = (paying.key_id.clone(), second_key(&paying).await);
@@ -84,7 +84,7 @@ async fn sums_are_those_of_the_calls(place: Place) {
     paying.assert_added_up().await;
 }
 
-async fn sums_go_on_from_day_to_day(place: Place) {
+async fn sums_go_on_from_day_to_day(place: TestStore) {
     let mut paying = Paying::on_with(place, DOLLAR).await;
     // It is eight o'clock; then a minute before midnight, a minute after it, and a day later.
     for wait in [0, 16 * 3_600 - 60, 120, 24 * 3_600] {
@@ -111,7 +111,7 @@ async fn sums_go_on_from_day_to_day(place: Place) {
     }
 }
 
-async fn sums_are_of_one_account(place: Place) {
+async fn sums_are_of_one_account(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     paying.pay().await.unwrap();
@@ -128,7 +128,7 @@ async fn sums_are_of_one_account(place: Place) {
 }
 
 /// Whoever was told of a charge finds it in the sums, however many come at once.
-async fn sums_of_a_crowd_are_seen_at_once(place: Place) {
+async fn sums_of_a_crowd_are_seen_at_once(place: TestStore) {
     let paying = Arc::new(Paying::on_with(place, DOLLAR).await);
     let callers = (0..8).map(|_| {
         let paying = paying.clone();
@@ -155,7 +155,7 @@ async fn sums_of_a_crowd_are_seen_at_once(place: Place) {
     assert_eq!(paying.days().await, days);
 }
 
-async fn keys_say_when_they_were_last_used(place: Place) {
+async fn keys_say_when_they_were_last_used(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let second = second_key(&paying).await;
     let last_used = async |paying: &Paying| {

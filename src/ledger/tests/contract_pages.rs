@@ -12,7 +12,7 @@ contract!(
     pages_go_through_the_books,
 );
 
-async fn pages_go_through_all_calls_once(place: Place) {
+async fn pages_go_through_all_calls_once(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     let (mut own, mut all) = (Vec::new(), Vec::new());
@@ -48,7 +48,7 @@ async fn pages_go_through_all_calls_once(place: Place) {
     assert!(none.unwrap().is_empty(), "of no lines");
 }
 
-async fn calls_are_found_by_key_model_and_outcome(place: Place) {
+async fn calls_are_found_by_key_model_and_outcome(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     let made = paying
@@ -142,7 +142,7 @@ async fn calls_are_found_by_key_model_and_outcome(place: Place) {
 }
 
 /// Names that nobody has, some of which mean something to a database.
-async fn odd_names_find_no_calls(place: Place) {
+async fn odd_names_find_no_calls(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     paying.pay().await.unwrap();
     let all = CallsPage {
@@ -169,7 +169,7 @@ async fn odd_names_find_no_calls(place: Place) {
     }
 }
 
-async fn what_comes_meanwhile_neither_repeats_a_call_nor_hides_one(place: Place) {
+async fn what_comes_meanwhile_neither_repeats_a_call_nor_hides_one(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let mut made = Vec::new();
     for _ in 0..7 {
@@ -192,7 +192,7 @@ async fn what_comes_meanwhile_neither_repeats_a_call_nor_hides_one(place: Place)
     assert_eq!(seen, made);
 }
 
-async fn a_call_is_told_whole(place: Place) {
+async fn a_call_is_told_whole(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let decision = Some(r#"{"why":"cost"}"#.to_owned());
     let request = HoldRequest {
@@ -215,7 +215,7 @@ async fn a_call_is_told_whole(place: Place) {
     }
 }
 
-async fn pages_go_through_the_books(place: Place) {
+async fn pages_go_through_the_books(place: TestStore) {
     let paying = Paying::on_with(place, 10 * COST).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     paying.give(70, Some(paying.now() + 5)).await;

@@ -8,7 +8,7 @@ contract!(
     books_that_do_not_add_up_are_known_once_somebody_has_looked,
 );
 
-async fn credit_that_expires_is_found_page_by_page(place: Place) {
+async fn credit_that_expires_is_found_page_by_page(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     let now = paying.now();
@@ -59,7 +59,7 @@ async fn credit_that_expires_is_found_page_by_page(place: Place) {
     assert_eq!(told, [(30, 30)]);
 }
 
-async fn books_that_do_not_add_up_are_known_once_somebody_has_looked(place: Place) {
+async fn books_that_do_not_add_up_are_known_once_somebody_has_looked(place: TestStore) {
     let paying = Paying::on_with(place, DOLLAR).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     let frozen = async |limit| paying.ledger.frozen_accounts(limit).await.unwrap();

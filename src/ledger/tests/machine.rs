@@ -172,21 +172,21 @@ struct Real {
 struct LedgerMachine<K>(PhantomData<K>);
 
 trait Kind {
-    fn place() -> Place;
+    fn place() -> TestStore;
 }
 
 struct InFile;
 struct OnServer;
 
 impl Kind for InFile {
-    fn place() -> Place {
-        Place::folder()
+    fn place() -> TestStore {
+        TestStore::folder()
     }
 }
 
 impl Kind for OnServer {
-    fn place() -> Place {
-        Place::database()
+    fn place() -> TestStore {
+        TestStore::database()
     }
 }
 
@@ -257,7 +257,7 @@ impl<K: Kind> StateMachineTest for LedgerMachine<K> {
             Event::ChargeAfterAll { which, .. } => {
                 let cost = model.last_charge;
                 let mut held = real.holds.remove(which);
-                if let Place::Folder(folder) = &*paying.place {
+                if let TestStore::Folder(folder) = &*paying.place {
                     let stranger = rusqlite::Connection::open(folder.path().join("ledger.db"));
                     let stranger = stranger.unwrap();
                     stranger.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -32,11 +32,11 @@ macro_rules! contract {
     ($($case:ident),+ $(,)?) => {
         mod embedded {
             $(#[tokio::test(flavor = "multi_thread")]
-            async fn $case() { super::$case(super::Place::folder()).await; })+
+            async fn $case() { super::$case(super::TestStore::folder()).await; })+
         }
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread")]
-            async fn $case() { super::$case(super::Place::database()).await; })+
+            async fn $case() { super::$case(super::TestStore::database()).await; })+
         }
     };
 }
@@ -44,8 +44,8 @@ macro_rules! contract {
 mod contract;
 mod contract_accounts;
 mod contract_days;
-mod contract_late;
 mod contract_pages;
+mod contract_pending;
 mod contract_watched;
 mod machine;
 mod model;
@@ -53,10 +53,10 @@ mod model;
 pub const COST: i64 = 49_000;
 pub const DOLLAR: i64 = 1_000_000_000;
 /// A machine that builds at the same time does everything slowly.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Where a ledger is kept.
-pub enum Place {
+pub enum TestStore {
     Folder(TempDir),
     Database {
         server: &'static PostgresServer,
@@ -64,7 +64,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl TestStore {
     pub fn folder() -> Self {
         Self::Folder(TempDir::new().unwrap())
     }
@@ -122,7 +122,7 @@ impl Place {
 
 /// An account with a key, and a clock that moves when it is told to.
 pub struct Paying {
-    pub place: Arc<Place>,
+    pub place: Arc<TestStore>,
     pub now_ms: Arc<AtomicI64>,
     pub ledger: Arc<Ledger>,
     pub account_id: String,
@@ -132,7 +132,7 @@ pub struct Paying {
 }
 
 impl Paying {
-    pub async fn on(place: Place) -> Self {
+    pub async fn on(place: TestStore) -> Self {
         let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
         let ledger = place.open(&now_ms).await;
         let account_id = ledger.create_account(new_account()).await.unwrap().id;
@@ -150,7 +150,7 @@ impl Paying {
         paying
     }
 
-    pub async fn on_with(place: Place, nanos: i64) -> Self {
+    pub async fn on_with(place: TestStore, nanos: i64) -> Self {
         let paying = Self::on(place).await;
         paying.give(nanos, None).await;
         paying
@@ -325,7 +325,7 @@ impl Paying {
     pub async fn until_charges_are_taken(&self) {
         let started = Instant::now();
         while !self.ledger.health().takes_charges() {
-            assert!(started.elapsed() < PATIENCE, "in vain");
+            assert!(started.elapsed() < TIMEOUT, "in vain");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -358,7 +358,7 @@ pub async fn charge_for(
     let started = Instant::now();
     loop {
         match held.charge(usage, outcome).await {
-            Err(LedgerError::Unavailable) if started.elapsed() < PATIENCE => {}
+            Err(LedgerError::Unavailable) if started.elapsed() < TIMEOUT => {}
             other => return other,
         }
     }
@@ -402,7 +402,7 @@ fn added_up(calls: &[Call]) -> Vec<DayUse> {
 pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     while !is_so().await {
-        assert!(started.elapsed() < PATIENCE, "in vain until {what}");
+        assert!(started.elapsed() < TIMEOUT, "in vain until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    super::{Ceilings, NotRenewed, Place},
+    super::{Ceilings, NotRenewed, Reservation},
     Shared,
     script::{Answer, Minute, Run, entry},
     steps::Unless,
@@ -18,7 +18,7 @@ pub struct Admission {
     limiter: Arc<Shared>,
     minute: Arc<Minute>,
     call: u64,
-    places: Vec<Place>,
+    places: Vec<Reservation>,
     /// Whether it has not been said yet what became of the latest step.
     is_open: bool,
     /// Whether a try of which nothing was heard may still be on its way.
@@ -30,7 +30,7 @@ impl Admission {
         limiter: Arc<Shared>,
         minute: Arc<Minute>,
         call: u64,
-        place: Place,
+        place: Reservation,
         tries: u32,
     ) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Admission {
         if std::mem::take(&mut self.is_open) {
             self.latest().tokens = used;
         }
-        let Place {
+        let Reservation {
             at_ms,
             tokens,
             step,
@@ -73,7 +73,7 @@ impl Admission {
         unless.was_heard();
         match answer {
             Answer::Admitted { at_ms } => {
-                self.places.push(Place {
+                self.places.push(Reservation {
                     at_ms,
                     tokens: need,
                     step: step + 1,
@@ -109,11 +109,11 @@ impl Admission {
     }
 
     /// Every step so far, the request itself first.
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[Reservation] {
         &self.places
     }
 
-    fn latest(&mut self) -> &mut Place {
+    fn latest(&mut self) -> &mut Reservation {
         self.places.last_mut().expect("it was admitted")
     }
 

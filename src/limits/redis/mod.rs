@@ -32,14 +32,14 @@ use self::{
     words::Word,
 };
 use super::NotAdmitted;
-use crate::base::rate::{Ceilings, Kept, Place};
+use crate::base::rate::{Ceilings, Reservation, StoredReservation};
 
 /// So many steps may wait for the server at once; more are not even tried.
 const STEPS_AT_ONCE: usize = 4_096;
 
 /// Every place in the last minute that the ledger knows of, or why it cannot tell.
 pub type Rebuild = Box<dyn Fn() -> Rebuilding + Send + Sync>;
-pub type Rebuilding = Pin<Box<dyn Future<Output = Result<Vec<Kept>, String>> + Send>>;
+pub type Rebuilding = Pin<Box<dyn Future<Output = Result<Vec<StoredReservation>, String>> + Send>>;
 
 pub struct Shared {
     inner: Arc<Inner>,
@@ -113,7 +113,7 @@ impl Shared {
         let unheard = Word::bury(&minute, &name);
         match self.inner.step(&run, unheard).await {
             Ok((Answer::Admitted { at_ms }, tries)) => {
-                let place = Place {
+                let place = Reservation {
                     at_ms,
                     tokens: need,
                     step: 0,
@@ -135,9 +135,9 @@ impl Shared {
     }
 
     /// Returns once limits can be checked, or after this time.
-    pub async fn until_ready(&self, patience: Duration) {
+    pub async fn until_ready(&self, timeout: Duration) {
         let mut link = self.inner.link.subscribe();
-        let _ = tokio::time::timeout(patience, link.wait_for(Result::is_ok)).await;
+        let _ = tokio::time::timeout(timeout, link.wait_for(Result::is_ok)).await;
     }
 
     /// Why limits cannot be checked just now, in words for whoever runs the gateway.

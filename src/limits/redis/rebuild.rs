@@ -11,7 +11,7 @@ use rand::random;
 use tokio::time::{sleep, timeout};
 
 use super::{
-    super::Kept,
+    super::StoredReservation,
     Inner,
     link::Link,
     script::{Answer, Minute, PARTITIONS, Run, entry, partition},
@@ -78,7 +78,7 @@ async fn ask(link: &Link, runs: impl Iterator<Item = &Run>) -> Result<Vec<Answer
 }
 
 /// One run for each partition in doubt, those without a place in the last minute included.
-fn restores(doubts: &BTreeMap<u64, String>, kept: Vec<Kept>) -> Vec<Run> {
+fn restores(doubts: &BTreeMap<u64, String>, kept: Vec<StoredReservation>) -> Vec<Run> {
     let mut windows: BTreeMap<u64, BTreeMap<(String, String), Vec<_>>> = BTreeMap::new();
     for place in kept {
         let windows = windows.entry(partition(&place.account)).or_default();

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, Value};
 
 use super::link::Link;
-use crate::base::rate::{Ceilings, Kept, Limit, Refusal};
+use crate::base::rate::{Ceilings, Limit, Refusal, StoredReservation};
 
 const CODE: &str = include_str!("minute.lua");
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(CODE));
@@ -168,7 +168,7 @@ impl Run {
     }
 
     /// An entry of the window that was named last.
-    pub fn entry(&mut self, entry: String, kept: &Kept) {
+    pub fn entry(&mut self, entry: String, kept: &StoredReservation) {
         let window = u64::try_from(self.keys.len() / 2).unwrap_or(0);
         let tokens = kept.tokens.min(MOST_TOKENS);
         let [window, at_ms, tokens, age_ms] =

@@ -3,7 +3,7 @@
 use super::Admitted;
 use crate::{
     ledger::Outcome,
-    metered::CHARGE_PATIENCE,
+    metered::CHARGE_TIMEOUT,
     wire::{chat::Usage, error::GatewayError},
 };
 
@@ -28,7 +28,7 @@ impl Admitted<'_> {
         let gateway = self.gateway;
         let timeout = async {
             tokio::select! {
-                () = tokio::time::sleep(CHARGE_PATIENCE) => {}
+                () = tokio::time::sleep(CHARGE_TIMEOUT) => {}
                 () = gateway.shutdown.deadline() => {}
             }
         };
@@ -67,7 +67,7 @@ impl Admitted<'_> {
     }
 
     /// Charges what was used for a client that left before there was a response.
-    pub async fn charge_who_left(mut self, usage: Usage) {
+    pub async fn charge_abandoned(mut self, usage: Usage) {
         let outcome = Outcome::ClientLeft;
         match self.charge_or_spool(usage, outcome).await {
             Ok(Settled::InStore) => {}

@@ -108,7 +108,10 @@ pub async fn begin(
     };
     // Written down before anybody else hears of it: what is paid always finds its account.
     let since = now - i64::from(OPEN_SECONDS);
-    let opened = gateway.office.open_checkout(new, since, MOST_OPEN).await?;
+    let opened = gateway
+        .backoffice
+        .open_checkout(new, since, MOST_OPEN)
+        .await?;
     let checkout = opened.ok_or(PortalError::TooMany {
         seconds: u64::from(OPEN_SECONDS),
     })?;
@@ -129,7 +132,9 @@ pub async fn begin(
     match payments.provider.begin(&order).await {
         Ok(begun) => {
             // An event brings it along as well, so nobody has to wait for this to work.
-            let kept = gateway.office.checkout_begun(&checkout.id, &begun.session);
+            let kept = gateway
+                .backoffice
+                .checkout_begun(&checkout.id, &begun.session);
             if let Err(error) = kept.await {
                 tracing::warn!(checkout = checkout.id, %error, "a checkout's session is not kept");
             }
@@ -141,7 +146,7 @@ pub async fn begin(
             let mut response = refused(&gateway, &me, status, problem).await?;
             tracing::warn!(checkout = checkout.id, %error, "a checkout was not begun");
             // Nobody can pay it, and it is not to count among the unpaid. If it stays, it is only that.
-            let _ = gateway.office.drop_checkout(&checkout.id).await;
+            let _ = gateway.backoffice.drop_checkout(&checkout.id).await;
             let cause = Cause(format!("the payment provider: {error}"));
             response.extensions_mut().insert(cause);
             Ok(response)

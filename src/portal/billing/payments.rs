@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::{
-    backoffice::{Checkout, OfficeError},
+    backoffice::{BackofficeError, Checkout},
     gateway::Gateway,
     portal::words::{moment, money},
 };
@@ -11,9 +11,9 @@ use crate::{
 const SHOWN: usize = 20;
 
 /// None where nobody takes money.
-pub async fn of(gateway: &Gateway, account_id: &str) -> Result<Vec<Checkout>, OfficeError> {
+pub async fn of(gateway: &Gateway, account_id: &str) -> Result<Vec<Checkout>, BackofficeError> {
     match gateway.payments {
-        Some(_) => gateway.office.checkouts_of(account_id, SHOWN).await,
+        Some(_) => gateway.backoffice.checkouts_of(account_id, SHOWN).await,
         None => Ok(Vec::new()),
     }
 }

@@ -74,7 +74,7 @@ pub async fn own(gateway: &Gateway, me: &SignedIn, id: &str) -> Result<Checkout,
     if !is_checkout(id) {
         return Err(PortalError::NotFound);
     }
-    let found = gateway.office.checkout(id).await?;
+    let found = gateway.backoffice.checkout(id).await?;
     let own = found.filter(|checkout| checkout.account_id == me.account.id);
     own.ok_or(PortalError::NotFound)
 }

@@ -63,11 +63,11 @@ pub async fn presented(
     let Some(token) = Token::presented(headers, Kind::Session, gateway.portal.is_secure()) else {
         return Ok(None);
     };
-    let (office, now) = (&gateway.office, timestamp::now());
-    let mut session = office.session(&token.digest(), now).await?;
+    let (backoffice, now) = (&gateway.backoffice, timestamp::now());
+    let mut session = backoffice.session(&token.digest(), now).await?;
     if session.is_none() {
         let with_token = token.digest_with(&gateway.operator_token);
-        session = office.session(&with_token, now).await?;
+        session = backoffice.session(&with_token, now).await?;
     }
     Ok(session.map(|session| (token, session)))
 }

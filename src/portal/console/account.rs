@@ -49,10 +49,15 @@ pub async fn show(
         ledger.last_used(&id),
         ledger.calls_page(&latest),
     )?;
-    let done = gateway.office.actions_page(Some(&id), None, SHOWN_ACTIONS);
+    let done = gateway
+        .backoffice
+        .actions_page(Some(&id), None, SHOWN_ACTIONS);
     let done = done.await?;
-    let people = gateway.office.people_of(&id).await?;
-    let invited = gateway.office.invitations_of(&id, timestamp::now()).await?;
+    let people = gateway.backoffice.people_of(&id).await?;
+    let invited = gateway
+        .backoffice
+        .invitations_of(&id, timestamp::now())
+        .await?;
     let bought = payments::of(&gateway, &id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/accounts" { "All accounts" } }

@@ -255,7 +255,7 @@ pub async fn remove(
 }
 
 async fn found(gateway: &Gateway, id: &str) -> Result<Person, PortalError> {
-    let person = gateway.office.person(id).await?;
+    let person = gateway.backoffice.person(id).await?;
     person.ok_or(PortalError::NotFound)
 }
 

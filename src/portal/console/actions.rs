@@ -39,7 +39,9 @@ pub async fn list(
     let before = given(asked.before.as_ref()).map(str::parse).transpose();
     let before =
         before.map_err(|_| PortalError::Invalid("There is no such page of actions.".into()))?;
-    let page = gateway.office.actions_page(subject, before, ON_A_PAGE + 1);
+    let page = gateway
+        .backoffice
+        .actions_page(subject, before, ON_A_PAGE + 1);
     let mut actions = page.await?;
     let more = actions.len() > ON_A_PAGE;
     actions.truncate(ON_A_PAGE);

@@ -41,10 +41,10 @@ pub async fn list(
     let before = given(asked.before.as_ref()).map(str::parse).transpose();
     let before =
         before.map_err(|_| PortalError::Invalid("There is no such page of alerts.".into()))?;
-    let office = &gateway.office;
+    let backoffice = &gateway.backoffice;
     let (open, mut past) = tokio::try_join!(
-        office.told_open_alerts(SHOWN_OPEN),
-        office.told_closed_alerts(before, ON_A_PAGE + 1),
+        backoffice.told_open_alerts(SHOWN_OPEN),
+        backoffice.told_closed_alerts(before, ON_A_PAGE + 1),
     )?;
     let more = past.len() > ON_A_PAGE;
     past.truncate(ON_A_PAGE);

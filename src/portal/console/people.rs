@@ -41,7 +41,7 @@ pub async fn list(
     });
     let before = before.transpose()?;
     let is_first = before.is_none();
-    let page = gateway.office.people_page(text, before, ON_A_PAGE + 1);
+    let page = gateway.backoffice.people_page(text, before, ON_A_PAGE + 1);
     let mut people = page.await?;
     let more = people.len() > ON_A_PAGE;
     people.truncate(ON_A_PAGE);

@@ -140,7 +140,7 @@ async fn begin(gateway: &Gateway, headers: &HeaderMap, to: &str) -> Result<Respo
         now,
         expires_at: now + SESSION_SECONDS,
     };
-    gateway.office.begin_session(session).await?;
+    gateway.backoffice.begin_session(session).await?;
     let mut response = layout::redirect(to);
     let secure = gateway.portal.is_secure();
     for cookie in [

@@ -27,7 +27,7 @@ pub async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalE
         return Ok(html! {});
     };
     let name = issuer.name();
-    let connected = gateway.office.is_connected(&me.person.id, issuer.id());
+    let connected = gateway.backoffice.is_connected(&me.person.id, issuer.id());
     let connected = connected.await?;
     let is_only_way = me.person.password.is_none();
     Ok(html! {
@@ -85,6 +85,6 @@ pub async fn disconnect(
     SignedForm { me, form: _ }: SignedForm<Nothing>,
 ) -> Result<Response, PortalError> {
     let issuer = issuer(&gateway)?.id();
-    gateway.office.disconnect(&me.person.id, issuer).await?;
+    gateway.backoffice.disconnect(&me.person.id, issuer).await?;
     Ok(layout::redirect("/portal/settings"))
 }

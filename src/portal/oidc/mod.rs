@@ -191,7 +191,7 @@ async fn come_back(
             let person = people::find_or_enrol(gateway, issuer, &claims, peer).await?;
             // Coming from another site, the browser has not brought its session along.
             for digest in before {
-                gateway.office.end_session(digest).await?;
+                gateway.backoffice.end_session(digest).await?;
             }
             let begun = begin(gateway, headers, &person, &attempt.to).await?;
             // Nor would it bring the new one, if it were sent on from here.
@@ -218,7 +218,7 @@ async fn identified(
     let asking: Asking<'_> = attempt.asking(&redirect_uri);
     let claims = issuer.identify(code, asking).await?;
     let until = timestamp::now() + cookies::ATTEMPT_SECONDS;
-    if !gateway.office.spend(&attempt.digest(), until).await? {
+    if !gateway.backoffice.spend(&attempt.digest(), until).await? {
         return Err(Refused::Stale);
     }
     throttle.succeeded(&counted);

@@ -4,7 +4,7 @@ use super::refused::Refused;
 use crate::{
     api::Peer,
     backoffice::{
-        Digest, Identity, NewPerson, OfficeError, Person, Role,
+        BackofficeError, Digest, Identity, NewPerson, Person, Role,
         oidc::{Claims, Issuer},
     },
     base::{keys::random_id, timestamp},
@@ -30,14 +30,14 @@ pub async fn find_or_enrol(
     claims: &Claims,
     peer: Option<Peer>,
 ) -> Result<Person, Refused> {
-    let (office, identity) = (&gateway.office, identity(issuer, claims));
-    if let Some(person) = office.person_by_identity(identity).await? {
+    let (backoffice, identity) = (&gateway.backoffice, identity(issuer, claims));
+    if let Some(person) = backoffice.person_by_identity(identity).await? {
         return Ok(person);
     }
     let email = claims.email.as_deref().map(str::trim);
     let email = email.filter(|email| is_address(email));
     let email = email.ok_or(Refused::NoAddress)?;
-    if office.person_by_email(email).await?.is_some() {
+    if backoffice.person_by_email(email).await?.is_some() {
         return Err(Refused::AddressTaken);
     }
     if !gateway.portal.sign_up_open {
@@ -58,8 +58,8 @@ pub async fn find_or_enrol(
         account_id: random_id("acct_"),
         now: timestamp::now(),
     };
-    let person = match office.add_person_known_as(new, identity).await {
-        Err(OfficeError::EmailTaken) => return Err(Refused::AddressTaken),
+    let person = match backoffice.add_person_known_as(new, identity).await {
+        Err(BackofficeError::EmailTaken) => return Err(Refused::AddressTaken),
         added => added?,
     };
     let account = new_account(gateway, &person);
@@ -75,11 +75,11 @@ pub async fn connect(
     session: &Digest,
     claims: &Claims,
 ) -> Result<(), Refused> {
-    let (office, now) = (&gateway.office, timestamp::now());
-    let session = office.session(session, now).await?;
+    let (backoffice, now) = (&gateway.backoffice, timestamp::now());
+    let session = backoffice.session(session, now).await?;
     let person = session.and_then(|session| session.person);
     let person = person.ok_or(Refused::SignedOut)?;
     let identity = identity(issuer, claims);
-    let connected = office.connect(&person.id, identity, now).await?;
+    let connected = backoffice.connect(&person.id, identity, now).await?;
     connected.then_some(()).ok_or(Refused::SomebodyElses)
 }

@@ -8,7 +8,7 @@ use maud::html;
 
 use crate::{
     backoffice::{
-        OfficeError,
+        BackofficeError,
         oidc::{OidcError, is_error_code},
     },
     ledger::LedgerError,
@@ -54,8 +54,8 @@ impl From<PortalError> for Refused {
     }
 }
 
-impl From<OfficeError> for Refused {
-    fn from(error: OfficeError) -> Self {
+impl From<BackofficeError> for Refused {
+    fn from(error: BackofficeError) -> Self {
         Self::Page(error.into())
     }
 }

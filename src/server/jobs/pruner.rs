@@ -16,11 +16,11 @@ const ALERTS_KEPT: i64 = 90 * 86_400;
 pub async fn run(gateway: Arc<Gateway>) {
     loop {
         let prune = async {
-            if let Err(error) = gateway.office.prune(timestamp::now()).await {
+            if let Err(error) = gateway.backoffice.prune(timestamp::now()).await {
                 tracing::warn!(%error, "expired sessions and links of the portal could not be deleted");
             }
             let kept_since = timestamp::now() - ALERTS_KEPT;
-            if let Err(error) = gateway.office.prune_alerts(kept_since).await {
+            if let Err(error) = gateway.backoffice.prune_alerts(kept_since).await {
                 tracing::warn!(%error, "old alerts could not be deleted");
             }
             actions::settle_what_is_left(&gateway).await;

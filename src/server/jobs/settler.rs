@@ -7,7 +7,7 @@ use futures_util::{StreamExt as _, stream};
 
 use crate::{
     gateway::Gateway,
-    ledger::{CallId, LedgerError, Owed},
+    ledger::{CallId, LedgerError, PendingCharge},
 };
 
 /// How long a start waits for them.
@@ -21,7 +21,7 @@ const AT_ONCE: usize = 64;
 
 /// Charges that earlier processes have left, as far as they are not settled yet.
 #[derive(Default)]
-pub struct Inherited(HashMap<CallId, Arc<Owed>>);
+pub struct Inherited(HashMap<CallId, Arc<PendingCharge>>);
 
 impl Inherited {
     /// Takes over what is in the spool and settles it. What cannot be settled in time is left for [`run`].
@@ -52,7 +52,7 @@ impl Inherited {
         let (mut now, mut before) = (0_usize, 0_usize);
         let all: Vec<_> = self.0.values().cloned().collect();
         let mut settling = stream::iter(all)
-            .map(async |owed| (gateway.ledger.settle_late(&owed).await, owed))
+            .map(async |owed| (gateway.ledger.settle_pending(&owed).await, owed))
             .buffer_unordered(AT_ONCE);
         while let Some((settled, owed)) = settling.next().await {
             let id = owed.call.id;

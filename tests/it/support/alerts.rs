@@ -78,10 +78,10 @@ impl Watched {
 
     /// Those that are open, and those that are over.
     pub async fn alerts(&self) -> (Vec<ToldAlert>, Vec<ToldAlert>) {
-        let office = &self.gateway.inside().office;
+        let backoffice = &self.gateway.inside().backoffice;
         (
-            office.told_open_alerts(100).await.unwrap(),
-            office.told_closed_alerts(None, 100).await.unwrap(),
+            backoffice.told_open_alerts(100).await.unwrap(),
+            backoffice.told_closed_alerts(None, 100).await.unwrap(),
         )
     }
 

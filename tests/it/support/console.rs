@@ -46,14 +46,20 @@ pub async fn person(gateway: &TestGateway) -> Browser {
 }
 
 pub async fn set_role(gateway: &TestGateway, browser: &Browser, role: Role) {
-    let office = &gateway.inside().office;
-    let person = office.person_by_email(&browser.email).await.unwrap();
-    office.set_role(&person.unwrap().id, role).await.unwrap();
+    let backoffice = &gateway.inside().backoffice;
+    let person = backoffice.person_by_email(&browser.email).await.unwrap();
+    backoffice
+        .set_role(&person.unwrap().id, role)
+        .await
+        .unwrap();
 }
 
 /// What was written down, the latest first.
 pub async fn actions(gateway: &TestGateway, subject: Option<&str>) -> Vec<Action> {
-    let page = gateway.inside().office.actions_page(subject, None, 1_000);
+    let page = gateway
+        .inside()
+        .backoffice
+        .actions_page(subject, None, 1_000);
     let page = page.await.unwrap();
     page.into_iter().map(|recorded| recorded.action).collect()
 }

@@ -13,7 +13,7 @@ pub async fn not_at_midnight() {
     }
 }
 
-pub struct Desk {
+pub struct Admin {
     pub gateway: TestGateway,
     pub browser: Browser,
     pub account_id: String,
@@ -21,7 +21,7 @@ pub struct Desk {
     pub key: String,
 }
 
-impl Desk {
+impl Admin {
     /// With a thousand dollars, called "a gift", and a plan that has every model.
     pub async fn open() -> Self {
         let gateway = TestGateway::start().await;

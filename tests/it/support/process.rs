@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 
 /// Longer than anything here takes, even on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The program with these arguments and no more of our environment than it needs.
 pub fn tollgate(arguments: &[&str], environment: &[(&str, &str)]) -> Command {
@@ -148,7 +148,7 @@ impl Process {
 
     /// Waits until `done`; fails when the program ends first.
     pub async fn until(&mut self, done: impl Fn(&Self) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !done(self) {
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "it ended: {}", self.stderr());
@@ -188,7 +188,7 @@ impl Process {
 
     /// Waits for the end that the program comes to by itself.
     pub async fn ended(mut self) -> Ended {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;

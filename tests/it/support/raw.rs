@@ -11,7 +11,7 @@ use tokio::{
 
 use super::Answer;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A connection on which answers are read one after the other.
 pub struct RawConnection {
@@ -41,7 +41,7 @@ impl RawConnection {
     pub async fn read(&mut self, at_most: usize) -> Vec<u8> {
         if self.unread.is_empty() {
             let mut bytes = vec![0; at_most];
-            let read = tokio::time::timeout(PATIENCE, self.socket.read(&mut bytes)).await;
+            let read = tokio::time::timeout(TIMEOUT, self.socket.read(&mut bytes)).await;
             bytes.truncate(read.expect("bytes in time").unwrap_or(0));
             return bytes;
         }
@@ -63,7 +63,7 @@ impl RawConnection {
 
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let sent = self.socket.write_all(bytes.as_ref());
-        let sent = tokio::time::timeout(PATIENCE, sent).await;
+        let sent = tokio::time::timeout(TIMEOUT, sent).await;
         sent.expect("the gateway reads on").unwrap();
     }
 
@@ -110,7 +110,7 @@ impl RawConnection {
     pub async fn hang_up(mut self) {
         self.socket.shutdown().await.unwrap();
         let rest = self.socket.read_to_end(&mut self.unread);
-        let rest = tokio::time::timeout(PATIENCE, rest).await;
+        let rest = tokio::time::timeout(TIMEOUT, rest).await;
         let _ = rest.expect("the gateway hangs up too");
     }
 
@@ -121,7 +121,7 @@ impl RawConnection {
 
     async fn more(&mut self) {
         let read = self.socket.read_buf(&mut self.unread);
-        let read = tokio::time::timeout(PATIENCE, read).await;
+        let read = tokio::time::timeout(TIMEOUT, read).await;
         let read = read.expect("an answer in time").unwrap();
         assert_ne!(read, 0, "an answer, not a closed connection");
     }

@@ -15,7 +15,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Longer than a start takes, even on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Ends the server when our end of the shell's standard input is gone. (A signal on the parent's
 /// death would come too soon: for that, the thread that started it counts, and tests have threads
@@ -85,7 +85,7 @@ impl RedisServer {
         said.read_line(&mut String::new()).unwrap();
         *running = Some(guard);
         drop(running);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.answers() {
             assert!(
                 Instant::now() < deadline,

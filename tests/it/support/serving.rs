@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::{FakeUpstream, Process, process::Ended, stores};
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const TOKEN: &str = "0123456789abcdef";
 
 pub struct Serving {
@@ -143,7 +143,7 @@ impl Serving {
     }
 
     pub async fn until_metric(&self, name: &str, value: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.metric(name).await != value {
             assert!(Instant::now() < deadline, "{name} does not become {value}");
             tokio::time::sleep(Duration::from_millis(20)).await;

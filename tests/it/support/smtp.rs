@@ -18,7 +18,7 @@ use tokio::{
 };
 
 /// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const USER: &str = "postmaster";
 pub const PASSWORD: &str = "mail-password-canary";
 
@@ -92,7 +92,7 @@ impl FakeSmtp {
                 came.await;
             }
         };
-        let next = tokio::time::timeout(PATIENCE, next).await;
+        let next = tokio::time::timeout(TIMEOUT, next).await;
         next.expect("a letter comes")
     }
 

@@ -50,8 +50,8 @@ pub fn usage(
         entered: Some(from_ms..=to_ms),
     };
     let is_wanted = |record: &Record<'_>| {
-        let in_time = (from_ms..to_ms).contains(&record.ended_ms);
-        in_time && record.account_id == account_id && record.paid.is_some()
+        let with_deadline = (from_ms..to_ms).contains(&record.ended_ms);
+        with_deadline && record.account_id == account_id && record.paid.is_some()
     };
     Newest::find(connection, &wanted, MAX_ROWS, is_wanted)
 }

@@ -19,7 +19,7 @@ use super::files::{id, is_linked};
 use crate::ledger::OpenError;
 
 /// How long a start waits for a file that is in use.
-const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
+const IN_USE_TIMEOUT: Duration = Duration::from_secs(2);
 const IN_USE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Held for as long as the database is open; the system lets go of it when a process dies. Dropped after the
@@ -63,7 +63,7 @@ impl Lock {
             match file.try_lock() {
                 Ok(()) => break,
                 // Whoever has just let go of it may have begun a process that still has it for a moment.
-                Err(TryLockError::WouldBlock) if started.elapsed() < IN_USE_PATIENCE => {
+                Err(TryLockError::WouldBlock) if started.elapsed() < IN_USE_TIMEOUT => {
                     std::thread::sleep(IN_USE_INTERVAL);
                 }
                 Err(TryLockError::WouldBlock) => {

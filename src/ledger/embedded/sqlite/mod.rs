@@ -109,9 +109,9 @@ impl Database {
 
     /// From here on as ever.
     pub fn end_at_once(&self) {
-        let patience = self.connection.busy_timeout(open::LOCK_PATIENCE);
+        let timeout = self.connection.busy_timeout(open::LOCK_TIMEOUT);
         let set = open::set_checkpoint(&self.connection, open::CHECKPOINT_PAGES);
-        if let Err(error) = patience.and(set) {
+        if let Err(error) = timeout.and(set) {
             tracing::warn!(%error, "the ledger's settings could not be set");
         }
     }

@@ -42,7 +42,7 @@ pub const CHECKPOINT_PAGES: u32 = 4_000;
 const WRITER_CACHE: i32 = -6_144;
 /// For a connection that is there for one look.
 const READER_CACHE: i32 = -512;
-pub const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+pub const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A connection to a file that is up to date; and whether it was looked through. One that is as it was left need not
 /// be, unless it is about to be changed from end to end.
@@ -133,7 +133,7 @@ fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<
     connection.pragma_update(None, "cache_size", WRITER_CACHE)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     // Only a stranger can hold the lock that we wait for: whoever wants to charge tries again.
-    connection.busy_timeout(LOCK_PATIENCE)
+    connection.busy_timeout(LOCK_TIMEOUT)
 }
 
 /// After how many pages they are taken over; zero for never.

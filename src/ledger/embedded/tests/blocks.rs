@@ -117,9 +117,10 @@ async fn lists_between_two_times_are_whole() {
     let (first, last) = (times.clone().min().unwrap(), times.max().unwrap());
     for from in (first - 10..last + 10).step_by(173) {
         for to in [from, from + 1, from + 90, last + 1] {
-            let in_time = |call: &Call| (from * 1_000..to * 1_000).contains(&call.ended_ms);
-            let expected = past
-                .wanted(|call| in_time(call) && call.account_id == own && call.charged.is_some());
+            let with_deadline = |call: &Call| (from * 1_000..to * 1_000).contains(&call.ended_ms);
+            let expected = past.wanted(|call| {
+                with_deadline(call) && call.account_id == own && call.charged.is_some()
+            });
             let found = ledger.usage(own, from, to).await.unwrap();
             let found: Vec<_> = found.iter().map(|call| call.id).collect();
             assert_eq!(found, expected, "{from} to {to}");

@@ -254,7 +254,7 @@ async fn a_database_of_an_earlier_version_is_brought_up_to_date() {
     .unwrap();
     drop(old);
     let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
-    let place = Place::Folder(folder);
+    let place = TestStore::Folder(folder);
     let ledger = place.open(&now_ms).await;
     let audit = ledger.audit().await.unwrap();
     assert_eq!(audit.violations, []);

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::ledger::{
     HoldRefused, Ledger, LedgerError, Outcome,
-    tests::{COST, DOLLAR, Paying, Place, tokens},
+    tests::{COST, DOLLAR, Paying, TestStore, tokens},
 };
 
 mod audit;
@@ -32,7 +32,7 @@ mod rows;
 mod spill;
 
 async fn with(nanos: i64) -> Paying {
-    Paying::on_with(Place::folder(), nanos).await
+    Paying::on_with(TestStore::folder(), nanos).await
 }
 
 /// What is left of a dollar.
@@ -42,7 +42,7 @@ fn spent(times: i64) -> i64 {
 
 impl Paying {
     fn folder(&self) -> &TempDir {
-        let Place::Folder(folder) = &*self.place else {
+        let TestStore::Folder(folder) = &*self.place else {
             unreachable!("it was opened so")
         };
         folder

@@ -6,7 +6,7 @@ use crate::db::{postgres::Address, testing::bouncer::Bouncer};
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_are_paid_for_through_a_bouncer() {
     let direct = with(DOLLAR).await;
-    let Place::Database { server, name } = &*direct.place else {
+    let TestStore::Database { server, name } = &*direct.place else {
         unreachable!("it was opened so")
     };
     let bouncer = Bouncer::start(server);

@@ -78,7 +78,7 @@ async fn every_charge_that_was_told_of_outlives_the_server() {
     let server: &'static PostgresServer =
         Box::leak(Box::new(PostgresServer::own_with(&["fsync=on"])));
     // The gateway lives on, and makes good what was lost.
-    let paying = Paying::on_with(Place::database_of(server), DOLLAR).await;
+    let paying = Paying::on_with(TestStore::database_of(server), DOLLAR).await;
     let paying = Arc::new(paying);
     let crowd = Crowd::of(paying.clone(), &tokio::runtime::Handle::current());
     crowd.until_told(100).await;
@@ -127,7 +127,7 @@ async fn ends_and_holds_that_a_crash_undoes_are_made_good_by_an_idle_gateway() {
         "wal_writer_delay=10s",
         "full_page_writes=off",
     ])));
-    let paying = Paying::on_with(Place::database_of(server), DOLLAR).await;
+    let paying = Paying::on_with(TestStore::database_of(server), DOLLAR).await;
     let [freed, cancelled] = [
         paying.hold(COST, COST, 0).await.unwrap(),
         paying.hold(COST, COST, 0).await.unwrap(),

@@ -12,7 +12,7 @@ const QUICK: Times = Times {
 };
 
 /// A gateway whose lease is short.
-async fn quick(place: Arc<Place>, now_ms: Arc<AtomicI64>) -> Arc<Ledger> {
+async fn quick(place: Arc<TestStore>, now_ms: Arc<AtomicI64>) -> Arc<Ledger> {
     let (address, clock) = (place.address(), Clock::Manual(now_ms));
     let deadline = Duration::from_secs(10);
     let opened = Shared::open_with(address, Durability::Power, deadline, clock, QUICK);
@@ -87,7 +87,7 @@ async fn leases_do_not_go_by_the_clock_of_the_server() {
             .into()
     });
     let (server, clock): (&'static _, _) = (Box::leak(Box::new(server)), clock.get().unwrap());
-    let one = Paying::on_with(Place::database_of(server), DOLLAR).await;
+    let one = Paying::on_with(TestStore::database_of(server), DOLLAR).await;
     let one = one.quickly().await;
     let doomed = Runtime::new().unwrap();
     let opened = doomed.spawn(quick(one.place.clone(), one.now_ms.clone()));

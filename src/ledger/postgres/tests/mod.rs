@@ -15,7 +15,7 @@ use crate::{
     base::{clock::Clock, durability::Durability, money::NanoUsd},
     ledger::{
         Call, Held, HoldRefused, Ledger, LedgerError, OpenError, Outcome,
-        tests::{COST, DOLLAR, PATIENCE, Paying, Place, charge, tokens, until},
+        tests::{COST, DOLLAR, Paying, TIMEOUT, TestStore, charge, tokens, until},
     },
 };
 
@@ -28,7 +28,7 @@ mod steps;
 mod together;
 
 async fn with(nanos: i64) -> Paying {
-    Paying::on_with(Place::database(), nanos).await
+    Paying::on_with(TestStore::database(), nanos).await
 }
 
 impl Paying {
@@ -76,7 +76,7 @@ impl Paying {
         let started = Instant::now();
         loop {
             match self.hold(COST, COST, 0).await {
-                Err(HoldRefused::Unavailable) if started.elapsed() < PATIENCE => {
+                Err(HoldRefused::Unavailable) if started.elapsed() < TIMEOUT => {
                     self.until_charges_are_taken().await;
                 }
                 other => return other,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-async fn open(place: &Place) -> Result<Shared, OpenError> {
+async fn open(place: &TestStore) -> Result<Shared, OpenError> {
     let deadline = Duration::from_secs(10);
     Shared::open(
         place.address(),
@@ -17,7 +17,7 @@ async fn open(place: &Place) -> Result<Shared, OpenError> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_begin_at_once_on_an_empty_database() {
-    let place = Place::database();
+    let place = TestStore::database();
     let opened = futures_util::future::join_all((0..10).map(|_| open(&place))).await;
     let opened: Vec<Shared> = opened.into_iter().map(Result::unwrap).collect();
     let slots: BTreeSet<i32> = opened
@@ -32,7 +32,7 @@ async fn ten_begin_at_once_on_an_empty_database() {
 /// Calls are paid for on tables of version 1, which had leases by the server's clock.
 #[tokio::test]
 async fn tables_of_an_earlier_version_are_brought_up_to_date() {
-    let paying = Paying::on_with(Place::database(), 100).await;
+    let paying = Paying::on_with(TestStore::database(), 100).await;
     let place = paying.place.clone();
     let as_it_was = "ALTER TABLE holds DROP COLUMN admitted_at;
         ALTER TABLE gateways DROP COLUMN beats, DROP COLUMN beat_at,
@@ -54,7 +54,7 @@ async fn tables_of_an_earlier_version_are_brought_up_to_date() {
 
 #[tokio::test]
 async fn tables_that_a_newer_version_made_are_refused_unless_it_lets_us() {
-    let place = Place::database();
+    let place = TestStore::database();
     open(&place).await.unwrap();
     place.sql("UPDATE tollgate SET version = 99");
     assert!(open(&place).await.is_ok(), "it can live with this one");
@@ -73,7 +73,7 @@ async fn tables_that_a_newer_version_made_are_refused_unless_it_lets_us() {
 async fn a_gateway_whose_first_look_fails_looks_again() {
     const WAITING: &str = "pg_stat_activity WHERE datname = current_database() \
                            AND query LIKE '%all_settings%' AND wait_event_type = 'Lock'";
-    let place = Place::database();
+    let place = TestStore::database();
     open(&place).await.unwrap();
     let stranger = place.address().connect().await.unwrap();
     let lock = "BEGIN; LOCK TABLE model_settings IN ACCESS EXCLUSIVE MODE";

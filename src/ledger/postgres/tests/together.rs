@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    base::rate::Place as InMinute,
+    base::rate::Reservation,
     catalog::{Tier, Track},
     ledger::{AccountChange, CeilingChange, HoldRequest, KeyState},
 };
@@ -115,13 +115,13 @@ async fn assert_stale(paying: &Paying) {
 async fn every_place_in_the_minute_is_remembered() {
     let (one, other) = two(DOLLAR).await;
     let at_ms = u64::try_from(one.ledger.clock().now_ms()).unwrap();
-    let place = |tokens, step| InMinute {
+    let place = |tokens, step| Reservation {
         at_ms,
         tokens,
         step,
     };
     let mut ids = Vec::new();
-    let mut hold = async |paying: &Paying, places: &[InMinute]| {
+    let mut hold = async |paying: &Paying, places: &[Reservation]| {
         let request = paying.request(COST, COST, 0);
         ids.push(request.id.0);
         let request = crate::ledger::HoldRequest { places, ..request };
@@ -139,7 +139,7 @@ async fn every_place_in_the_minute_is_remembered() {
     let extended = running.extend(1, amount, amount, overdraft).await;
     extended.unwrap();
     one.held().await;
-    let kept = other.ledger.places_in_window().await.unwrap();
+    let kept = other.ledger.reservations_in_window().await.unwrap();
     let mut kept: Vec<_> = kept
         .iter()
         .map(|kept| (kept.call, kept.step, kept.tokens))
@@ -156,7 +156,7 @@ async fn every_place_in_the_minute_is_remembered() {
     one.advance(3_600);
     drop(running);
     other.held().await;
-    let kept = other.ledger.places_in_window().await.unwrap();
+    let kept = other.ledger.reservations_in_window().await.unwrap();
     assert!(
         kept.iter().all(|kept| kept.call == ids[1]),
         "the others are old"

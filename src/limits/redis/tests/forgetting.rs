@@ -164,7 +164,7 @@ async fn what_is_put_back_changes_nothing_that_is_there() {
         ledger.keep(call, &admission);
         admission.settle(30);
     }
-    let old = |kept: &Kept| Kept {
+    let old = |kept: &StoredReservation| StoredReservation {
         at_ms: kept.at_ms - 60_000,
         age_ms: 60_000,
         call: 9,

@@ -27,7 +27,7 @@ const CEILINGS: Ceilings = Ceilings {
 /// What a ledger would know, as far as the minute is concerned.
 #[derive(Clone, Default)]
 struct Ledger {
-    kept: Arc<Mutex<Vec<Kept>>>,
+    kept: Arc<Mutex<Vec<StoredReservation>>>,
     begun: Arc<Mutex<Vec<std::time::Instant>>>,
     is_away: Arc<Mutex<bool>>,
 }
@@ -54,7 +54,7 @@ impl Ledger {
     fn keep(&self, call: u64, admission: &Admission) {
         let place = admission.places()[0];
         self.begun.lock().unwrap().push(std::time::Instant::now());
-        self.kept.lock().unwrap().push(Kept {
+        self.kept.lock().unwrap().push(StoredReservation {
             account: "a".to_owned(),
             model: "m".to_owned(),
             call,

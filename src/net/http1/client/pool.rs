@@ -21,10 +21,10 @@ use crate::{
 /// How long a free connection is kept, and how many of them a thread has.
 ///
 /// Shorter than the minute after which many servers close them: a request that is sent just then is lost.
-const IDLE_PATIENCE: Duration = Duration::from_secs(50);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 const MAX_IDLE: usize = 256;
 /// How long the end of a body may take that has nothing more to say.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub struct Pool {
     connector: Connector,
@@ -56,7 +56,7 @@ impl Pool {
     pub async fn take(&self) -> Result<Box<Connection>, UpstreamError> {
         let number = lanes::this_lane();
         while let Some((mut free, since)) = self.latest(number) {
-            if since.elapsed() < IDLE_PATIENCE && free.is_alive() {
+            if since.elapsed() < IDLE_TIMEOUT && free.is_alive() {
                 return Ok(free);
             }
         }
@@ -73,7 +73,7 @@ impl Pool {
         };
         let pool = self.clone();
         runtime.spawn(async move {
-            let end = tokio::time::timeout(END_PATIENCE, connection.next()).await;
+            let end = tokio::time::timeout(END_TIMEOUT, connection.next()).await;
             if let Ok(Ok(None)) = end {
                 pool.give_back(connection);
             }
@@ -114,13 +114,13 @@ impl Pool {
 /// Closes what nobody has used for long, until there is nothing left.
 async fn sweep(pool: Weak<Pool>, number: usize) {
     loop {
-        tokio::time::sleep(IDLE_PATIENCE / 2).await;
+        tokio::time::sleep(IDLE_TIMEOUT / 2).await;
         let Some(pool) = pool.upgrade() else { return };
         let mut lane = pool.lane(number);
         while lane
             .free
             .front()
-            .is_some_and(|(_, since)| since.elapsed() >= IDLE_PATIENCE)
+            .is_some_and(|(_, since)| since.elapsed() >= IDLE_TIMEOUT)
         {
             lane.free.pop_front();
         }

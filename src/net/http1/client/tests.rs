@@ -28,8 +28,8 @@ async fn provider<Served: Future<Output = ()> + Send + 'static>(
             tokio::spawn(serve(socket));
         }
     });
-    let patience = Duration::from_secs(5);
-    Arc::new(Pool::new(address.parse().unwrap(), patience).unwrap())
+    let timeout = Duration::from_secs(5);
+    Arc::new(Pool::new(address.parse().unwrap(), timeout).unwrap())
 }
 
 /// Reads a request with this body to its end.

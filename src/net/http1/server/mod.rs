@@ -24,7 +24,7 @@ mod head;
 mod incoming;
 mod wire;
 
-pub use wire::{Patience, Wire};
+pub use wire::{Timeouts, Wire};
 
 use self::{
     answer::{Answer, Asked},

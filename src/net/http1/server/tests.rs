@@ -19,7 +19,7 @@ use tokio::{
 use super::*;
 use crate::net::drain::drain_unread;
 
-const PATIENCE: Patience = Patience {
+const TIMEOUT: Timeouts = Timeouts {
     idle: Duration::from_secs(75),
     head: Duration::from_secs(10),
 };
@@ -44,7 +44,7 @@ where
 {
     let (client, server) = duplex(1 << 20);
     let serving = tokio::spawn(async move {
-        let wire = Wire::new(server, PATIENCE);
+        let wire = Wire::new(server, TIMEOUT);
         serve(wire, answering, &shutdown, false).await;
     });
     (client, serving)
@@ -94,7 +94,7 @@ async fn requests_are_answered_one_after_the_other() {
         "GET /good  ",
     ];
     assert_eq!(bodies(&answers), expected);
-    assert!(took >= PATIENCE.idle, "{took:?}"); // and then it was waited for another
+    assert!(took >= TIMEOUT.idle, "{took:?}"); // and then it was waited for another
     let head = answers.split("\r\n\r\n").next().unwrap();
     let (head, date) = head.split_once("\r\ndate: ").unwrap();
     assert_eq!(head, "HTTP/1.1 200 OK");
@@ -161,7 +161,7 @@ async fn a_head_that_drips_is_refused_in_time() {
     let begun = Duration::from_millis(100);
     let took = started.elapsed();
     assert!(
-        took >= PATIENCE.head + begun && took < PATIENCE.head + begun * 2,
+        took >= TIMEOUT.head + begun && took < TIMEOUT.head + begun * 2,
         "{took:?}"
     );
     dripping.await.unwrap();
@@ -174,7 +174,7 @@ async fn a_slow_head_has_its_time_and_the_next_one_has_it_again() {
         tokio::time::sleep(Duration::from_mins(1)).await; // idle, which is no hurry of ours
         let (start, end) = GOOD.split_at(8);
         client.write_all(start.as_bytes()).await.unwrap();
-        tokio::time::sleep(PATIENCE.head * 99 / 100).await;
+        tokio::time::sleep(TIMEOUT.head * 99 / 100).await;
         client.write_all(end.as_bytes()).await.unwrap();
     }
     let mut answers = String::new();
@@ -186,7 +186,7 @@ async fn a_slow_head_has_its_time_and_the_next_one_has_it_again() {
 async fn a_connection_without_a_byte_is_over_after_its_time() {
     let (answers, took) = answers("").await;
     assert_eq!(answers, "");
-    assert!(took >= PATIENCE.idle && took < PATIENCE.idle + Duration::from_secs(1));
+    assert!(took >= TIMEOUT.idle && took < TIMEOUT.idle + Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]

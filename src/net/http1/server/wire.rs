@@ -35,7 +35,7 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// How long a client may take.
 #[derive(Clone, Copy)]
-pub struct Patience {
+pub struct Timeouts {
     /// For the first byte of a request.
     pub idle: Duration,
     /// For its head, once it has begun.
@@ -49,7 +49,7 @@ pub struct Wire<S> {
     framing: Framing,
     /// What is to be said before the body of a request comes.
     go_on: &'static [u8],
-    patience: Patience,
+    timeouts: Timeouts,
     waiting: Waiting,
     timer: Pin<Box<Sleep>>,
 }
@@ -87,15 +87,15 @@ pub enum Noticed {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
-    pub fn new(stream: S, patience: Patience) -> Self {
+    pub fn new(stream: S, timeouts: Timeouts) -> Self {
         Self {
             stream,
             input: BytesMut::new(),
             framing: Framing::new(),
             go_on: b"",
-            patience,
+            timeouts,
             waiting: Waiting::No,
-            timer: Box::pin(sleep(patience.idle)),
+            timer: Box::pin(sleep(timeouts.idle)),
         }
     }
 
@@ -156,15 +156,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         if let Poll::Ready(read) = read {
             return Poll::Ready(read.is_ok_and(|count| count > 0));
         }
-        let (waiting, patience) = if self.input.is_empty() {
+        let (waiting, timeouts) = if self.input.is_empty() {
             self.input = BytesMut::new(); // an idle connection keeps no buffer
-            (Waiting::ForTheFirstByte, self.patience.idle)
+            (Waiting::ForTheFirstByte, self.timeouts.idle)
         } else {
-            (Waiting::ForTheRestOfAHead, self.patience.head)
+            (Waiting::ForTheRestOfAHead, self.timeouts.head)
         };
         if self.waiting != waiting {
             self.waiting = waiting;
-            self.timer.as_mut().reset(Instant::now() + patience);
+            self.timer.as_mut().reset(Instant::now() + timeouts);
         }
         self.timer.as_mut().poll(context).map(|()| false)
     }

@@ -5,7 +5,7 @@ use crate::{base::money::NanoUsd, wire::chat::Usage};
 
 /// A call that was delivered and is not charged yet.
 #[derive(Clone, Debug)]
-pub struct Owed {
+pub struct PendingCharge {
     /// How it ended, without a charge.
     pub call: Box<Call>,
     pub usage: Usage,
@@ -18,10 +18,10 @@ impl Ledger {
     /// Once, by its number: `None` where the ledger knows already how the call ended. A charge that came about though
     /// nobody heard of it is one way; another is a call that was recorded as not charged, because its charge could not
     /// be spooled either and its client was told so.
-    pub async fn settle_late(&self, owed: &Owed) -> Result<Option<Call>, LedgerError> {
+    pub async fn settle_pending(&self, owed: &PendingCharge) -> Result<Option<Call>, LedgerError> {
         let charged = match self {
-            Self::Embedded(ledger) => ledger.settle_late(owed).await?,
-            Self::Shared(ledger) => ledger.settle_late(owed).await?,
+            Self::Embedded(ledger) => ledger.settle_pending(owed).await?,
+            Self::Shared(ledger) => ledger.settle_pending(owed).await?,
         };
         Ok(charged.map(|charged| Call {
             charged: Some(charged),

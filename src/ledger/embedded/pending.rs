@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use super::{Embedded, billing, directory::Shared, sqlite::Database};
-use crate::ledger::{Charged, LedgerError, Owed};
+use crate::ledger::{Charged, LedgerError, PendingCharge};
 
 impl Embedded {
     /// Charges the call, unless it is known how it ended. When this returns it is committed, or nothing has changed.
-    pub async fn settle_late(&self, owed: &Owed) -> Result<Option<Charged>, LedgerError> {
+    pub async fn settle_pending(
+        &self,
+        owed: &PendingCharge,
+    ) -> Result<Option<Charged>, LedgerError> {
         // No call of this process may have its number, though the clock were set back.
         self.ids.go_on_after(owed.call.id);
         let owed = Arc::new(owed.clone());
@@ -28,7 +31,7 @@ impl Embedded {
 fn settle(
     database: &Database,
     directory: &Shared,
-    owed: &Owed,
+    owed: &PendingCharge,
 ) -> Result<Option<Charged>, LedgerError> {
     let call = &owed.call;
     directory.read().account(&call.account_id)?;

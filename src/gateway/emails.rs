@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::Gateway;
-use crate::backoffice::mail::Letter;
+use crate::backoffice::mail::Email;
 
 impl Gateway {
     /// Whether the server has taken it. Why it has not is in the log, which says no word of the letter:
     /// there may be a link in it.
-    pub async fn send(&self, letter: Letter) -> bool {
+    pub async fn send(&self, message: Email) -> bool {
         let Some(mail) = &self.mail else { return false };
-        match mail.send(letter).await {
+        match mail.send(message).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(%error, "a letter could not be sent");
@@ -23,12 +23,12 @@ impl Gateway {
     /// nothing of whom it was for.
     pub fn send_later(
         self: &Arc<Self>,
-        letter: impl Future<Output = Option<Letter>> + Send + 'static,
+        message: impl Future<Output = Option<Email>> + Send + 'static,
     ) {
         let gateway = self.clone();
         self.tasks.spawn(async move {
-            if let Some(letter) = letter.await {
-                gateway.send(letter).await;
+            if let Some(message) = message.await {
+                gateway.send(message).await;
             }
         });
     }

@@ -1,7 +1,7 @@
 //! Calls that were delivered by a process that is gone, and charged by the next: each case runs on both kinds.
 
 use super::*;
-use crate::ledger::Owed;
+use crate::ledger::PendingCharge;
 
 contract!(
     a_delivered_call_is_charged_once_by_the_next_process,
@@ -12,29 +12,29 @@ contract!(
 );
 
 /// A call whose charge is in the spool when its process ends.
-async fn left_behind(paying: &Paying, held: i64, worst: i64, cost: i64) -> Owed {
+async fn left_behind(paying: &Paying, held: i64, worst: i64, cost: i64) -> PendingCharge {
     let mut held = paying.hold(held, worst, worst).await.unwrap();
     let owed = held.owed(tokens(cost), Outcome::Answered).unwrap();
     held.is_spooled();
     owed
 }
 
-async fn a_delivered_call_is_charged_once_by_the_next_process(place: Place) {
+async fn a_delivered_call_is_charged_once_by_the_next_process(place: TestStore) {
     let paying = Paying::on_with(place, 100).await;
     let owed = left_behind(&paying, 30, 30, 25).await;
     let paying = paying.restart().await;
     assert_eq!(paying.balance().await, 100);
-    let call = paying.ledger.settle_late(&owed).await.unwrap().unwrap();
+    let call = paying.ledger.settle_pending(&owed).await.unwrap().unwrap();
     let charged = call.charged.unwrap();
     let balances = (
         charged.balance_before.nanos(),
         charged.balance_after.nanos(),
     );
     assert_eq!((call.id, balances), (owed.call.id, (100, 75)));
-    assert!(paying.ledger.settle_late(&owed).await.unwrap().is_none());
+    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
     assert!(paying.ledger.next_call() > owed.call.id);
     let paying = paying.restart().await;
-    assert!(paying.ledger.settle_late(&owed).await.unwrap().is_none());
+    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
     until("nothing is held", async || paying.held().await == 0).await;
     assert_eq!(paying.balance().await, 75);
     let found = paying.ledger.find_calls(&owed.call.id.to_string()).await;
@@ -43,25 +43,25 @@ async fn a_delivered_call_is_charged_once_by_the_next_process(place: Place) {
     paying.assert_added_up().await;
 }
 
-async fn a_charge_that_came_about_is_not_made_again(place: Place) {
+async fn a_charge_that_came_about_is_not_made_again(place: TestStore) {
     let paying = Paying::on_with(place, 100).await;
     let mut held = paying.hold(30, 30, 0).await.unwrap();
     let owed = held.owed(tokens(25), Outcome::Answered).unwrap();
     held.is_spooled();
     charge(&mut held, 25).await.unwrap();
     drop(held);
-    assert!(paying.ledger.settle_late(&owed).await.unwrap().is_none());
+    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
     let paying = paying.restart().await;
-    assert!(paying.ledger.settle_late(&owed).await.unwrap().is_none());
+    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
     assert_eq!((paying.balance().await, paying.held().await), (75, 0));
     paying.assert_sound().await;
 }
 
-async fn what_is_not_covered_any_more_is_owed(place: Place) {
+async fn what_is_not_covered_any_more_is_owed(place: TestStore) {
     let paying = Paying::on_with(place, 10).await;
     let owed = left_behind(&paying, 10, 25, 25).await;
     let paying = paying.restart().await;
-    paying.ledger.settle_late(&owed).await.unwrap().unwrap();
+    paying.ledger.settle_pending(&owed).await.unwrap().unwrap();
     assert_eq!(paying.balance().await, -15);
     paying.give(20, None).await;
     assert_eq!(paying.balance().await, 5);
@@ -69,7 +69,7 @@ async fn what_is_not_covered_any_more_is_owed(place: Place) {
 }
 
 /// It could not be spooled either, and its client was told that the response is not whole.
-async fn a_call_that_was_told_to_be_free_stays_free(place: Place) {
+async fn a_call_that_was_told_to_be_free_stays_free(place: TestStore) {
     let paying = Paying::on_with(place, 100).await;
     let held = paying.hold(30, 30, 0).await.unwrap();
     let owed = held.owed(tokens(25), Outcome::Answered).unwrap();
@@ -79,18 +79,18 @@ async fn a_call_that_was_told_to_be_free_stays_free(place: Place) {
         !paying.ledger.find_calls(&id).await.unwrap().is_empty()
     })
     .await;
-    assert!(paying.ledger.settle_late(&owed).await.unwrap().is_none());
+    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
     let paying = paying.restart().await;
-    assert!(paying.ledger.settle_late(&owed).await.unwrap().is_none());
+    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
     assert_eq!(paying.balance().await, 100);
     paying.assert_sound().await;
 }
 
-async fn a_call_of_another_store_is_refused(place: Place) {
+async fn a_call_of_another_store_is_refused(place: TestStore) {
     let paying = Paying::on_with(place, 100).await;
     let mut owed = left_behind(&paying, 30, 30, 25).await;
     owed.call.account_id = "acct_elsewhere".into();
-    let refused = paying.ledger.settle_late(&owed).await;
+    let refused = paying.ledger.settle_pending(&owed).await;
     assert!(
         matches!(refused, Err(LedgerError::NotFound { .. })),
         "{refused:?}"

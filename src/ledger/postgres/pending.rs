@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use super::{Shared, record::CallRecord, steps::Step};
 use crate::{
     base::money::NanoUsd,
-    ledger::{Charged, LedgerError, Owed},
+    ledger::{Charged, LedgerError, PendingCharge},
 };
 
 /// How long one of them is waited for; whoever has more time tries again.
@@ -16,7 +16,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Shared {
     /// Charges the call, unless it is known how it ended.
-    pub async fn settle_late(&self, owed: &Owed) -> Result<Option<Charged>, LedgerError> {
+    pub async fn settle_pending(
+        &self,
+        owed: &PendingCharge,
+    ) -> Result<Option<Charged>, LedgerError> {
         let call = &*owed.call;
         if !self.lane(&call.account_id).is_well() {
             return Err(LedgerError::Unavailable);
