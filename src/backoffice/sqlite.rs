@@ -22,7 +22,7 @@ use crate::{
 
 /// Writes are few, and a new password must not be forgotten.
 pub const KIND: FileKind = FileKind {
-    migrations: &schema::IN_SQLITE,
+    schema: schema::IN_SQLITE[0],
     durability: Durability::Power,
 };
 

@@ -93,7 +93,7 @@ pub enum Cause {
 /// Looks at the file beside a ledger's database, or at the place where it would be made; changes
 /// nothing.
 pub fn probe(database: &Path) -> Result<String, String> {
-    crate::db::sqlite::probe(&path_beside(database), &sqlite::KIND)
+    crate::db::sqlite::probe(&path_beside(database))
 }
 
 /// `data/tollgate.db` → `data/tollgate.responses.db`

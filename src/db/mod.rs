@@ -1,6 +1,5 @@
 //! SQLite and PostgreSQL.
 
-pub mod migrations;
 pub mod postgres;
 pub mod sqlite;
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::{
     hash::BuildHasher as _,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
             AtomicUsize,
             Ordering::{Acquire, Release},
@@ -58,12 +58,12 @@ impl AbandonedCalls {
     }
 
     /// Counts a call of the account until what is returned is dropped.
-    pub fn count<'a>(&'a self, account_id: &'a str) -> AbandonedCall<'a> {
+    pub fn count(self: &Arc<Self>, account_id: &str) -> AbandonedCall {
         *self.shard(account_id).entry(account_id.into()).or_default() += 1;
         self.total.fetch_add(1, Release);
         AbandonedCall {
-            calls: self,
-            account_id,
+            calls: self.clone(),
+            account_id: account_id.into(),
         }
     }
 
@@ -76,18 +76,18 @@ impl AbandonedCalls {
 }
 
 /// One call that nobody waits for any more.
-pub struct AbandonedCall<'a> {
-    calls: &'a AbandonedCalls,
-    account_id: &'a str,
+pub struct AbandonedCall {
+    calls: Arc<AbandonedCalls>,
+    account_id: Box<str>,
 }
 
-impl Drop for AbandonedCall<'_> {
+impl Drop for AbandonedCall {
     fn drop(&mut self) {
-        let mut counts = self.calls.shard(self.account_id);
-        if let Some(count) = counts.get_mut(self.account_id) {
+        let mut counts = self.calls.shard(&self.account_id);
+        if let Some(count) = counts.get_mut(&self.account_id) {
             *count -= 1;
             if *count == 0 {
-                counts.remove(self.account_id);
+                counts.remove(&self.account_id);
             }
         }
         self.calls.total.fetch_sub(1, Release);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn an_account_at_its_limit_waits_until_one_has_ended_and_others_do_not() {
-        let calls = AbandonedCalls::new(2);
+        let calls = Arc::new(AbandonedCalls::new(2));
         let first = calls.count("a");
         assert!(!calls.is_at_limit("a"));
         let second = calls.count("a");
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_call_that_panics_is_counted_no_longer() {
-        let calls = AbandonedCalls::new(1);
+        let calls = Arc::new(AbandonedCalls::new(1));
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _counted = calls.count("a");
             assert!(calls.is_at_limit("a"));
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn counts_are_exact_with_many_threads() {
-        let calls = AbandonedCalls::new(1_000);
+        let calls = Arc::new(AbandonedCalls::new(1_000));
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let calls = &calls;

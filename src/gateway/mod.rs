@@ -72,7 +72,7 @@ pub struct Gateway {
     /// How far an account may go below zero by calls that cost more than they held.
     pub max_overdraft: NanoUsd,
     /// Calls whose clients have left, which are read to their end.
-    pub abandoned: AbandonedCalls,
+    pub abandoned: Arc<AbandonedCalls>,
     /// Calls, above all: work that must end before the process does.
     pub tasks: Tasks,
     /// What runs as long as the gateway does.
@@ -157,7 +157,7 @@ impl Gateway {
             limiter: stores.limiter,
             ceilings: config.limits,
             max_overdraft: config.max_overdraft,
-            abandoned: AbandonedCalls::new(config.max_abandoned),
+            abandoned: Arc::new(AbandonedCalls::new(config.max_abandoned)),
             routes: ArcSwap::from_pointee(Routes::new(config, None)?),
             tasks: Tasks::default(),
             background: TaskTracker::new(),

@@ -69,7 +69,7 @@ pub enum OpenError {
     #[error("{path} was written by a newer tollgate (version {found}, this one knows {known})")]
     TooNew {
         path: String,
-        found: usize,
-        known: usize,
+        found: u32,
+        known: u32,
     },
 }

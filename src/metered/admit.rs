@@ -1,8 +1,8 @@
-//! Whether a call may start, and what it comes to: SPEC §8.1, §8.2, §8.6.
+//! Admission of a call, and how it ends: charged or released (§8.1, §8.2, §8.6).
 
-mod owed;
+mod settle;
 
-pub use owed::Settled;
+pub use settle::Settled;
 
 use std::{
     sync::Arc,
@@ -29,40 +29,39 @@ use crate::{
     },
 };
 
-/// How soon a charge that could not be written is tried again.
+/// How long to wait before a charge that could not be written is retried.
 const CHARGE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A call that may start: its place in the minute, and the credit set aside for it.
+/// An admitted call: its reservation in the window and its hold.
 ///
-/// Dropped without a word, the credit is given back and the place counts as a request that used
-/// nothing.
-pub struct Admitted<'a> {
-    gateway: &'a Gateway,
-    place: Admission,
-    credit: Held,
+/// When it is dropped, the hold is released and the reservation counts as a request without tokens.
+pub struct Admitted {
+    pub gateway: Arc<Gateway>,
+    reservation: Admission,
+    hold: Held,
     prices: Arc<Prices>,
-    /// The operator's own prices with the provider that is asked, if known.
+    /// The prices that the operator pays the provider, where the configuration has them.
     provider_prices: Option<Arc<Prices>>,
-    /// What the present question sends.
+    /// The tokens that the current step sends.
     input: TokenCount,
-    /// The tokens that the present question has reserved in the window.
+    /// The tokens that the current step has reserved in the window.
     reserved: u64,
-    /// What steps before the present one used, which has been counted.
+    /// The tokens of the steps before, which are settled in the window already.
     counted: u64,
 }
 
-/// Limits first, credit second: both or neither.
-pub async fn admit<'a>(
-    gateway: &'a Gateway,
+/// Reserves the window, then places the hold: both or neither.
+pub async fn admit(
+    gateway: Arc<Gateway>,
     caller: &Caller,
     request_id: &str,
     call: &ChatCall,
-) -> Result<Admitted<'a>, NotStarted> {
+) -> Result<Admitted, NotStarted> {
     let Route {
         requested, target, ..
     } = &call.route;
     let (account_id, model) = (caller.account_id.as_str(), requested.id.as_str());
-    // Before anything is reserved: such a refusal counts nowhere.
+    // Before anything is reserved, so that this refusal uses up no request of the window.
     if gateway.abandoned.is_at_limit(account_id) {
         let limit = gateway.abandoned.limit();
         return Err(GatewayError::TooManyAbandoned { limit }.into());
@@ -71,7 +70,7 @@ pub async fn admit<'a>(
     let input = call.count();
     let need = Need::of(call, input);
     let id = gateway.ledger.next_call();
-    let place = gateway
+    let reservation = gateway
         .limiter
         .admit(id.0, account_id, model, need.tokens, ceilings)
         .await
@@ -83,7 +82,7 @@ pub async fn admit<'a>(
     let held = gateway.ledger.hold(HoldRequest {
         id,
         seen: caller.seen,
-        places: place.places(),
+        places: reservation.places(),
         request_id,
         account_id,
         key_id: &caller.key_id,
@@ -97,33 +96,33 @@ pub async fn admit<'a>(
         decision: call.route.told(),
         overdraft: gateway.max_overdraft,
     });
-    let credit = match held.await {
-        Ok(credit) => credit,
+    let hold = match held.await {
+        Ok(hold) => hold,
         Err(refused) => {
-            place.cancel();
+            reservation.cancel();
             return Err(match refused {
                 HoldRefused::Stale => NotStarted::Stale,
                 refused => {
                     let fits = |shortage: &_| {
                         need::max_tokens_that_fit(call, input, shortage, gateway.max_overdraft)
                     };
-                    unpaid(gateway, refused, need, fits).into()
+                    unpaid(&gateway, refused, need, fits).into()
                 }
             });
         }
     };
     failpoint::reached("held");
-    if let Err(error) = place.keep() {
-        tracing::error!(%error, "an admission could not be kept: nothing is begun");
-        place.cancel();
-        credit.cancel();
+    if let Err(error) = reservation.keep() {
+        tracing::error!(%error, call = id.0, "writing a reservation to the journal failed; the call is refused with 503");
+        reservation.cancel();
+        hold.cancel();
         return Err(GatewayError::RateLimitUnavailable.into());
     }
     failpoint::reached("kept");
     Ok(Admitted {
         gateway,
-        place,
-        credit,
+        reservation,
+        hold,
         prices: target.prices.clone(),
         provider_prices: None,
         input,
@@ -132,28 +131,28 @@ pub async fn admit<'a>(
     })
 }
 
-impl Admitted<'_> {
-    /// When the credit the call is paid from expires.
+impl Admitted {
+    /// When the credit that pays for the call expires.
     pub fn credits_expire_at(&self) -> Option<i64> {
-        self.credit.expires_at
+        self.hold.expires_at
     }
 
-    /// Which provider is asked.
-    pub fn asks(&mut self, deployment: &Deployment) {
-        self.credit.asks(&deployment.name);
+    /// Sets the deployment of the current attempt.
+    pub fn set_deployment(&mut self, deployment: &Deployment) {
+        self.hold.asks(&deployment.name);
         self.provider_prices.clone_from(&deployment.cost);
     }
 
-    /// Another model answers than was thought: what it says is charged at its price.
-    pub fn goes_to(&mut self, route: &Route) {
+    /// Sets the model that answers, at whose prices the call is charged.
+    pub fn set_route(&mut self, route: &Route) {
         self.prices = route.target.prices.clone();
-        self.credit.goes_to(&route.target, route.told());
+        self.hold.goes_to(&route.target, route.told());
     }
 
-    /// Admits another question for the same request: `used` by all before it, `latest` by the last
-    /// one, which takes the place of what was reserved for that.
+    /// Admits the next step. `used` is the usage of all steps before it, `latest` that of the last one, which replaces the
+    /// last reservation.
     ///
-    /// Refused, the request is over; what it used is not charged, because it gets no answer.
+    /// If it is refused, the call is over and costs nothing, because it gets no response.
     pub async fn renew(
         &mut self,
         call: &ChatCall,
@@ -161,11 +160,11 @@ impl Admitted<'_> {
         latest: Usage,
     ) -> Result<(), GatewayError> {
         let (account_id, model) = (call.user.as_str(), call.route.requested.id.as_str());
-        let gateway = self.gateway;
+        let gateway = &self.gateway;
         let ceilings = gateway.ledger.ceilings(account_id, model, gateway.ceilings);
         self.input = call.count();
         let need = Need::of(call, self.input);
-        self.place
+        self.reservation
             .renew(latest.total(), need.tokens, ceilings)
             .await
             .map_err(|refused| match refused {
@@ -174,117 +173,115 @@ impl Admitted<'_> {
             })?;
         self.counted += latest.total();
         self.reserved = need.tokens;
-        self.credit.is_placed(self.place.places());
-        let need = need.after(self.credit.price(used));
-        self.credit
+        self.hold.is_placed(self.reservation.places());
+        let need = need.after(self.hold.price(used));
+        self.hold
             .extend(need.tokens, need.amount, need.worst, gateway.max_overdraft)
             .await
             .map_err(|refused| match refused {
                 HoldRefused::Unavailable | HoldRefused::Stale => GatewayError::AdmissionLost,
-                // It would have to be asked anew, from its first step.
+                // A smaller `max_tokens` would not help: the call would start again from its first step.
                 refused => unpaid(gateway, refused, need, |_| None),
             })?;
-        if let Err(error) = self.place.keep() {
-            tracing::error!(%error, "a further step could not be kept: it is not taken");
+        if let Err(error) = self.reservation.keep() {
+            tracing::error!(%error, call = self.hold.id().0, "writing a reservation to the journal failed; the call ends before its next step");
             return Err(GatewayError::AdmissionLost);
         }
         failpoint::reached("renewed");
         Ok(())
     }
 
-    /// What is charged of a provider's count for the present question. What it reports beyond the bounds is the
-    /// operator's loss, who is told of it.
-    pub fn charged(&mut self, call: &ChatCall, reported: Usage) -> Usage {
+    /// The usage that is billed for the current step, by the provider's report. What goes beyond the call's bounds is
+    /// the operator's loss; it is logged, counted and alerted.
+    pub fn billable(&mut self, call: &ChatCall, reported: Usage) -> Usage {
         if let Some(prices) = &self.provider_prices {
-            self.credit
+            self.hold
                 .adds_provider_cost(prices.exact(reported.billable()));
         }
-        let charged = need::charged(call, self.input, reported);
-        if charged != reported {
-            let beyond = reported.cost(&self.prices).nanos() - charged.cost(&self.prices).nanos();
-            // Where larger prompts are cheaper, the bound may be the dearer one.
+        let billable = need::billable(call, self.input, reported);
+        if billable != reported {
+            let beyond = reported.cost(&self.prices).nanos() - billable.cost(&self.prices).nanos();
+            // Negative where a price threshold makes larger prompts cheaper.
             let lost = beyond.max(0);
-            let (upstream, lost) = (self.credit.upstream(), NanoUsd::new(lost));
+            let (upstream, lost) = (self.hold.upstream(), NanoUsd::new(lost));
             tracing::warn!(
                 account.id = call.user,
                 model = call.route.requested.id,
                 upstream,
                 tokens.r#in = reported.prompt,
                 tokens.out = reported.completion,
-                charged.r#in = charged.prompt,
-                charged.out = charged.completion,
+                charged.r#in = billable.prompt,
+                charged.out = billable.completion,
                 %lost,
                 "a provider reported more tokens than the request could use; what is beyond its bound is not charged",
             );
             self.gateway.metrics.reported_too_much(upstream);
             self.gateway.alerts.reported_too_much(upstream, lost);
         }
-        charged
+        billable
     }
 
-    /// An answer of this provider was not good enough. The operator pays for it, nobody else does.
-    pub fn discards(&mut self, deployment: &Deployment, used: Option<Usage>) {
+    /// Adds what the provider charges for an answer that was discarded for a better one. The customer does not pay it.
+    pub fn add_discarded(&mut self, deployment: &Deployment, used: Option<Usage>) {
         if let Some((prices, used)) = deployment.cost.as_ref().zip(used) {
-            self.credit
-                .adds_provider_cost(prices.exact(used.billable()));
+            self.hold.adds_provider_cost(prices.exact(used.billable()));
         }
     }
 
-    /// What is charged for so many tokens of this call.
+    /// The bill for this usage, at the call's prices.
     pub fn bill(&self, usage: Usage) -> Bill {
-        let cost = self.credit.price(usage);
+        let cost = self.hold.price(usage);
         Bill { usage, cost }
     }
 
-    /// A provider has answered, and that was not all.
-    pub fn answered_step(&mut self, answer: &Answer, asked_at: Option<Instant>) {
+    /// Adds a provider's step to the call's trace.
+    pub fn add_provider_step(&mut self, answer: &Answer, begun_at: Option<Instant>) {
         let usage = answer.usage.unwrap_or_default();
         let finish = answer.choices.first().map(|choice| choice.finish);
-        self.credit.step(Step::Provider {
-            upstream: self.credit.upstream().to_owned(),
+        self.hold.step(Step::Provider {
+            upstream: self.hold.upstream().to_owned(),
             finish_reason: finish.map(|finish| finish.as_str().to_owned()),
             prompt_tokens: usage.prompt,
             cached_tokens: usage.cached,
             cache_write_tokens: usage.cache_write,
             cache_write_1h_tokens: usage.cache_write_1h,
             completion_tokens: usage.completion,
-            ms: asked_at.map_or(0, milliseconds),
+            ms: begun_at.map_or(0, milliseconds),
         });
     }
 
-    /// A tool was run.
-    pub fn step(&mut self, step: Step) {
-        self.credit.step(step);
+    /// Adds a tool's step to the call's trace.
+    pub fn add_step(&mut self, step: Step) {
+        self.hold.step(step);
     }
 
-    /// It failed, and another may be asked.
+    /// Adds a failed attempt to the call's trace.
     pub fn failed_attempt(&mut self, attempt: Attempt) {
-        self.credit.failed_attempt(attempt);
+        self.hold.failed_attempt(attempt);
     }
 
-    /// The provider has begun to answer.
-    pub fn answers(&mut self) {
-        self.credit.answers();
+    /// Records the time of the provider's first byte.
+    pub fn first_byte(&mut self) {
+        self.hold.answers();
     }
 
-    /// Charges what was used and puts it in the place of what was reserved. When this returns, the
-    /// charge is committed.
+    /// Charges the usage and settles the reservation with it. When this returns, the charge is committed.
     ///
-    /// A charge that cannot be written is tried again until it can, or until `enough`; it can be
-    /// taken up again after that.
+    /// A charge that cannot be written is retried until it can, or until `timeout` completes; after that it may be
+    /// charged again.
     pub async fn charge(
         &mut self,
         usage: Usage,
         outcome: Outcome,
-        enough: impl Future<Output = ()>,
+        timeout: impl Future<Output = ()>,
     ) -> Result<(), GatewayError> {
-        tokio::pin!(enough);
-        let mut told = false;
+        tokio::pin!(timeout);
+        let mut is_logged = false;
         loop {
-            match self.credit.charge(usage, outcome).await {
+            match self.hold.charge(usage, outcome).await {
                 Ok(call) => {
                     failpoint::reached("charged");
-                    self.place
+                    self.reservation
                         .settle(usage.total().saturating_sub(self.counted));
                     self.gateway.metrics.ended(&call);
                     if let Some(charged) = call.charged {
@@ -294,26 +291,26 @@ impl Admitted<'_> {
                     }
                     return Ok(());
                 }
-                Err(error) if !told => {
-                    tracing::error!(%error, "a charge could not be written; it is tried again");
-                    told = true;
+                Err(error) if !is_logged => {
+                    tracing::error!(%error, call = self.hold.id().0, "writing a charge failed; retrying every 100 ms");
+                    is_logged = true;
                 }
                 Err(_) => {}
             }
             tokio::select! {
                 () = tokio::time::sleep(CHARGE_INTERVAL) => {}
-                () = &mut enough => return Err(GatewayError::CreditUnavailable),
+                () = &mut timeout => return Err(GatewayError::CreditUnavailable),
             }
         }
     }
 
-    /// The call came to nothing: it counts as a request, and costs nothing.
-    pub fn free(self, outcome: Outcome, failure: Option<String>) {
+    /// Releases the hold: the call costs nothing and counts as a request without tokens.
+    pub fn release(self, outcome: Outcome, failure: Option<String>) {
         self.end(0, outcome, failure);
     }
 
-    /// It failed: it costs nothing. Where tokens were used and not counted, what was reserved stays in the window.
-    pub fn fail(self, failure: &Failure, outcome: Outcome) {
+    /// Releases the hold of a failed call. Its reservation stays in the window if tokens were used but not reported.
+    pub fn release_failed(self, failure: &Failure, outcome: Outcome) {
         let tokens = match failure {
             Failure::Uncounted => self.reserved,
             Failure::Upstream(_) | Failure::Refused(_) | Failure::Left(_) => 0,
@@ -321,29 +318,40 @@ impl Admitted<'_> {
         self.end(tokens, outcome, Some(failure.cause()));
     }
 
-    /// An answer was delivered whose tokens nobody has counted. It is free, the operator is told, and what it reserved
-    /// stays in the window: else a provider that never counts would have no token limit.
-    pub fn free_uncounted(self, call: &ChatCall) {
+    /// Ends a call that failed before its response started: charges the steps of an abandoned call, else releases the
+    /// hold. Returns the error response.
+    pub async fn end_without_response(self, failure: Failure) -> NotStarted {
+        if let Failure::Left(usage) = failure {
+            Box::pin(self.charge_abandoned(usage)).await;
+        } else {
+            self.release_failed(&failure, failure.outcome());
+        }
+        NotStarted::Failed(failure.into_error())
+    }
+
+    /// Releases the hold of a call that was delivered without a report of its usage. The response is free; the reservation
+    /// stays in the window, because otherwise a provider that never reports usage would have no token limit.
+    pub fn release_uncounted(self, call: &ChatCall) {
         tracing::warn!(
             account.id = call.user,
             model = call.route.requested.id,
-            upstream = self.credit.upstream(),
-            "a provider reported no usage to bill by: the answer was free"
+            upstream = self.hold.upstream(),
+            "the provider reported no usage; the response is free and its reservation stays in the window"
         );
         let reserved = self.reserved;
         self.end(reserved, Outcome::NoUsage, None);
     }
 
     fn end(mut self, tokens: u64, outcome: Outcome, failure: Option<String>) {
-        self.place.settle(tokens);
-        self.credit.is_placed(self.place.places());
-        if let Some(call) = self.credit.free(outcome, failure) {
+        self.reservation.settle(tokens);
+        self.hold.is_placed(self.reservation.places());
+        if let Some(call) = self.hold.free(outcome, failure) {
             self.gateway.metrics.ended(&call);
         }
     }
 }
 
-/// The refusal that a caller reads. `fits` says with which `max_tokens` the request would have started.
+/// The error response for a refused hold. `fits` computes the `max_tokens` with which the request would have started.
 fn unpaid(
     gateway: &Gateway,
     refused: HoldRefused,

@@ -1,4 +1,4 @@
-//! One question to a provider: the first answer that some upstream gives.
+//! One step of a call: asks the model's deployments, and other models of a hybrid, until one answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,67 +22,67 @@ use crate::{
     },
 };
 
-/// A whole answer, with what is charged for it; no usage where the provider reported none that can be true.
+/// A whole answer with the usage that is billed; `None` if the provider reported none, or an implausible one.
 pub async fn for_answer(
     attempts: Attempts<'_>,
     call: &mut ChatCall,
-    admitted: &mut Admitted<'_>,
+    admitted: &mut Admitted,
 ) -> Result<Answer, UpstreamError> {
     let mut answer = best_of(Whole, attempts, call, admitted).await?;
     answer.usage = answer
         .usage
-        .map(|reported| admitted.charged(call, reported));
+        .map(|reported| admitted.billable(call, reported));
     Ok(answer)
 }
 
-/// A streamed answer, read up to where `reader` has enough to begin with: nothing of it has left
-/// yet, so until then another upstream can be asked instead, or another model.
+/// A streamed answer, read until `reader` has enough of it. Nothing has been sent to the client by then, so another
+/// deployment or model can still be tried instead.
 pub async fn for_parts<R: Reader>(
     attempts: Attempts<'_>,
     call: &mut ChatCall,
-    admitted: &mut Admitted<'_>,
+    admitted: &mut Admitted,
     reader: fn(&ChatCall) -> R,
 ) -> Result<Opened<R>, UpstreamError> {
     best_of(Beginning(reader), attempts, call, admitted).await
 }
 
-/// A question that can be put to one model after the other.
+/// A way to ask a deployment: for a whole answer or for the beginning of a stream.
 trait Question {
-    type Said;
+    type Answer;
 
-    /// What one upstream says to it.
+    /// Makes one attempt.
     async fn ask(
         &self,
         call: &ChatCall,
         deployment: &Deployment,
-    ) -> Result<Self::Said, UpstreamError>;
+    ) -> Result<Self::Answer, UpstreamError>;
 
-    /// Why a better model should rather be asked.
-    fn lacks(&self, call: &ChatCall, said: &Self::Said) -> Option<UpstreamError>;
+    /// Why a better model should be tried instead, if one should.
+    fn defect(&self, call: &ChatCall, answer: &Self::Answer) -> Option<UpstreamError>;
 
-    /// What the provider has counted for it, as far as that is known.
-    fn used(&self, said: &Self::Said) -> Option<Usage>;
+    /// The reported usage, as far as it is known.
+    fn usage(&self, answer: &Self::Answer) -> Option<Usage>;
 }
 
-/// Asks the call's model, and others when it fails. Somebody better is asked once where an answer is
-/// poor; if that fails, a poor answer is better than none.
+/// Asks the call's model, and a hybrid's other targets if it fails. After a poor answer a better model is tried once; if
+/// that fails, the poor answer is used.
 async fn best_of<Q: Question>(
     question: Q,
     mut attempts: Attempts<'_>,
     call: &mut ChatCall,
-    admitted: &mut Admitted<'_>,
-) -> Result<Q::Said, UpstreamError> {
-    let mut poor: Option<Poor<Q::Said>> = None;
+    admitted: &mut Admitted,
+) -> Result<Q::Answer, UpstreamError> {
+    let mut poor: Option<Poor<Q::Answer>> = None;
     loop {
         let error = match one_model(&question, &mut attempts, call, admitted).await {
-            Ok((said, asking)) => {
-                if let Some(error) = question.lacks(call, &said).filter(|_| poor.is_none()) {
+            Ok((answer, asking)) => {
+                if let Some(error) = question.defect(call, &answer).filter(|_| poor.is_none()) {
                     let target = call.route.target.clone();
                     if attempts.escalates(call, &error, admitted, true) {
                         let deployment = asking.deployment.clone();
-                        attempts.disappointed(asking, &error, admitted);
+                        attempts.rejected_answer(asking, &error, admitted);
                         poor = Some(Poor {
-                            said,
+                            answer,
                             target,
                             deployment,
                         });
@@ -91,40 +91,40 @@ async fn best_of<Q: Question>(
                 }
                 attempts.answered(asking);
                 if let Some(poor) = poor {
-                    admitted.discards(&poor.deployment, question.used(&poor.said));
+                    admitted.add_discarded(&poor.deployment, question.usage(&poor.answer));
                 }
-                return Ok(said);
+                return Ok(answer);
             }
             Err(error) => error,
         };
         if !attempts.escalates(call, &error, admitted, poor.is_some()) {
             let poor = poor.ok_or(error)?;
             call.returns(poor.target);
-            admitted.goes_to(&call.route);
-            admitted.asks(&poor.deployment);
-            return Ok(poor.said);
+            admitted.set_route(&call.route);
+            admitted.set_deployment(&poor.deployment);
+            return Ok(poor.answer);
         }
     }
 }
 
-/// An answer that somebody better might improve on, and whose it is.
+/// An answer that a better model might improve on, with the model and deployment that gave it.
 struct Poor<T> {
-    said: T,
+    answer: T,
     target: Arc<Model>,
     deployment: Arc<Deployment>,
 }
 
-/// What a model says: one of its upstreams after the other is asked.
+/// Asks the deployments of one model, one after the other.
 async fn one_model<Q: Question>(
     question: &Q,
     attempts: &mut Attempts<'_>,
     call: &ChatCall,
-    admitted: &mut Admitted<'_>,
-) -> Result<(Q::Said, Asking), UpstreamError> {
+    admitted: &mut Admitted,
+) -> Result<(Q::Answer, Asking), UpstreamError> {
     loop {
         let asking = attempts.next(call, admitted)?;
         match question.ask(call, &asking.deployment).await {
-            Ok(said) => return Ok((said, asking)),
+            Ok(answer) => return Ok((answer, asking)),
             Err(error) => attempts.failed(asking, error, call, admitted).await?,
         }
     }
@@ -133,43 +133,43 @@ async fn one_model<Q: Question>(
 struct Whole;
 
 impl Question for Whole {
-    type Said = Answer;
+    type Answer = Answer;
 
     async fn ask(
         &self,
         call: &ChatCall,
         deployment: &Deployment,
-    ) -> Result<Self::Said, UpstreamError> {
+    ) -> Result<Self::Answer, UpstreamError> {
         let longest = deployment.longest;
         let asked = tokio::time::timeout(longest, whole(call, deployment)).await;
         asked.unwrap_or(Err(UpstreamError::TooLong(longest)))
     }
 
-    fn lacks(&self, call: &ChatCall, answer: &Self::Said) -> Option<UpstreamError> {
+    fn defect(&self, call: &ChatCall, answer: &Self::Answer) -> Option<UpstreamError> {
         let mut choices = answer.choices.iter();
-        if choices.clone().all(says_nothing) {
+        if choices.clone().all(is_empty) {
             return Some(UpstreamError::Empty);
         }
         let wants_json = call.response_format.is_some() && call.route.can_improve();
         (wants_json && choices.any(is_not_json)).then_some(UpstreamError::NotJson)
     }
 
-    fn used(&self, answer: &Self::Said) -> Option<Usage> {
+    fn usage(&self, answer: &Self::Answer) -> Option<Usage> {
         answer.usage
     }
 }
 
-/// A stream, up to where a reader has enough of it.
+/// The beginning of a stream, up to where a reader has enough of it.
 struct Beginning<R>(fn(&ChatCall) -> R);
 
 impl<R: Reader> Question for Beginning<R> {
-    type Said = Opened<R>;
+    type Answer = Opened<R>;
 
     async fn ask(
         &self,
         call: &ChatCall,
         deployment: &Deployment,
-    ) -> Result<Self::Said, UpstreamError> {
+    ) -> Result<Self::Answer, UpstreamError> {
         let longest = deployment.longest;
         let mut time_left = TimeLeft {
             longest,
@@ -184,12 +184,12 @@ impl<R: Reader> Question for Beginning<R> {
         })
     }
 
-    fn lacks(&self, _: &ChatCall, opened: &Self::Said) -> Option<UpstreamError> {
+    fn defect(&self, _: &ChatCall, opened: &Self::Answer) -> Option<UpstreamError> {
         opened.reader.is_silent().then_some(UpstreamError::Empty)
     }
 
-    /// It is counted at its end, which is not read.
-    fn used(&self, _: &Self::Said) -> Option<Usage> {
+    /// Unknown: a stream reports usage at its end, which is not read.
+    fn usage(&self, _: &Self::Answer) -> Option<Usage> {
         None
     }
 }
@@ -203,35 +203,34 @@ async fn whole(call: &ChatCall, deployment: &Deployment) -> Result<Answer, Upstr
     Ok(answer)
 }
 
-/// A choice that was finished and is no JSON.
+/// Whether a finished choice is not valid JSON.
 fn is_not_json(choice: &Choice) -> bool {
     let content = choice.content.as_ref().map(JsonText::decode);
     let is_json = |text: String| serde_json::from_str::<IgnoredAny>(&text).is_ok();
     choice.finish == FinishReason::Stop && !content.is_some_and(is_json)
 }
 
-/// A choice that was finished and has nothing in it. One that ran out of tokens is not meant: a
-/// larger model would run out of them as well.
-fn says_nothing(choice: &Choice) -> bool {
+/// Whether a finished choice is empty. One that ran out of tokens does not count: a larger model would run out as well.
+fn is_empty(choice: &Choice) -> bool {
     let silent = choice.content.as_ref().is_none_or(JsonText::is_empty);
     silent && choice.tool_calls.is_empty() && choice.finish == FinishReason::Stop
 }
 
-/// What reads the beginning of a streamed answer.
+/// Reads the beginning of a streamed answer.
 pub trait Reader {
-    /// Whether that was enough to begin with.
+    /// Takes a part; returns whether that is enough to start the response.
     fn read(&mut self, part: Part) -> Result<bool, UpstreamError>;
 
-    /// The answer is over before it was enough.
+    /// The stream ended before there was enough.
     fn end(&mut self) -> Result<(), UpstreamError>;
 
-    /// The answer broke off; whether that is still part of it is up to the reader.
+    /// The stream broke off. Returns the error unless the response can start with what has arrived.
     fn broke(&mut self, error: UpstreamError) -> Result<(), UpstreamError>;
 
-    /// Whether the answer is over and has nothing in it.
+    /// Whether the answer ended and is empty.
     fn is_silent(&self) -> bool;
 
-    /// After how long a silence what there is counts as enough.
+    /// How long to wait for the next part before what has arrived counts as enough.
     fn timeout(&self) -> Option<Duration>;
 }
 
@@ -264,7 +263,7 @@ async fn begin<R: Reader>(
     }
 }
 
-/// `None` if it takes longer.
+/// `None` after a timeout.
 async fn within<T>(timeout: Option<Duration>, waiting: impl Future<Output = T>) -> Option<T> {
     match timeout {
         Some(timeout) => tokio::time::timeout(timeout, waiting).await.ok(),
@@ -272,16 +271,15 @@ async fn within<T>(timeout: Option<Duration>, waiting: impl Future<Output = T>) 
     }
 }
 
-/// Whether these counts can be true of this call. A bill of more than a model can say or read is a
-/// provider's mistake, and not the customer's to pay.
+/// Whether a usage report is possible for this call. One of more tokens than the model can read or write is a provider's
+/// mistake that the customer does not pay.
 pub fn is_plausible(call: &ChatCall, usage: Usage) -> bool {
     let target = &call.route.target;
     let most = u64::from(call.choices()) * u64::from(target.max_output);
     u64::from(usage.completion) <= most + most / 20 && usage.prompt <= target.context_length
 }
 
-/// What a provider has left of the time for a whole call. The time in which it waits for a slow
-/// client is not its own.
+/// What is left of the provider's time for a whole call. Time spent waiting for a slow client does not count.
 pub struct TimeLeft {
     longest: Duration,
     left: Duration,

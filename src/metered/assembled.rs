@@ -1,4 +1,4 @@
-//! A streamed answer put together again, for the gateway's own use.
+//! Collects a streamed answer into a whole one, for the gateway's own use.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;

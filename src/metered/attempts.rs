@@ -1,7 +1,7 @@
-//! One upstream after the other, until one begins to answer.
+//! Failover: tries the deployments of a model one after the other until one starts to answer.
 //!
-//! Nothing of a failed attempt has reached the client, so another one can be made. Once something
-//! has, there is no second attempt: half of one answer and half of another are none.
+//! Nothing of a failed attempt has reached the client, so another one can be made. Once something has, there is no second
+//! attempt: answers of two providers are never spliced.
 
 use std::{
     sync::Arc,
@@ -10,7 +10,7 @@ use std::{
 
 use rand::RngExt as _;
 
-use super::{Admitted, Begun};
+use super::{Admitted, Client};
 use crate::{
     catalog::Model,
     gateway::{Gateway, Routes},
@@ -21,24 +21,24 @@ use crate::{
     wire::error::UpstreamError,
 };
 
-/// The pause before an upstream is asked a second time, and how far it may grow.
+/// The pause before deployments are tried a second time, and how far it may grow.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// After so long most clients have given up, and no other model is asked.
+/// No other model is tried after this long, because most clients have given up by then.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
-/// The upstreams of one call, in the order in which they are asked.
+/// The attempts of one step.
 ///
-/// Each is asked once before any is asked again, and that only where there is more than one: a lone
-/// upstream that failed is the client's to try again.
+/// Each deployment is tried once before any is tried again. A model with one deployment has one attempt: a retry is left
+/// to the client.
 pub struct Attempts<'a> {
     gateway: &'a Gateway,
     routes: Arc<Routes>,
-    /// Where a client waits that can leave.
-    begun: Option<&'a Begun>,
+    /// The client, as long as its response has not started.
+    client: Option<&'a Client>,
     started: Instant,
-    /// When the first model was asked.
+    /// When the first model was tried.
     begun_at: Instant,
     tried: Vec<Arc<Record>>,
     made: u32,
@@ -46,12 +46,12 @@ pub struct Attempts<'a> {
 }
 
 impl<'a> Attempts<'a> {
-    pub fn new(gateway: &'a Gateway, begun: Option<&'a Begun>) -> Self {
+    pub fn new(gateway: &'a Gateway, client: Option<&'a Client>) -> Self {
         let now = Instant::now();
         Self {
             gateway,
             routes: gateway.routes(),
-            begun,
+            client,
             started: now,
             begun_at: now,
             tried: Vec::new(),
@@ -60,45 +60,46 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The next upstream to ask.
+    /// Starts an attempt with the next deployment.
     pub fn next(
         &mut self,
         call: &ChatCall,
-        admitted: &mut Admitted<'_>,
+        admitted: &mut Admitted,
     ) -> Result<Asking, UpstreamError> {
         let model = &call.route.target.id;
         let asking = self.routes.deployments.pick(model, &self.tried);
-        let asking = asking.ok_or_else(|| UpstreamError::Connect("nobody to ask".into()))?;
+        let asking =
+            asking.ok_or_else(|| UpstreamError::Connect("no deployment is left to try".into()))?;
         self.made += 1;
-        admitted.asks(&asking.deployment);
+        admitted.set_deployment(&asking.deployment);
         Ok(asking)
     }
 
-    /// It has begun to answer: there is no other attempt.
+    /// Ends the attempts: this one has started to answer.
     pub fn answered(self, asking: Asking) {
         let name = &asking.deployment.name;
         self.gateway.metrics.attempted(name, "answered");
         asking.answered();
     }
 
-    /// It failed. Returns when another one can be asked, or with the failure if none is.
+    /// Records a failed attempt. Returns when the next one can start, or the error if there is none.
     pub async fn failed(
         &mut self,
         asking: Asking,
         error: UpstreamError,
         call: &ChatCall,
-        admitted: &mut Admitted<'_>,
+        admitted: &mut Admitted,
     ) -> Result<(), UpstreamError> {
-        self.note(&asking, &error, admitted);
+        self.record(&asking, &error, admitted);
         self.tried.push(asking.deployment.record.clone());
         asking.failed(&error);
         let all = self.routes.deployments.count(&call.route.target.id);
-        if !error.is_worth_another_try() || all < 2 || self.is_enough() {
+        if !error.is_worth_another_try() || all < 2 || self.is_exhausted() {
             return Err(error);
         }
         if self.tried.len() >= all {
             self.tried.clear();
-            // Part of it by chance, so that calls that failed together do not return together.
+            // With jitter, so that calls that failed together are not retried together.
             let jitter = rand::rng().random_range(0.5..1.0);
             tokio::time::sleep(self.pause.mul_f64(jitter)).await;
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -106,13 +107,13 @@ impl<'a> Attempts<'a> {
         Ok(())
     }
 
-    /// It answered, but another model is asked all the same. That is no fault of the upstream's.
-    pub fn disappointed(&self, asking: Asking, error: &UpstreamError, admitted: &mut Admitted<'_>) {
-        self.note(&asking, error, admitted);
+    /// Records an answer that another model should improve on. It does not count against the deployment.
+    pub fn rejected_answer(&self, asking: Asking, error: &UpstreamError, admitted: &mut Admitted) {
+        self.record(&asking, error, admitted);
         asking.answered();
     }
 
-    fn note(&self, asking: &Asking, error: &UpstreamError, admitted: &mut Admitted<'_>) {
+    fn record(&self, asking: &Asking, error: &UpstreamError, admitted: &mut Admitted) {
         let name = &asking.deployment.name;
         self.gateway.metrics.attempted(name, error.kind());
         if let Some(status) = error.status().filter(|_| error.is_operators_fault()) {
@@ -125,23 +126,23 @@ impl<'a> Attempts<'a> {
         });
     }
 
-    /// All upstreams of the call's model have failed it, or its answer is poor and somebody better is
-    /// wanted. Whether another model is asked instead.
+    /// Moves a hybrid's call to another target, after all deployments of the current one failed or its answer was poor
+    /// (`only_better`). Returns whether there is one to try.
     ///
-    /// A client that still waits would rather have a late answer than none, but none waits for ever.
+    /// A late answer is better than none, but only while the client waits.
     pub fn escalates(
         &mut self,
         call: &mut ChatCall,
         error: &UpstreamError,
-        admitted: &mut Admitted<'_>,
+        admitted: &mut Admitted,
         only_better: bool,
     ) -> bool {
         let Some(reason) = escalation(error) else {
             return false;
         };
         let left =
-            self.begun.is_some_and(Begun::is_closed) || self.begun_at.elapsed() > LONGEST_WAIT;
-        // Targets can share an upstream: one that is left alone by now is not asked again for each.
+            self.client.is_some_and(Client::has_left) || self.begun_at.elapsed() > LONGEST_WAIT;
+        // Targets can share a deployment: one whose circuit is open by now is not tried again for each of them.
         let (deployments, now) = (&self.routes.deployments, Instant::now());
         let healthy = |model: &Model| deployments.is_healthy(&model.id, now);
         call.route.keep_healthy(healthy);
@@ -149,7 +150,7 @@ impl<'a> Attempts<'a> {
         if left || !fits || !call.escalate(reason) {
             return false;
         }
-        admitted.goes_to(&call.route);
+        admitted.set_route(&call.route);
         self.tried.clear();
         self.made = 0;
         self.started = Instant::now();
@@ -157,16 +158,16 @@ impl<'a> Attempts<'a> {
         true
     }
 
-    /// For a client that has left, nobody new is asked: it would be for nothing.
-    fn is_enough(&self) -> bool {
+    /// Whether no further attempt may start: too many, too long, or the client has left.
+    fn is_exhausted(&self) -> bool {
         let routing = self.routes.routing;
         self.made >= routing.attempts
             || self.started.elapsed() > routing.timeout
-            || self.begun.is_some_and(Begun::is_closed)
+            || self.client.is_some_and(Client::has_left)
     }
 }
 
-/// Why a failure is one that another model might not have; none where it would.
+/// The reason to try another model after a failure, or `None` if it would fail alike.
 fn escalation(error: &UpstreamError) -> Option<Reason> {
     match error {
         UpstreamError::Empty => Some(Reason::TierEscalatedEmpty),

@@ -1,4 +1,4 @@
-//! Why a call came to no answer.
+//! Why a call has no response.
 
 use crate::{
     ledger::Outcome,
@@ -11,11 +11,11 @@ use crate::{
 pub enum Failure {
     /// The provider failed, or the gateway is stopping.
     Upstream(UpstreamError),
-    /// A step called tools, and nobody counted its tokens: the request cannot go on.
+    /// A step called tools but came without usage: the next step could not be billed.
     Uncounted,
-    /// A further step was not allowed.
+    /// The next step was not admitted.
     Refused(GatewayError),
-    /// The client has left between two steps. What they used is owed.
+    /// The client left between two steps. The usage of the steps so far is charged.
     Left(Usage),
 }
 
@@ -26,7 +26,7 @@ impl From<UpstreamError> for Failure {
 }
 
 impl Failure {
-    /// For the operator.
+    /// The reason, for the operator.
     pub fn cause(&self) -> String {
         match self {
             Self::Upstream(error) => error.to_string(),
@@ -36,7 +36,7 @@ impl Failure {
         }
     }
 
-    /// How a call ended that failed before there was anything to hand on.
+    /// The outcome of a call that failed before its response started.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Upstream(UpstreamError::GatewayStopping) => Outcome::Stopped,
@@ -46,7 +46,7 @@ impl Failure {
         }
     }
 
-    /// How a stream ended that failed after it was opened.
+    /// The outcome of a stream that failed after it started.
     pub fn outcome_midway(&self) -> Outcome {
         match self.outcome() {
             Outcome::ProviderFailed => Outcome::Interrupted,
@@ -54,18 +54,18 @@ impl Failure {
         }
     }
 
-    /// What is told before there is anything to hand on.
+    /// The error response of a call that failed before its response started.
     pub fn into_error(self) -> GatewayError {
         match self {
             Self::Upstream(UpstreamError::GatewayStopping) => GatewayError::ShuttingDown,
             Self::Upstream(error) => GatewayError::Upstream(error),
             Self::Uncounted => GatewayError::Upstream(uncounted()),
             Self::Refused(error) => error,
-            Self::Left(_) => GatewayError::Internal, // nobody is there to read it
+            Self::Left(_) => GatewayError::Internal, // never sent: the client left
         }
     }
 
-    /// What the last event of a stream says that was not finished (SPEC §6.2).
+    /// The error event that ends an interrupted stream (§6.2).
     pub fn interruption(&self) -> Envelope {
         let error = match self {
             Self::Upstream(error) => error,

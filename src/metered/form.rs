@@ -1,4 +1,4 @@
-//! In whose words a call is answered, and what is kept of the answer.
+//! The API in whose form a call is answered, and the storing of responses.
 
 use std::time::SystemTime;
 
@@ -19,37 +19,37 @@ use crate::{
 };
 
 pub enum Form {
-    /// `/v1/chat/completions` (SPEC §2.5, §2.6).
+    /// `/v1/chat/completions` (§2.5, §2.6).
     Chat,
-    /// `/v1/responses` (SPEC §4.2).
+    /// `/v1/responses` (§4.2).
     Response {
         response: Box<NewResponse>,
-        /// The conversation that it answers, as JSON.
+        /// The conversation up to this response, as JSON.
         input: String,
     },
 }
 
-/// What is needed to store an answer.
-pub struct Keeping {
+/// What it takes to store a response under its ID.
+pub struct Storing {
     id: String,
     account_id: String,
     input: String,
 }
 
-/// How an error is written as the last event of a stream, after so many others.
-pub type ErrorWords = fn(&Envelope, u64) -> Bytes;
+/// Writes an error as the last event of a stream; the number is that of the events before it.
+pub type ErrorWriter = fn(&Envelope, u64) -> Bytes;
 
 impl Form {
-    /// For an error that no script is left to write.
-    pub fn words(&self) -> ErrorWords {
+    /// Writes errors of streams whose task died.
+    pub fn error_writer(&self) -> ErrorWriter {
         match self {
             Self::Chat => |envelope, _| Frames::error(envelope),
             Self::Response { .. } => error_event,
         }
     }
 
-    /// What writes a streamed answer, and what stores it where that is wanted.
-    pub fn script(self, call: &ChatCall) -> (Box<dyn Script>, Option<Keeping>) {
+    /// What writes a streamed response, and what stores it if the caller wants it stored.
+    pub fn script(self, call: &ChatCall) -> (Box<dyn Script>, Option<Storing>) {
         match self {
             Self::Chat => {
                 let usage = ShowUsage {
@@ -61,13 +61,13 @@ impl Form {
                 (Box::new(frames), None)
             }
             Self::Response { response, input } => {
-                let keeping = Keeping::new(&response, input, call);
-                (Box::new(Events::new(*response, now)), keeping)
+                let storing = Storing::new(&response, input, call);
+                (Box::new(Events::new(*response, now)), storing)
             }
         }
     }
 
-    /// The body of a whole answer, stored before it is told.
+    /// The body of a whole response. It is stored before it is returned, and says whether that worked.
     pub async fn whole(
         self,
         gateway: &Gateway,
@@ -83,11 +83,11 @@ impl Form {
             }
             Self::Response { response, input } => {
                 let object = |stored| response.whole(answer, bill, now(), stored).to_string();
-                let stored = match Keeping::new(&response, input, call) {
-                    Some(keeping) => {
+                let stored = match Storing::new(&response, input, call) {
+                    Some(storing) => {
                         let stored = object(true);
-                        // Boxed, so that answers which are not stored keep no room for it.
-                        let kept = Box::pin(keeping.keep(gateway, stored.clone())).await;
+                        // Boxed, so that responses that are not stored reserve no memory for it.
+                        let kept = Box::pin(storing.store(gateway, stored.clone())).await;
                         kept.then_some(stored)
                     }
                     None => None,
@@ -98,7 +98,7 @@ impl Form {
     }
 }
 
-impl Keeping {
+impl Storing {
     fn new(response: &NewResponse, input: String, call: &ChatCall) -> Option<Self> {
         response.echo.store.then(|| Self {
             id: response.id.clone(),
@@ -107,11 +107,11 @@ impl Keeping {
         })
     }
 
-    /// Stores a streamed answer that is complete.
-    pub async fn keep_streamed<S: Script>(self, gateway: &Gateway, shape: &mut Shape<S>) {
+    /// Stores a streamed response that is complete.
+    pub async fn store_streamed<S: Script>(self, gateway: &Gateway, shape: &mut Shape<S>) {
         let bill = shape.billed();
         let stored = match shape.script().to_store(bill) {
-            Some(response) => Box::pin(self.keep(gateway, response)).await,
+            Some(response) => Box::pin(self.store(gateway, response)).await,
             None => false,
         };
         if !stored {
@@ -119,9 +119,8 @@ impl Keeping {
         }
     }
 
-    /// Whether it was stored. An answer is given either way: storing is best effort, and the
-    /// response says what came of it.
-    async fn keep(self, gateway: &Gateway, response: String) -> bool {
+    /// Stores a response; returns whether that worked. The response is delivered either way.
+    async fn store(self, gateway: &Gateway, response: String) -> bool {
         let record = Record {
             id: self.id,
             account_id: self.account_id,
@@ -132,7 +131,7 @@ impl Keeping {
             Ok(Kept::Stored) => true,
             Ok(Kept::TooLarge) => false,
             Err(error) => {
-                tracing::debug!(%error, "a response was not stored");
+                tracing::debug!(%error, "storing a response failed; it is delivered with `store: false`");
                 false
             }
         }

@@ -1,23 +1,25 @@
-//! The part of a call that costs money.
+//! The billed part of a request: admit → ask the provider (and run tools between steps) → settle → answer.
 //!
-//! A client that hangs up takes its handler's future with it, at whichever `.await` that has reached.
-//! What is owed for a call must not depend on that, so the call goes on without the handler, which only
-//! waits for what it sends.
+//! A client that hangs up drops its handler's future at whichever `.await` it has reached. The charge must not depend on
+//! that, so a call outlives its client: [`start`] runs it in the client's task and moves it to a task of its own when the
+//! client leaves. Every ending settles or releases the hold; a call whose task dies releases it when it is dropped.
+//!
+//! Uses `gateway` and the rooms below it.
 
-use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 mod admit;
 mod ask;
 mod assembled;
 mod attempts;
-mod client_watch;
+mod client;
+mod detach;
 mod failure;
 mod form;
 mod need;
-mod running;
 mod source;
 mod stream;
 mod tool_loop;
@@ -33,64 +35,68 @@ use crate::{
 
 use self::{
     admit::{Admitted, Settled, admit},
-    client_watch::ClientWatch,
-    running::Running,
+    client::{Client, ClientWatch},
+    detach::Detachable,
 };
 
-pub use form::{ErrorWords, Form, now};
+pub use form::{ErrorWriter, Form, now};
 
-/// How many frames may wait for a slow reader before the provider is no longer read.
+/// How many frames may wait for a slow client before the provider is no longer read.
 const FRAMES_IN_FLIGHT: usize = 16;
-/// How long an answer waits for a charge that cannot be written.
+/// How long a response waits for a charge that cannot be written.
 const CHARGE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a call gives back.
+/// The response of a call.
 pub enum Reply {
-    Whole { body: Vec<u8>, usage: Option<Usage> },
+    Whole {
+        body: Vec<u8>,
+        usage: Option<Usage>,
+    },
+    /// Frames, sent by the task that relays the provider's stream ([`stream`]).
     Stream(mpsc::Receiver<Frame>),
 }
 
-/// A piece of a streamed answer on its way to the client.
+/// A piece of a streamed response.
 pub enum Frame {
     Data(Bytes),
-    /// The answer is over, and this is how it went. A stream that just ends has lost its task.
+    /// The last frame. A channel that closes without one has lost its task.
     End(Ending),
 }
 
-/// How a streamed answer ended, for its log line.
+/// How a streamed response ended, for its log line.
 #[derive(Clone, Debug)]
 pub enum Ending {
     Finished { usage: Option<Usage> },
     Interrupted { cause: String },
 }
 
-/// The beginning of an answer.
+/// A response that has started.
 pub struct Started {
     pub reply: Reply,
-    /// Who answers for a hybrid.
+    /// The model that a hybrid chose.
     pub routed: Option<Arc<Model>>,
-    /// When the credit it is paid from expires.
+    /// When the credit that pays for the call expires.
     pub credits_expire_at: Option<i64>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 pub enum NotStarted {
-    /// Refused before anyone was asked, by what is known of the caller and of the settings.
+    /// Refused before a provider was asked, by what is cached of the caller and the settings.
     Refused(GatewayError),
-    /// What is known of them is no longer so.
+    /// The cached caller or settings are out of date.
     Stale,
-    /// It was admitted, and failed after that.
+    /// Admitted, and failed after that.
     Failed(GatewayError),
 }
 
 impl NotStarted {
-    /// The same in other words.
+    /// Replaces the error, if there is one.
     #[must_use]
-    pub fn map(self, words: impl FnOnce(GatewayError) -> GatewayError) -> Self {
+    pub fn map(self, replace: impl FnOnce(GatewayError) -> GatewayError) -> Self {
         match self {
-            Self::Refused(error) => Self::Refused(words(error)),
+            Self::Refused(error) => Self::Refused(replace(error)),
             Self::Stale => Self::Stale,
-            Self::Failed(error) => Self::Failed(words(error)),
+            Self::Failed(error) => Self::Failed(replace(error)),
         }
     }
 }
@@ -101,9 +107,9 @@ impl From<GatewayError> for NotStarted {
     }
 }
 
-/// Runs the call; returns when its first byte, or its failure, is known.
+/// Runs a call. Returns its whole response, or the start of a streamed one.
 ///
-/// `request_id` is what the client was told to quote.
+/// `request_id` is the value of `X-Request-ID`.
 pub async fn start(
     gateway: &Arc<Gateway>,
     caller: Caller,
@@ -111,55 +117,44 @@ pub async fn start(
     call: Box<ChatCall>,
     form: Form,
 ) -> Result<Started, NotStarted> {
-    let (begun, mut answer) = oneshot::channel();
-    let calls_gateway = gateway.clone();
-    let call = async move { run(&calls_gateway, &caller, &request_id, call, form, begun).await };
-    let mut running = Running::new(call, &gateway.tasks);
-    let answer = poll_fn(|context| {
-        if running.poll(context).is_ready() {
-            // It has sent what it had, and one that panicked dropped its end of the channel. Not polled: a task that
-            // has done much in one go is told to wait, though the answer be there.
-            return Poll::Ready(answer.try_recv().ok());
-        }
-        Pin::new(&mut answer).poll(context).map(Result::ok)
-    });
-    let lost = || Err(NotStarted::Failed(GatewayError::Internal));
-    answer.await.unwrap_or_else(lost)
+    let client = Client::default();
+    let running = run(
+        gateway.clone(),
+        caller,
+        request_id,
+        call,
+        form,
+        client.clone(),
+    );
+    let done = Detachable::new(running, client, &gateway.tasks).await;
+    done.unwrap_or(Err(NotStarted::Failed(GatewayError::Internal)))
 }
 
-/// Whether there is anybody to ask.
+async fn run(
+    gateway: Arc<Gateway>,
+    caller: Caller,
+    request_id: String,
+    call: Box<ChatCall>,
+    form: Form,
+    client: Client,
+) -> Result<Started, NotStarted> {
+    if !is_served(&gateway, &call) {
+        let reason = "no provider is configured for this model";
+        return Err(GatewayError::Gateway { reason }.into());
+    }
+    let admitted = admit(gateway, &caller, &request_id, &call).await?;
+    let client = ClientWatch::new(client, caller.account_id);
+    // Each asks the provider, settles what was used, and answers.
+    if call.stream {
+        Box::pin(stream::stream(call, form, admitted, client)).await
+    } else {
+        whole::whole(call, form, admitted, client).await
+    }
+}
+
+/// Whether a deployment serves some model that may answer the call.
 fn is_served(gateway: &Gateway, call: &ChatCall) -> bool {
     let routes = gateway.routes_now();
     let mut possible = call.route.possible();
     possible.any(|model| routes.deployments.count(&model.id) > 0)
-}
-
-type Begun = oneshot::Sender<Result<Started, NotStarted>>;
-
-async fn run(
-    gateway: &Gateway,
-    caller: &Caller,
-    request_id: &str,
-    call: Box<ChatCall>,
-    form: Form,
-    begun: Begun,
-) {
-    if !is_served(gateway, &call) {
-        let reason = "no provider is configured for this model";
-        let _ = begun.send(Err(GatewayError::Gateway { reason }.into()));
-        return;
-    }
-    let admitted = match admit(gateway, caller, request_id, &call).await {
-        Ok(admitted) => admitted,
-        Err(refused) => {
-            let _ = begun.send(Err(refused));
-            return;
-        }
-    };
-    let client = ClientWatch::new(&gateway.abandoned, &caller.account_id);
-    if call.stream {
-        Box::pin(stream::stream(gateway, call, form, admitted, begun, client)).await;
-    } else {
-        whole::whole(gateway, call, form, admitted, begun, client).await;
-    }
 }

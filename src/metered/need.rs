@@ -1,4 +1,4 @@
-//! What a question to a provider may come to: the tokens it reserves, the credit it holds, the most it is charged.
+//! What a step needs: the tokens it reserves, the credit it holds, and the most it can be charged.
 
 use crate::{
     base::{money::NanoUsd, tokens::TokenCount},
@@ -8,14 +8,14 @@ use crate::{
     wire::chat::Usage,
 };
 
-/// With the dearest model that may yet answer.
+/// The maximum over all models that may still answer the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// What is reserved of the tokens a minute (SPEC §8.2).
+    /// Tokens to reserve in the window (§8.2).
     pub tokens: u64,
-    /// What is held. It goes by the estimate.
+    /// Credit to hold, computed from the estimate.
     pub amount: NanoUsd,
-    /// The most that is charged, whatever a provider reports. It goes by bytes and caps, never by the estimate.
+    /// The most that can be charged, whatever the provider reports: computed from bytes and caps, never from the estimate.
     pub worst: NanoUsd,
 }
 
@@ -44,7 +44,7 @@ impl Need {
         }
     }
 
-    /// The same for a request of which earlier steps have used something.
+    /// Adds the cost of earlier steps.
     #[must_use]
     pub fn after(self, used: NanoUsd) -> Self {
         let total = |next| used.checked_add(next).unwrap_or(NanoUsd::new(i64::MAX));
@@ -55,7 +55,7 @@ impl Need {
         }
     }
 
-    /// What must be available for the call to start.
+    /// The available credit with which the call would have started.
     pub fn least_available(&self, overdraft: NanoUsd) -> NanoUsd {
         let uncovered = self.worst.nanos().saturating_sub(overdraft.nanos());
         self.amount.max(NanoUsd::new(uncovered))
@@ -93,11 +93,10 @@ pub fn max_tokens_that_fit(
     Some(fitting)
 }
 
-/// How much of a provider's count is charged: no more than the bounds that the call was admitted with.
+/// The usage that is billed: what the provider reported, capped at the bounds that the call was admitted with.
 ///
-/// A provider that writes more than the caller's cap, or counts more input than was sent, has made a mistake that is
-/// not the customer's to pay.
-pub fn charged(call: &ChatCall, input: TokenCount, reported: Usage) -> Usage {
+/// Output beyond the caller's cap, or more input than was sent, is a provider's mistake that the customer does not pay.
+pub fn billable(call: &ChatCall, input: TokenCount, reported: Usage) -> Usage {
     let at_most = |tokens: u32, most: u64| tokens.min(u32::try_from(most).unwrap_or(u32::MAX));
     let prompt = at_most(reported.prompt, most_input(&call.route.target, input));
     let output = u64::from(call.choices()) * u64::from(call.budget.most);

@@ -1,4 +1,4 @@
-//! The parts of a streamed answer, over as many steps as it takes.
+//! The parts of a streamed answer, across the steps of a call with built-in tools.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
 use super::{
-    Admitted, Begun,
+    Admitted, Client,
     ask::{self, Opened, Reader, TimeLeft, is_plausible},
     assembled::Assembled,
     attempts::Attempts,
@@ -25,66 +25,66 @@ use crate::{
     },
 };
 
-/// How much of an answer is read before it is believed to be one, where the model could still call a
-/// tool. What models say on their way to a tool is not part of the answer; it is shorter, and the
-/// call follows at once.
+/// After this much text, a step that may still call a tool is taken for the answer. Models that are about to call a tool
+/// write less than this, and make the call at once.
 const PREAMBLE_BYTES: usize = 400;
+/// A pause this long after some text also counts as the answer.
 const PREAMBLE_PAUSE: Duration = Duration::from_millis(500);
-/// However slowly it comes.
+/// So does text that has been arriving for this long.
 const PREAMBLE_TIME: Duration = Duration::from_secs(3);
 
-/// Where the parts of an answer come from.
+/// The parts of a streamed answer.
 ///
-/// Where the gateway has offered tools of its own, what calls them is kept back and acted on, and
-/// the parts that come out are those of the answer alone: its finish and its usage last.
+/// With built-in tools, steps that call tools are held back and their tools run; the parts that come out are those of the
+/// answer only, with finish and usage last.
 pub struct Source {
     ready: VecDeque<Part>,
-    /// What is still being read; nothing where all of it is ready.
+    /// The stream that is still being read; `None` when all of it is in `ready`.
     live: Option<Live>,
-    /// Where tools of the gateway's were offered.
+    /// Only for calls with built-in tools.
     steps: Option<Steps>,
 }
 
 struct Live {
     parts: Parts,
     time_left: TimeLeft,
-    /// All of the answer, where it may turn out to call a tool.
-    heard: Option<Shape<Assembled>>,
-    /// How it broke off, if it has already.
+    /// The answer so far, if it may still call a tool.
+    collected: Option<Shape<Assembled>>,
+    /// The error that broke the stream off, if it has already.
     broken: Option<UpstreamError>,
 }
 
-/// What a call is made with.
-pub struct Means<'a, 'b> {
+/// The parts of a call that its stream needs.
+pub struct CallParts<'a> {
     pub gateway: &'a Gateway,
-    pub call: &'b mut ChatCall,
-    pub admitted: &'b mut Admitted<'a>,
+    pub call: &'a mut ChatCall,
+    pub admitted: &'a mut Admitted,
 }
 
-impl Means<'_, '_> {
-    /// What is charged for the present question by a provider's count; nothing where that cannot be true.
-    fn charged(&mut self, reported: Option<Usage>) -> Option<Usage> {
+impl CallParts<'_> {
+    /// The usage that is billed for the current step; `None` if the report is missing or implausible.
+    fn billable(&mut self, reported: Option<Usage>) -> Option<Usage> {
         let plausible = reported.filter(|usage| is_plausible(self.call, *usage));
-        plausible.map(|usage| self.admitted.charged(self.call, usage))
+        plausible.map(|usage| self.admitted.billable(self.call, usage))
     }
 }
 
 impl Source {
-    /// Returns when there is something to hand on: until then a failure can have a status of its
-    /// own, and another upstream can be asked.
-    pub async fn open(means: &mut Means<'_, '_>, begun: &Begun) -> Result<Self, Failure> {
+    /// Opens the stream. Returns when there is something to relay: until then a failure has a status of its own, and
+    /// another deployment can be tried.
+    pub async fn open(means: &mut CallParts<'_>, client: &Client) -> Result<Self, Failure> {
         if !means.call.tools.are_built_in() {
-            let Means {
+            let CallParts {
                 gateway,
                 call,
                 admitted,
             } = means;
-            let attempts = Attempts::new(gateway, Some(begun));
+            let attempts = Attempts::new(gateway, Some(client));
             let opened = ask::for_parts(attempts, call, admitted, Plain::new).await?;
             let live = Live {
                 parts: opened.parts,
                 time_left: opened.time_left,
-                heard: None,
+                collected: None,
                 broken: None,
             };
             return Ok(Self {
@@ -98,12 +98,12 @@ impl Source {
             live: None,
             steps: Some(Steps::default()),
         };
-        Box::pin(source.step(means, Some(begun))).await?;
+        Box::pin(source.step(means, Some(client))).await?;
         Ok(source)
     }
 
     /// The next part, or `None` after the last.
-    pub async fn next(&mut self, means: &mut Means<'_, '_>) -> Result<Option<Part>, Failure> {
+    pub async fn next(&mut self, means: &mut CallParts<'_>) -> Result<Option<Part>, Failure> {
         loop {
             if let Some(part) = self.ready.pop_front() {
                 return Ok(Some(part));
@@ -115,19 +115,19 @@ impl Source {
                 return Err(error.into());
             }
             let part = live.time_left.of(live.parts.next()).await?.transpose()?;
-            let Some(heard) = &mut live.heard else {
+            let Some(collected) = &mut live.collected else {
                 return Ok(part);
             };
             if let Some(part) = part {
-                self.ready.extend(spoken(&part).cloned());
-                heard.on_part(part)?;
+                self.ready.extend(relayed(&part).cloned());
+                collected.on_part(part)?;
                 continue;
             }
-            heard.close()?;
-            let heard = self.live.take().and_then(|live| live.heard);
-            if let Some(heard) = heard {
-                let answer = assembled(heard, means);
-                // Boxed, here and below: most answers call no tool, and need no room for it.
+            collected.close()?;
+            let collected = self.live.take().and_then(|live| live.collected);
+            if let Some(collected) = collected {
+                let answer = assembled(collected, means);
+                // Boxed, here and below: most answers call no tool, and should reserve no memory for it.
                 match Box::pin(self.closing(answer, None, means)).await? {
                     Some(closing) => self.ready.extend(closing),
                     None => Box::pin(self.step(means, None)).await?,
@@ -136,30 +136,30 @@ impl Source {
         }
     }
 
-    /// What is charged by a count that came out of here; nothing where it cannot be true. The sum of several steps
-    /// was judged one by one.
-    pub fn charged(&self, means: &mut Means<'_, '_>, reported: Option<Usage>) -> Option<Usage> {
+    /// The usage that is billed for the stream; `None` if the report is missing or implausible. With built-in tools each
+    /// step was checked before, and `reported` is their sum.
+    pub fn billable(&self, means: &mut CallParts<'_>, reported: Option<Usage>) -> Option<Usage> {
         match &self.steps {
             Some(_) => reported,
-            None => means.charged(reported),
+            None => means.billable(reported),
         }
     }
 
-    /// Asks until there is something of the answer, running the tools that are called on the way.
+    /// Runs steps, and the tools they call, until there is something of the answer.
     async fn step(
         &mut self,
-        means: &mut Means<'_, '_>,
-        begun: Option<&Begun>,
+        means: &mut CallParts<'_>,
+        client: Option<&Client>,
     ) -> Result<(), Failure> {
         loop {
-            let Means {
+            let CallParts {
                 gateway,
                 call,
                 admitted,
             } = &mut *means;
             let steps = self.steps.get_or_insert_default();
             steps.begin(call, admitted).await?;
-            let attempts = Attempts::new(gateway, begun);
+            let attempts = Attempts::new(gateway, client);
             let opened = ask::for_parts(attempts, call, admitted, Attentive::new).await?;
             let Opened {
                 parts,
@@ -167,38 +167,38 @@ impl Source {
                 time_left,
             } = opened;
             if !reader.is_over {
-                self.ready.extend(reader.spoken);
+                self.ready.extend(reader.relayed);
                 self.live = Some(Live {
                     parts,
                     time_left,
-                    heard: Some(reader.heard),
+                    collected: Some(reader.collected),
                     broken: reader.broken,
                 });
                 return Ok(());
             }
-            let answer = assembled(reader.heard, means);
-            if let Some(closing) = self.closing(answer, begun, means).await? {
-                self.ready.extend(reader.spoken);
+            let answer = assembled(reader.collected, means);
+            if let Some(closing) = self.closing(answer, client, means).await? {
+                self.ready.extend(reader.relayed);
                 self.ready.extend(closing);
                 return Ok(());
             }
         }
     }
 
-    /// The parts that end an answer which is over. `None` if it called tools: they have been run.
+    /// The last parts of an answer that is over; `None` if it called tools, which have been run.
     async fn closing(
         &mut self,
         mut answer: Answer,
-        begun: Option<&Begun>,
-        means: &mut Means<'_, '_>,
+        client: Option<&Client>,
+        means: &mut CallParts<'_>,
     ) -> Result<Option<Vec<Part>>, Failure> {
-        let Means {
+        let CallParts {
             gateway,
             call,
             admitted,
         } = means;
         let silent: Vec<_> = answer.choices.iter().map(is_silent).collect();
-        let left = begun.is_some_and(Begun::is_closed);
+        let left = client.is_some_and(Client::has_left);
         let steps = self.steps.get_or_insert_default();
         let next = steps.after(&mut answer, left, gateway, call, admitted);
         if let Next::AskAgain = next.await? {
@@ -207,7 +207,7 @@ impl Source {
         let mut closing = Vec::new();
         for (choice, was_silent) in answer.choices.into_iter().zip(silent) {
             let index = choice.index;
-            // What was said in place of an answer has not been heard yet.
+            // An explanation in place of an empty answer has not been relayed yet.
             let text = choice.content.filter(|_| was_silent);
             closing.extend(text.map(|text| Part::Content {
                 choice: index,
@@ -224,30 +224,30 @@ impl Source {
     }
 }
 
-/// How many bytes of an answer are enough to believe that it is one.
+/// How many bytes of text are enough to take a step for the answer.
 fn enough(call: &ChatCall) -> usize {
     match call.tool_choice {
-        Some(ToolChoice::None) => 0, // it can be nothing else
+        Some(ToolChoice::None) => 0, // it cannot call a tool
         _ => PREAMBLE_BYTES,
     }
 }
 
-/// One step's answer, with what is charged for it.
-fn assembled(heard: Shape<Assembled>, means: &mut Means<'_, '_>) -> Answer {
-    let usage = means.charged(heard.usage());
-    heard.into_script().into_answer(usage)
+/// The answer of one step, with the usage that is billed.
+fn assembled(collected: Shape<Assembled>, means: &mut CallParts<'_>) -> Answer {
+    let usage = means.billable(collected.usage());
+    collected.into_script().into_answer(usage)
 }
 
-/// What of a part the caller hears at once.
-fn spoken(part: &Part) -> Option<&Part> {
+/// The part, if it is relayed at once: text is.
+fn relayed(part: &Part) -> Option<&Part> {
     matches!(part, Part::Content { .. }).then_some(part)
 }
 
-/// Reads up to the first part that makes a frame.
+/// Reads up to the first part that makes a frame: for calls without built-in tools.
 struct Plain {
     parts: VecDeque<Part>,
     n: u32,
-    /// The only choice is over before anything was said.
+    /// The only choice ended without text.
     silent: bool,
 }
 
@@ -297,19 +297,19 @@ impl Reader for Plain {
     }
 }
 
-/// Reads until it is clear whether the model answers or calls a tool.
+/// Reads until the model either answers or calls a tool.
 struct Attentive {
-    heard: Shape<Assembled>,
-    spoken: Vec<Part>,
+    collected: Shape<Assembled>,
+    relayed: Vec<Part>,
     bytes: usize,
     enough: usize,
-    /// When the model began to speak.
+    /// When the first text arrived.
     since: Option<Instant>,
     calls: bool,
-    /// Why the model ended, once it has.
+    /// The finish reason, once it is known.
     finish: Option<FinishReason>,
-    /// There is something in a choice that is not the first.
-    others_speak: bool,
+    /// Another choice than the first has text.
+    others_have_text: bool,
     is_over: bool,
     broken: Option<UpstreamError>,
 }
@@ -317,20 +317,20 @@ struct Attentive {
 impl Attentive {
     fn new(call: &ChatCall) -> Self {
         Self {
-            heard: Shape::new(Assembled::default(), call.choices()),
-            spoken: Vec::new(),
+            collected: Shape::new(Assembled::default(), call.choices()),
+            relayed: Vec::new(),
             bytes: 0,
             enough: enough(call),
             since: None,
             calls: false,
             finish: None,
-            others_speak: false,
+            others_have_text: false,
             is_over: false,
             broken: None,
         }
     }
 
-    fn is_speaking(&self) -> bool {
+    fn has_text(&self) -> bool {
         self.bytes > 0 && !self.calls
     }
 }
@@ -350,25 +350,25 @@ impl Reader for Attentive {
                 reason: FinishReason::ToolCalls,
             } => self.calls = true,
             Part::Finish { choice: 0, reason } => self.finish = Some(*reason),
-            Part::Content { .. } => self.others_speak = true,
+            Part::Content { .. } => self.others_have_text = true,
             _ => {}
         }
-        self.spoken.extend(spoken(&part).cloned());
-        self.heard.on_part(part)?;
+        self.relayed.extend(relayed(&part).cloned());
+        self.collected.on_part(part)?;
         Ok(!self.calls && self.bytes > self.enough)
     }
 
     fn end(&mut self) -> Result<(), UpstreamError> {
-        match self.heard.close() {
+        match self.collected.close() {
             Ok(()) => self.is_over = true,
             Err(error) => self.broke(error)?,
         }
         Ok(())
     }
 
-    /// A model that has begun to speak is heard, even if it is cut short.
+    /// Text that has arrived is relayed even if the stream breaks off.
     fn broke(&mut self, error: UpstreamError) -> Result<(), UpstreamError> {
-        if !self.is_speaking() {
+        if !self.has_text() {
             return Err(error);
         }
         self.broken = Some(error);
@@ -377,11 +377,11 @@ impl Reader for Attentive {
 
     fn is_silent(&self) -> bool {
         let finished = self.is_over && self.finish == Some(FinishReason::Stop);
-        finished && self.bytes == 0 && !self.calls && !self.others_speak
+        finished && self.bytes == 0 && !self.calls && !self.others_have_text
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let since = self.since.filter(|_| self.is_speaking())?;
+        let since = self.since.filter(|_| self.has_text())?;
         let left = PREAMBLE_TIME.saturating_sub(since.elapsed());
         Some(left.min(PREAMBLE_PAUSE))
     }

@@ -1,15 +1,15 @@
-//! An answer as it comes, from the provider to the client.
+//! A streamed response, relayed from the provider to the client as it arrives.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::{
-    Admitted, Begun, Ending, FRAMES_IN_FLIGHT, Form, Frame, NotStarted, Reply, Settled, Started,
-    client_watch::ClientWatch,
+    Admitted, ClientWatch, Ending, FRAMES_IN_FLIGHT, Form, Frame, NotStarted, Reply, Settled,
+    Started,
     failure::Failure,
-    form::Keeping,
-    source::{Means, Source},
+    form::Storing,
+    source::{CallParts, Source},
 };
 use crate::{
     base::failpoint,
@@ -24,199 +24,228 @@ use crate::{
     },
 };
 
-/// How long an answer whose client has left is read on.
+/// How long the stream of an abandoned call is read.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// How long a frame waits for a client that takes none. A connection that stalls as a whole is
-/// noticed sooner; this is for one of many answers on a connection that is otherwise alive.
+/// How long a frame waits for a client that reads none. A connection that stalls as a whole is closed sooner; this is
+/// for one of many streams on an HTTP/2 connection that is otherwise alive.
 const READER_TIMEOUT: Duration = Duration::from_mins(1);
 
 type AnyShape = Shape<Box<dyn Script>>;
 
-/// Streams the answer. Until there is something to hand on, a failure is still an ordinary error
-/// with a status of its own; after that it is the last event of the stream.
+/// Opens the provider's stream, spawns the task that relays and settles it, and returns the receiving end.
 ///
-/// A client that leaves does not end the call: the provider is read to its usage, because what
-/// was used is owed.
+/// Until the first part arrives, a failure is an ordinary error with a status of its own; after that it is the last event
+/// of the stream.
 pub async fn stream(
-    gateway: &Gateway,
     mut call: Box<ChatCall>,
     form: Form,
-    mut admitted: Admitted<'_>,
-    begun: Begun,
-    mut client: ClientWatch<'_>,
-) {
-    let mut means = Means {
-        gateway,
-        call: &mut call,
-        admitted: &mut admitted,
-    };
+    mut admitted: Admitted,
+    mut client: ClientWatch,
+) -> Result<Started, NotStarted> {
+    let gateway = admitted.gateway.clone();
     let opened = {
-        // Boxed: a stream is open for long, and this is over soon.
-        let mut opening = Box::pin(Source::open(&mut means, &begun));
+        let waiting = client.client.clone();
+        let mut parts = CallParts {
+            gateway: &gateway,
+            call: &mut call,
+            admitted: &mut admitted,
+        };
+        let mut opening = pin!(Source::open(&mut parts, &waiting));
         tokio::select! {
-            opened = client.while_waiting(&begun, opening.as_mut()) => opened,
+            opened = client.while_waiting(&gateway.abandoned, opening.as_mut()) => opened,
             () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
         }
     };
-    let mut source = match opened {
+    let source = match opened {
         Ok(source) => source,
-        Err(Failure::Left(usage)) => return Box::pin(admitted.charge_abandoned(usage)).await,
-        Err(failure) => {
-            admitted.fail(&failure, failure.outcome());
-            let _ = begun.send(Err(NotStarted::Failed(failure.into_error())));
-            return;
-        }
+        Err(failure) => return Err(admitted.end_without_response(failure).await),
     };
-    means.admitted.answers();
-    gateway.answered(&means.call.route);
-    let (script, keeping) = form.script(means.call);
-    let mut shape = Shape::new(script, means.call.choices());
+    admitted.first_byte();
+    gateway.answered(&call.route);
+    let (script, storing) = form.script(&call);
+    let shape = Shape::new(script, call.choices());
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
     let started = Started {
         reply: Reply::Stream(receiver),
-        routed: means.call.route.routed(),
-        credits_expire_at: means.admitted.credits_expire_at(),
+        routed: call.route.routed(),
+        credits_expire_at: admitted.credits_expire_at(),
     };
-    let _ = begun.send(Ok(started)); // a client that has left is noticed below
-    let relayed = {
-        let mut relaying = pin!(pump(&mut source, &mut means, &mut shape, &frames));
-        tokio::select! {
-            relayed = client.while_receiving(&frames, relaying.as_mut()) => relayed,
-            () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
-        }
+    let relay = Relay {
+        call,
+        admitted,
+        client,
+        source,
+        output: Output {
+            shape,
+            storing,
+            frames,
+        },
     };
-    let relayed = match relayed {
-        Ok(Client::Listening) if client.has_left() => Ok(Outcome::ClientLeft),
-        Ok(Client::Listening) => Ok(Outcome::Answered),
-        Ok(Client::Gone) => {
-            client.client_left();
-            let drained = Box::pin(drain(&mut source, &mut means, &mut shape)).await;
-            drained.map(|()| Outcome::ClientLeft)
-        }
-        Err(failure) => Err(failure),
-    };
-    let finished = relayed.and_then(|outcome| {
-        shape.close()?;
-        let usage = source.charged(&mut means, shape.usage());
-        shape.bill(usage.map(|usage| means.admitted.bill(usage)));
-        Ok(outcome)
-    });
-    match finished {
-        Ok(outcome) => {
-            let mut finished = Finished {
-                shape,
-                keeping,
-                frames,
+    let tasks = gateway.clone();
+    tasks.tasks.spawn(relay.run(gateway));
+    Ok(started)
+}
+
+/// A stream that is open, on its way from the provider to the client.
+struct Relay {
+    call: Box<ChatCall>,
+    admitted: Admitted,
+    client: ClientWatch,
+    source: Source,
+    output: Output,
+}
+
+impl Relay {
+    /// Relays the stream to its end, charges it, and sends the last frames.
+    ///
+    /// A client that leaves does not end the call: the provider's stream is read up to its usage, because what was used
+    /// is owed.
+    async fn run(mut self, gateway: Arc<Gateway>) {
+        let ended = self.relay(&gateway).await.and_then(|outcome| {
+            self.output.shape.close()?;
+            let mut parts = CallParts {
+                gateway: &gateway,
+                call: &mut self.call,
+                admitted: &mut self.admitted,
             };
-            Box::pin(finish(gateway, &call, admitted, outcome, &mut finished)).await;
+            let usage = self.source.billable(&mut parts, self.output.shape.usage());
+            let bill = usage.map(|usage| self.admitted.bill(usage));
+            self.output.shape.bill(bill);
+            Ok(outcome)
+        });
+        let Self {
+            call,
+            admitted,
+            mut output,
+            client,
+            source,
+        } = self;
+        drop(source); // the connection to the provider is free for the next call
+        match ended {
+            Ok(outcome) => {
+                Box::pin(settle(&gateway, &call, admitted, outcome, &mut output)).await;
+            }
+            Err(failure) => {
+                let cause = failure.cause();
+                admitted.release_failed(&failure, failure.outcome_midway());
+                output.interrupt(&failure.interruption(), cause).await;
+            }
         }
-        Err(failure) => {
-            let cause = failure.cause();
-            admitted.fail(&failure, failure.outcome_midway());
-            break_off(&mut shape, &frames, &failure.interruption(), cause).await;
+        drop(client); // until here an abandoned call counts as one
+    }
+
+    /// Relays frames until the provider's stream ends. Returns how the call ended.
+    async fn relay(&mut self, gateway: &Arc<Gateway>) -> Result<Outcome, Failure> {
+        let Self {
+            call,
+            admitted,
+            client,
+            source,
+            output,
+        } = self;
+        let mut parts = CallParts {
+            gateway,
+            call,
+            admitted,
+        };
+        let relayed = {
+            let frames = output.frames.clone();
+            let mut relaying = pin!(pump(source, &mut parts, output));
+            tokio::select! {
+                relayed = client.while_receiving(&gateway.abandoned, &frames, relaying.as_mut()) => relayed?,
+                () = gateway.shutdown.deadline() => return Err(UpstreamError::GatewayStopping.into()),
+            }
+        };
+        match relayed {
+            Reader::Connected if client.is_abandoned() => Ok(Outcome::ClientLeft),
+            Reader::Connected => Ok(Outcome::Answered),
+            Reader::Gone => {
+                client.count_abandoned(&gateway.abandoned);
+                Box::pin(drain(source, &mut parts, &mut output.shape)).await?;
+                Ok(Outcome::ClientLeft)
+            }
         }
     }
 }
 
-/// A stream that has come to its end, with its last frames still to be sent.
-struct Finished {
-    shape: AnyShape,
-    keeping: Option<Keeping>,
-    frames: mpsc::Sender<Frame>,
-}
-
-impl Finished {
-    /// What is to be stored is stored before the client knows that the answer is complete: it may
-    /// go on from it at once.
-    async fn hand_over(&mut self, gateway: &Gateway) {
-        if let Some(keeping) = self.keeping.take() {
-            keeping.keep_streamed(gateway, &mut self.shape).await;
-        }
-        self.shape.end();
-        send_ready(&mut self.shape, &self.frames).await;
-        let usage = self.shape.billed().map(|bill| bill.usage);
-        send(&self.frames, Frame::End(Ending::Finished { usage })).await;
-    }
-}
-
-/// Charges a stream that finished, before its last byte leaves: who has the whole answer can rely
-/// on the bill. Where the store cannot be written, the charge is on the disk elsewhere by then. One whose
-/// usage is not known is free, and the operator is told.
-async fn finish(
+/// Charges a stream that is complete, then sends its last frames: a client that has the whole response can rely on the
+/// bill.
+///
+/// If the store cannot be written, the charge goes to the spool on the disk first. A stream without usage is free, and
+/// a log line and a counter report it.
+async fn settle(
     gateway: &Gateway,
     call: &ChatCall,
-    mut admitted: Admitted<'_>,
+    mut admitted: Admitted,
     outcome: Outcome,
-    finished: &mut Finished,
+    output: &mut Output,
 ) {
-    let Some(Bill { usage, .. }) = finished.shape.billed() else {
-        admitted.free_uncounted(call);
-        return finished.hand_over(gateway).await;
+    let Some(Bill { usage, .. }) = output.shape.billed() else {
+        admitted.release_uncounted(call);
+        return output.finish(gateway).await;
     };
     failpoint::reached("answered");
     let settled = match admitted.charge_or_spool(usage, outcome).await {
         Ok(settled) => settled,
-        // Without a charge that outlives this process there is no end: the client knows that it has no whole
-        // response, and owes nothing.
+        // A charge that would not survive the process: the stream ends with an error, and costs nothing.
         Err(error) => {
             let cause = error.to_string();
-            admitted.free(Outcome::NotCharged, Some(cause.clone()));
-            let Finished { shape, frames, .. } = finished;
-            return break_off(shape, frames, &error.event(), cause).await;
+            admitted.release(Outcome::NotCharged, Some(cause.clone()));
+            return output.interrupt(&error.event(), cause).await;
         }
     };
-    finished.hand_over(gateway).await;
+    output.finish(gateway).await;
     failpoint::reached("handed_over");
     if settled == Settled::InSpool {
         admitted.settle_spooled(usage, outcome).await;
     }
 }
 
-/// Ends a stream with an error event in place of its end.
-async fn break_off(
-    shape: &mut AnyShape,
-    frames: &mpsc::Sender<Frame>,
-    error: &Envelope,
-    cause: String,
-) {
-    shape.fail(error);
-    send_ready(shape, frames).await;
-    send(frames, Frame::End(Ending::Interrupted { cause })).await;
+/// The client's side of a stream.
+struct Output {
+    shape: AnyShape,
+    storing: Option<Storing>,
+    frames: mpsc::Sender<Frame>,
 }
 
-enum Client {
-    Listening,
+/// Whether the client still reads.
+enum Reader {
+    Connected,
     Gone,
 }
 
-/// Hands on frames as parts come in, until there are no more or no one takes them. The channel is
-/// bounded: where the client reads slowly, the provider is read slowly.
-async fn pump(
-    source: &mut Source,
-    means: &mut Means<'_, '_>,
-    shape: &mut AnyShape,
-    frames: &mpsc::Sender<Frame>,
-) -> Result<Client, Failure> {
-    while let Some(part) = source.next(means).await? {
-        shape.on_part(part)?;
-        if let Client::Gone = send_ready(shape, frames).await {
-            return Ok(Client::Gone);
+impl Output {
+    /// Stores the response if it is to be stored, then sends its last frames: a client that has them may refer to the
+    /// stored response at once.
+    async fn finish(&mut self, gateway: &Gateway) {
+        if let Some(storing) = self.storing.take() {
+            storing.store_streamed(gateway, &mut self.shape).await;
         }
+        self.shape.end();
+        self.send_ready().await;
+        let usage = self.shape.billed().map(|bill| bill.usage);
+        send(&self.frames, Frame::End(Ending::Finished { usage })).await;
     }
-    Ok(Client::Listening)
+
+    /// Ends the stream with an error event.
+    async fn interrupt(&mut self, error: &Envelope, cause: String) {
+        self.shape.fail(error);
+        self.send_ready().await;
+        send(&self.frames, Frame::End(Ending::Interrupted { cause })).await;
+    }
+
+    async fn send_ready(&mut self) -> Reader {
+        for frame in self.shape.take_ready() {
+            if !send(&self.frames, Frame::Data(frame)).await {
+                return Reader::Gone;
+            }
+        }
+        Reader::Connected
+    }
 }
 
-async fn send_ready(shape: &mut AnyShape, frames: &mpsc::Sender<Frame>) -> Client {
-    for frame in shape.take_ready() {
-        if !send(frames, Frame::Data(frame)).await {
-            return Client::Gone;
-        }
-    }
-    Client::Listening
-}
-
-/// Whether the client took it, or has room for it.
+/// Sends a frame; returns whether the client took it or has room for it.
 async fn send(frames: &mpsc::Sender<Frame>, frame: Frame) -> bool {
     match frames.try_send(frame) {
         Ok(()) => true,
@@ -228,25 +257,42 @@ async fn send(frames: &mpsc::Sender<Frame>, frame: Frame) -> bool {
     }
 }
 
-/// Reads an answer that nobody waits for to its end, within bounds of time. How many such calls an account may have is
-/// decided when it starts one: a call that was admitted is always drained.
+/// Sends frames as parts arrive, until the stream ends or the client no longer reads. The channel is bounded, so a slow
+/// client slows down the reading of the provider.
+async fn pump(
+    source: &mut Source,
+    parts: &mut CallParts<'_>,
+    output: &mut Output,
+) -> Result<Reader, Failure> {
+    while let Some(part) = source.next(parts).await? {
+        output.shape.on_part(part)?;
+        if let Reader::Gone = output.send_ready().await {
+            return Ok(Reader::Gone);
+        }
+    }
+    Ok(Reader::Connected)
+}
+
+/// Reads the stream of an abandoned call to its end, within [`DRAIN_TIMEOUT`].
+///
+/// Every admitted call is drained; how many abandoned calls an account may have is checked when it starts one.
 async fn drain(
     source: &mut Source,
-    means: &mut Means<'_, '_>,
+    parts: &mut CallParts<'_>,
     shape: &mut AnyShape,
 ) -> Result<(), Failure> {
-    let given_up =
+    let timed_out =
         || UpstreamError::Broken("the client left, and it was not read to its end".into());
-    let gateway = means.gateway;
+    let gateway = parts.gateway;
     let reading = async {
-        while let Some(part) = source.next(means).await? {
+        while let Some(part) = source.next(parts).await? {
             shape.on_part(part)?;
             shape.take_ready();
         }
         Ok(())
     };
     tokio::select! {
-        read = tokio::time::timeout(DRAIN_TIMEOUT, reading) => read.map_err(|_| given_up())?,
+        read = tokio::time::timeout(DRAIN_TIMEOUT, reading) => read.map_err(|_| timed_out())?,
         () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
     }
 }

@@ -1,10 +1,8 @@
-//! The tools that the gateway runs itself (SPEC §4.1), between one question to the provider and the
-//! next.
+//! Built-in tools (§4.1), run between the steps of a call.
 //!
-//! A model that calls one is asked again with what the tool said, until it answers or has been asked
-//! as often as may be; the last time it is told to call none. Each further question is admitted
-//! and paid for like the first one, what all of them used is one charge, and the caller sees the
-//! last answer alone.
+//! A model that calls tools is asked again with their results, until it answers or has used up its steps; in the last step
+//! it may call none. Each further step is admitted like the first one. The usage of all steps is one charge, and the
+//! caller sees the last answer only.
 
 use std::time::{Duration, Instant};
 
@@ -20,69 +18,68 @@ use crate::{
     },
 };
 
-/// How many calls of one answer are heard; more are a model gone wrong.
+/// How many tool calls of one answer are run; the rest is ignored, because a model that makes more has gone wrong.
 const MAX_CALLS: usize = 16;
-/// How long the tools of one request may take together.
+/// How long all tools of one call may take together.
 const TOOL_TIME: Duration = Duration::from_mins(1);
-/// In place of an answer that a model would not give though it was told to call no more tools.
+/// The answer in place of a model that calls tools in its last step.
 const NO_ANSWER: &str =
     "The model kept calling tools and gave no answer within the steps it has for one request.";
 
-/// The steps of one request.
+/// The steps of one call.
 #[derive(Default)]
 pub struct Steps {
-    asked: u32,
-    /// By all answers so far.
+    begun: u32,
+    /// Usage of all steps so far.
     used: Usage,
-    /// By the latest one.
+    /// Usage of the latest step.
     latest: Usage,
     tool_time: Duration,
-    asked_at: Option<Instant>,
+    begun_at: Option<Instant>,
 }
 
 impl Steps {
-    /// Before the provider is asked. The first time everything is as it was admitted; each time
-    /// after that more is reserved, or the request ends here.
+    /// Starts a step. The first one is admitted already; each further one is admitted here, or the call ends.
     pub async fn begin(
         &mut self,
         call: &mut ChatCall,
-        admitted: &mut Admitted<'_>,
+        admitted: &mut Admitted,
     ) -> Result<(), Failure> {
         let Offered::BuiltIn(toolbox) = &call.tools else {
             return Ok(());
         };
-        if self.asked + 1 >= toolbox.max_steps || self.tool_time >= TOOL_TIME {
+        if self.begun + 1 >= toolbox.max_steps || self.tool_time >= TOOL_TIME {
             call.tool_choice = Some(ToolChoice::None);
         }
-        if self.asked > 0 {
-            // What was used before is priced as this model's: from here on it stays.
+        if self.begun > 0 {
+            // The steps before were priced for this model, so the call stays with it.
             call.route.settle();
             admitted
                 .renew(call, self.used, self.latest)
                 .await
                 .map_err(Failure::Refused)?;
         }
-        self.asked += 1;
-        self.asked_at = Some(Instant::now());
+        self.begun += 1;
+        self.begun_at = Some(Instant::now());
         Ok(())
     }
 
-    /// What is to be done after an answer: run the tools it calls and ask again, or hand it on.
-    /// For a client that has left, nothing new is begun.
+    /// Runs the tools that an answer calls; returns whether the provider is asked again or the answer is delivered.
+    /// After the client has left, no further step starts.
     pub async fn after(
         &mut self,
         answer: &mut Answer,
         client_left: bool,
         gateway: &Gateway,
         call: &mut ChatCall,
-        admitted: &mut Admitted<'_>,
+        admitted: &mut Admitted,
     ) -> Result<Next, Failure> {
         let wants_tools = answer.choices.first().is_some_and(|choice| {
             choice.finish == FinishReason::ToolCalls && !choice.tool_calls.is_empty()
         });
         let asks_again = wants_tools && call.tool_choice != Some(ToolChoice::None);
-        if asks_again || self.asked > 1 {
-            admitted.answered_step(answer, self.asked_at.take());
+        if asks_again || self.begun > 1 {
+            admitted.add_provider_step(answer, self.begun_at.take());
         }
         match answer.usage {
             Some(usage) => {
@@ -95,7 +92,7 @@ impl Steps {
         answer.usage = answer.usage.map(|_| self.used);
         if !asks_again {
             hide_calls(answer);
-            return Ok(Next::HandOn);
+            return Ok(Next::Deliver);
         }
         if client_left {
             return Err(Failure::Left(self.used));
@@ -106,14 +103,14 @@ impl Steps {
         Ok(Next::AskAgain)
     }
 
-    /// In order, one at a time; what fails is told to the model.
+    /// Runs tool calls in order, one at a time. Failures are results for the model.
     async fn run(
         &mut self,
         said: Option<JsonText>,
         mut calls: Vec<ToolCall>,
         gateway: &Gateway,
         call: &mut ChatCall,
-        admitted: &mut Admitted<'_>,
+        admitted: &mut Admitted,
     ) {
         let Offered::BuiltIn(toolbox) = &call.tools else {
             return;
@@ -137,11 +134,11 @@ impl Steps {
             let name = if toolbox.offers(name) {
                 name
             } else {
-                "(unknown)" // it is the model's invention, and may be anything
+                "(unknown)" // made up by the model, so it must not become a label
             };
             let outcome = ran.outcome.as_str();
             gateway.metrics.ran_tool(name, outcome);
-            admitted.step(Step::Tool {
+            admitted.add_step(Step::Tool {
                 name: name.to_owned(),
                 arguments_bytes: arguments.len(),
                 outcome: outcome.to_owned(),
@@ -155,14 +152,14 @@ impl Steps {
     }
 }
 
-/// What follows an answer.
+/// What follows after an answer.
 pub enum Next {
-    HandOn,
+    Deliver,
     AskAgain,
 }
 
-/// Calls of the gateway's own tools are nobody's to see. Tools are run for the first choice: if it had nothing else to
-/// say, it has been cut off. The others end with what they said.
+/// Removes calls of built-in tools from the final answer. Tools are run for the first choice only: if it has no text, it
+/// ends with an explanation and finish reason `length`; the other choices end with their text.
 fn hide_calls(answer: &mut Answer) {
     for choice in &mut answer.choices {
         choice.tool_calls.clear();

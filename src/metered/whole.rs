@@ -1,13 +1,12 @@
-//! An answer in one piece.
+//! A response in one piece.
 
 use std::pin::pin;
 
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Admitted, Begun, CHARGE_TIMEOUT, Form, NotStarted, Reply, Started, ask,
+    Admitted, CHARGE_TIMEOUT, Client, ClientWatch, Form, NotStarted, Reply, Started, ask,
     attempts::Attempts,
-    client_watch::ClientWatch,
     failure::Failure,
     tool_loop::{Next, Steps},
 };
@@ -18,99 +17,108 @@ use crate::{
     prompt::ChatCall,
     wire::{
         chat::{Answer, Bill},
-        error::UpstreamError,
+        error::{GatewayError, UpstreamError},
     },
 };
 
+/// Asks the provider, charges what it used, and returns the response.
+///
+/// Without a charge there is no response: what cannot be billed is not delivered.
 pub async fn whole(
-    gateway: &Gateway,
     mut call: Box<ChatCall>,
     form: Form,
-    mut admitted: Admitted<'_>,
-    begun: Begun,
-    mut client: ClientWatch<'_>,
-) {
+    mut admitted: Admitted,
+    mut client: ClientWatch,
+) -> Result<Started, NotStarted> {
+    let gateway = admitted.gateway.clone();
     let credits_expire_at = admitted.credits_expire_at();
-    let answer = {
-        let mut answering = pin!(answer(gateway, &mut call, &mut admitted, &begun));
+    let asked = {
+        let waiting = client.client.clone();
+        let mut asking = pin!(ask(&gateway, &mut call, &mut admitted, &waiting));
         tokio::select! {
-            answer = client.while_waiting(&begun, answering.as_mut()) => answer,
+            answer = client.while_waiting(&gateway.abandoned, asking.as_mut()) => answer,
             () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
         }
     };
-    let answer = match answer {
+    let answer = match asked {
         Ok(answer) => answer,
-        Err(Failure::Left(usage)) => return Box::pin(admitted.charge_abandoned(usage)).await,
-        Err(failure) => {
-            admitted.fail(&failure, failure.outcome());
-            let _ = begun.send(Err(NotStarted::Failed(failure.into_error())));
-            return;
-        }
+        Err(failure) => return Err(admitted.end_without_response(failure).await),
     };
-    admitted.answers();
+    admitted.first_byte();
     gateway.answered(&call.route);
     failpoint::reached("answered");
-    let outcome = if begun.is_closed() {
-        Outcome::ClientLeft
-    } else {
-        Outcome::Answered
-    };
     let bill = answer.usage.map(|usage| admitted.bill(usage));
-    if let Some(Bill { usage, .. }) = bill {
-        // A timer only for a charge that has to be tried again.
-        let until = Instant::now() + CHARGE_TIMEOUT;
-        let timeout = async { sleep_until(until).await };
-        if let Err(error) = admitted.charge(usage, outcome, timeout).await {
-            // Without a charge there is no answer: what was not paid for is not handed out.
-            admitted.free(Outcome::NotCharged, Some(error.to_string()));
-            let _ = begun.send(Err(NotStarted::Failed(error)));
-            return;
-        }
-    } else {
-        admitted.free_uncounted(&call);
-    }
+    settle(&call, admitted, bill, &client.client)
+        .await
+        .map_err(NotStarted::Failed)?;
     let started = Started {
         reply: Reply::Whole {
-            body: form.whole(gateway, &call, &answer, bill).await,
+            body: form.whole(&gateway, &call, &answer, bill).await,
             usage: answer.usage,
         },
         routed: call.route.routed(),
         credits_expire_at,
     };
     failpoint::reached("handed_over");
-    let _ = begun.send(Ok(started)); // nobody listens when the client has gone
+    Ok(started)
 }
 
-/// The answer, with what it used and all that led to it.
-async fn answer(
+/// The provider's answer, after all steps that it takes.
+async fn ask(
     gateway: &Gateway,
     call: &mut ChatCall,
-    admitted: &mut Admitted<'_>,
-    begun: &Begun,
+    admitted: &mut Admitted,
+    client: &Client,
 ) -> Result<Answer, Failure> {
     if !call.tools.are_built_in() {
-        let attempts = Attempts::new(gateway, Some(begun));
+        let attempts = Attempts::new(gateway, Some(client));
         return Ok(ask::for_answer(attempts, call, admitted).await?);
     }
-    // Boxed, so that calls without tools keep no room for them.
-    Box::pin(answer_with_tools(gateway, call, admitted, begun)).await
+    // Boxed, so that calls without tools reserve no memory for it.
+    Box::pin(ask_with_tools(gateway, call, admitted, client)).await
 }
 
-async fn answer_with_tools(
+async fn ask_with_tools(
     gateway: &Gateway,
     call: &mut ChatCall,
-    admitted: &mut Admitted<'_>,
-    begun: &Begun,
+    admitted: &mut Admitted,
+    client: &Client,
 ) -> Result<Answer, Failure> {
     let mut steps = Steps::default();
     loop {
         steps.begin(call, admitted).await?;
-        let attempts = Attempts::new(gateway, Some(begun));
+        let attempts = Attempts::new(gateway, Some(client));
         let mut answer = ask::for_answer(attempts, call, admitted).await?;
-        let left = begun.is_closed();
+        let left = client.has_left();
         let next = steps.after(&mut answer, left, gateway, call, admitted);
-        if let Next::HandOn = next.await? {
+        if let Next::Deliver = next.await? {
             return Ok(answer);
         }
     }
+}
+
+/// Charges the call; without a bill, because the provider reported no usage, it is free.
+async fn settle(
+    call: &ChatCall,
+    mut admitted: Admitted,
+    bill: Option<Bill>,
+    client: &Client,
+) -> Result<(), GatewayError> {
+    let Some(Bill { usage, .. }) = bill else {
+        admitted.release_uncounted(call);
+        return Ok(());
+    };
+    let outcome = if client.has_left() {
+        Outcome::ClientLeft
+    } else {
+        Outcome::Answered
+    };
+    // The timer starts only for a charge that has to be retried.
+    let until = Instant::now() + CHARGE_TIMEOUT;
+    let timeout = async { sleep_until(until).await };
+    let charged = admitted.charge(usage, outcome, timeout).await;
+    if let Err(error) = &charged {
+        admitted.release(Outcome::NotCharged, Some(error.to_string()));
+    }
+    charged
 }

@@ -124,7 +124,7 @@ pub async fn answer(
     form: Form,
 ) -> Result<Response, NotStarted> {
     // §8 The part that costs money.
-    let words = form.words();
+    let error_writer = form.error_writer();
     let started = metered::start(gateway, caller, log.request_id(), call, form).await?;
     log.credits_expire_at(started.credits_expire_at);
     // §2.5, §2.6 The answer, in the form that was asked for.
@@ -135,7 +135,7 @@ pub async fn answer(
             }
             json_response(body)
         }
-        Reply::Stream(frames) => sse::response(frames, log, words),
+        Reply::Stream(frames) => sse::response(frames, log, error_writer),
     };
     let routed = started.routed.as_ref();
     if let Some(routed) = routed.and_then(|model| HeaderValue::try_from(&model.id).ok()) {

@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     api::access_log::RequestLog,
-    metered::{Ending, ErrorWords, Frame},
+    metered::{Ending, ErrorWriter, Frame},
     wire::error::GatewayError,
 };
 
@@ -28,7 +28,7 @@ use crate::{
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The 200 that opens a stream; the log is told how it went.
-pub fn response(frames: mpsc::Receiver<Frame>, log: RequestLog, words: ErrorWords) -> Response {
+pub fn response(frames: mpsc::Receiver<Frame>, log: RequestLog, words: ErrorWriter) -> Response {
     let body = FrameBody {
         frames,
         log,
@@ -54,7 +54,7 @@ struct FrameBody {
     frames: mpsc::Receiver<Frame>,
     log: RequestLog,
     /// In which an error is told that nobody else can tell any more.
-    words: ErrorWords,
+    words: ErrorWriter,
     sent: u64,
     keep_alive: Pin<Box<Sleep>>,
     /// Something was sent since the timer was set.
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::wire::{chat::Frames, responses::error_event};
 
-    async fn text_of(frames: Vec<Frame>, words: ErrorWords) -> String {
+    async fn text_of(frames: Vec<Frame>, words: ErrorWriter) -> String {
         let (sender, receiver) = mpsc::channel(8);
         for frame in frames {
             sender.try_send(frame).ok().unwrap();
@@ -168,7 +168,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_responses_stream_whose_task_died_says_so_in_its_own_words() {
-        let words: ErrorWords = error_event;
+        let words: ErrorWriter = error_event;
         let cut = text_of(Vec::new(), words).await;
         let error = cut.strip_prefix("event: error\ndata: ").unwrap();
         let error: serde_json::Value = serde_json::from_str(error).unwrap();

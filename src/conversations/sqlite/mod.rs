@@ -16,7 +16,7 @@ use crate::{
 /// not wait for the disk behind them. The file stays at the size of the most that was ever kept, at
 /// most some 260 MB.
 pub const KIND: FileKind = FileKind {
-    migrations: &[include_str!("migrations/1_responses.sql")],
+    schema: include_str!("schema.sql"),
     durability: Durability::Process,
 };
 

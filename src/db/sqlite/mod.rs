@@ -3,6 +3,7 @@
 
 mod file;
 mod open;
+pub mod schema;
 
 pub use self::{
     file::File,
@@ -13,8 +14,7 @@ use crate::base::durability::Durability;
 /// What files of one kind have in common.
 #[derive(Clone, Copy)]
 pub struct FileKind {
-    /// One after the other, each once: the file remembers how many it has seen.
-    pub migrations: &'static [&'static str],
+    pub schema: &'static str,
     pub durability: Durability,
 }
 
@@ -34,7 +34,7 @@ pub enum FileError {
     #[error("{path} was written by a newer tollgate (version {found}, this one knows {known})")]
     TooNew {
         path: String,
-        found: usize,
-        known: usize,
+        found: u32,
+        known: u32,
     },
 }

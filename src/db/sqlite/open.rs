@@ -4,8 +4,8 @@ use std::{fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path, ti
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::{FileError, FileKind};
-use crate::{base::durability::Durability, db::migrations};
+use super::{FileError, FileKind, schema};
+use crate::base::durability::Durability;
 
 /// Well below every deadline: whoever waits behind still gets an answer.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
@@ -23,9 +23,9 @@ pub fn connect(path: &Path, kind: &FileKind) -> Result<Connection, FileError> {
     let mut connection = Connection::open(path).map_err(failed)?;
     connection.busy_timeout(LOCK_TIMEOUT).map_err(failed)?;
     // Before anything is changed: a newer file may need what this version does not know.
-    check_version(path, kind, migrations::seen(&connection).map_err(failed)?)?;
+    check_version(path, schema::version(&connection).map_err(failed)?)?;
     prepare(&connection, kind.durability).map_err(failed)?;
-    migrations::bring_up_to_date(&mut connection, kind.migrations).map_err(failed)?;
+    schema::create(&mut connection, kind.schema).map_err(failed)?;
     Ok(connection)
 }
 
@@ -54,25 +54,27 @@ fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<
     connection.pragma_update(None, "synchronous", synchronous)
 }
 
-fn check_version(path: &Path, kind: &FileKind, found: usize) -> Result<(), FileError> {
-    let known = kind.migrations.len();
-    if found <= known {
+fn check_version(path: &Path, found: u32) -> Result<(), FileError> {
+    if schema::is_usable(found) {
         return Ok(());
     }
-    let path = path.display().to_string();
-    Err(FileError::TooNew { path, found, known })
+    Err(FileError::TooNew {
+        path: path.display().to_string(),
+        found,
+        known: schema::VERSION,
+    })
 }
 
 /// Looks at a file, or at the place where it would be made; changes nothing.
-pub fn probe(path: &Path, kind: &FileKind) -> Result<String, String> {
+pub fn probe(path: &Path) -> Result<String, String> {
     let shown = path.display();
     if !path.exists() {
         return probe_folder(path).map(|()| format!("{shown} will be created"));
     }
     let looked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .and_then(|connection| migrations::seen(&connection));
+        .and_then(|connection| schema::version(&connection));
     let version = looked.map_err(|error| format!("{shown} cannot be used: {error}"))?;
-    check_version(path, kind, version).map_err(|error| error.to_string())?;
+    check_version(path, version).map_err(|error| error.to_string())?;
     Ok(format!("{shown} exists (version {version})"))
 }
 

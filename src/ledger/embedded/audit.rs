@@ -18,7 +18,7 @@ const STEP: usize = 500;
 /// Looks through a database file, whether or not a gateway is using it; changes nothing.
 pub fn audit_file(path: &Path) -> Result<Audit, String> {
     let started = Instant::now();
-    let looked = sqlite::look_at(path, |connection| books(connection, 0));
+    let looked = sqlite::read_only(path).and_then(|connection| books(&connection, 0));
     let audit = looked.map_err(|error| format!("{} cannot be audited: {error}", path.display()))?;
     Ok(Audit {
         took: started.elapsed(),

@@ -26,13 +26,13 @@ mod lane;
 mod lease;
 mod look;
 mod memory;
-mod migrate;
 mod open_calls;
 mod pages;
 mod peers;
 mod pending;
 mod pool;
 mod record;
+mod schema;
 mod steps;
 mod strays;
 #[cfg(test)]
@@ -41,7 +41,7 @@ mod watched;
 
 pub use audit::audit_database;
 pub use billing::Pending;
-pub use migrate::probe;
+pub use schema::probe;
 
 use self::{
     flusher::Flusher,
@@ -49,9 +49,9 @@ use self::{
     lease::{Lease, SlotIds, Times},
     look::{Known, Looks},
     memory::{Memory, Settings},
-    migrate::Found,
     open_calls::OpenCalls,
     pool::Pool,
+    schema::Found,
     steps::Step,
 };
 use super::{CallId, Caller, Health, LedgerError, LimitRule, ModelSettings, OpenError, Seen};
@@ -158,11 +158,9 @@ impl Shared {
             source,
         };
         let connection = connect(&address).await.map_err(failed)?;
-        let found = migrate::bring_up_to_date(&connection)
-            .await
-            .map_err(failed)?;
+        let found = schema::create_if_new(&connection).await.map_err(failed)?;
         if let Found::TooNew { found, known } = found {
-            let number = |version| usize::try_from(version).unwrap_or(0);
+            let number = |version| u32::try_from(version).unwrap_or(0);
             return Err(OpenError::TooNew {
                 path: shown,
                 found: number(found),

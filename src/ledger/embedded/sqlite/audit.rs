@@ -290,7 +290,7 @@ fn balance_at(moment: &Connection, account_id: &str, seq: i64) -> rusqlite::Resu
         .optional()?;
     let charge = moment
         .prepare_cached(
-            "SELECT records FROM call_blocks INDEXED BY blocks_in_books
+            "SELECT records FROM call_blocks INDEXED BY blocks_with_charges
              WHERE account_id = ?1 AND charges > 0 AND seq <= ?2 ORDER BY seq DESC LIMIT 1",
         )?
         .query_row(params![account_id, seq], |row| row.get::<_, Vec<u8>>(0))

@@ -60,11 +60,6 @@ impl Gathered {
         &mut self.blocks[place]
     }
 
-    /// Nothing more of this account goes into the row that its last call is in.
-    pub fn close(&mut self, account_id: &str) {
-        self.open.remove(account_id);
-    }
-
     pub fn records(&self) -> impl Iterator<Item = rusqlite::Result<Framed<'_>>> {
         let blocks = self.blocks.iter();
         blocks.flat_map(|block| record::framed(block.records()))

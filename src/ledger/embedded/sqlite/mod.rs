@@ -29,9 +29,8 @@ mod newest;
 mod open;
 pub mod pages;
 pub mod record;
-mod upgrade;
 
-pub use open::{check_soundness, is_damage, look_at, probe};
+pub use open::{check_soundness, is_damage, probe, read_only};
 
 use self::{
     files::Files,

@@ -4,35 +4,17 @@ use std::{path::Path, time::Duration};
 
 use rusqlite::{
     Connection, OpenFlags,
-    backup::Backup,
     trace::{TraceEvent, TraceEventCodes},
 };
 
-use super::{files::is_linked, lock::is_taken, upgrade::put_rows_into_blocks};
+use super::{files::is_linked, lock::is_taken};
 use crate::{
     base::durability::Durability,
-    db::{migrations, sqlite::probe_folder},
+    db::sqlite::{probe_folder, schema},
     ledger::OpenError,
 };
 
-/// One after the other, each once: the database remembers how many it has seen.
-const MIGRATIONS: [&str; 13] = [
-    include_str!("../migrations/1_accounts.sql"),
-    include_str!("../migrations/2_limits.sql"),
-    include_str!("../migrations/3_credit.sql"),
-    include_str!("../migrations/4_calls.sql"),
-    include_str!("../migrations/5_attempts.sql"),
-    include_str!("../migrations/6_steps.sql"),
-    include_str!("../migrations/7_decisions.sql"),
-    include_str!("../migrations/8_usage_days.sql"),
-    include_str!("../migrations/9_new_calls.sql"),
-    include_str!("../migrations/10_records.sql"),
-    include_str!("../migrations/11_blocks.sql"),
-    include_str!("../migrations/12_pages.sql"),
-    include_str!("../migrations/13_prices.sql"),
-];
-/// The version that has calls in rows of many: until then the file is changed from end to end.
-const IN_BLOCKS: i64 = 11;
+const SCHEMA: &str = include_str!("../schema.sql");
 
 /// How many pages are written beside the database before they are taken over into it: most are written again
 /// and again until then.
@@ -44,8 +26,8 @@ const WRITER_CACHE: i32 = -6_144;
 const READER_CACHE: i32 = -512;
 pub const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A connection to a file that is up to date; and whether it was looked through. One that is as it was left need not
-/// be, unless it is about to be changed from end to end.
+/// Opens the file and creates its tables if it is new; also returns whether the whole file was checked for damage.
+/// `is_as_left` skips that check: the file is as the last process closed it.
 pub fn connect(
     path: &Path,
     durability: Durability,
@@ -57,46 +39,17 @@ pub fn connect(
     };
     let mut connection = Connection::open(path).map_err(failed)?;
     prepare(&connection, durability).map_err(failed)?;
-    let version = migrations::seen(&connection).map_err(failed)?;
-    check_version(path, version)?;
-    let checks = !is_as_left || i64::try_from(version).is_ok_and(|version| version < IN_BLOCKS);
+    check_version(path, schema::version(&connection).map_err(failed)?)?;
+    let checks = !is_as_left;
     if checks {
         check_soundness(&connection).map_err(failed)?;
     }
-    bring_up_to_date(&mut connection).map_err(failed)?;
-    // What is written down from now on is of accounts that are in memory, and none is ever deleted: to look each of them
-    // up for every row would find nothing. An audit notices a charge of an account that is not there.
+    schema::create(&mut connection, SCHEMA).map_err(failed)?;
+    // The accounts of all rows written from here on are in memory and are never deleted, so a look-up for each row
+    // would find nothing wrong. An audit reports a charge without an account.
     let trusted = connection.pragma_update(None, "foreign_keys", false);
     trusted.map_err(failed)?;
     Ok((connection, checks))
-}
-
-fn bring_up_to_date(connection: &mut Connection) -> rusqlite::Result<()> {
-    migrations::bring_up_to_date_with(
-        connection,
-        &MIGRATIONS,
-        |version, connection| match version {
-            IN_BLOCKS => put_rows_into_blocks(connection),
-            _ => Ok(()),
-        },
-    )
-}
-
-/// A file of an earlier version is looked at in a copy that is brought up to date: it stays as it is.
-pub fn look_at<T>(
-    path: &Path,
-    look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-) -> rusqlite::Result<T> {
-    let connection = read_only(path)?;
-    // What no version of ours has seen is not ours.
-    if !(1..MIGRATIONS.len()).contains(&migrations::seen(&connection)?) {
-        return look(&connection);
-    }
-    let mut copy = Connection::open("")?; // a file that nobody sees, and that goes with it
-    // In one step: whoever writes between two would have it begin again.
-    Backup::new(&connection, &mut copy)?.run_to_completion(i32::MAX, Duration::ZERO, None)?;
-    bring_up_to_date(&mut copy)?;
-    look(&copy)
 }
 
 /// A connection that only looks.
@@ -160,13 +113,15 @@ pub fn is_damage(error: &rusqlite::Error) -> bool {
     )
 }
 
-fn check_version(path: &Path, found: usize) -> Result<(), OpenError> {
-    let known = MIGRATIONS.len();
-    if found <= known {
+fn check_version(path: &Path, found: u32) -> Result<(), OpenError> {
+    if schema::is_usable(found) {
         return Ok(());
     }
-    let path = path.display().to_string();
-    Err(OpenError::TooNew { path, found, known })
+    Err(OpenError::TooNew {
+        path: path.display().to_string(),
+        found,
+        known: schema::VERSION,
+    })
 }
 
 /// Looks at a database without changing it, or at the place where it would be made.
@@ -183,7 +138,7 @@ pub fn probe(path: &Path) -> Result<String, String> {
         return Err(OpenError::Linked { path }.to_string());
     }
     let looked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(
-        |connection| check_soundness(&connection).and_then(|()| migrations::seen(&connection)),
+        |connection| check_soundness(&connection).and_then(|()| schema::version(&connection)),
     );
     let version = looked.map_err(|error| format!("{shown} cannot be used: {error}"))?;
     check_version(path, version).map_err(|error| error.to_string())?;

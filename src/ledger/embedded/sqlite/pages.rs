@@ -100,9 +100,9 @@ pub fn accounts_query(wanted: &Conditions, limit: usize) -> String {
 }
 
 /// Rows with charges of an account, from the one on that has the line before ?2.
-pub const CHARGES: &str = "SELECT records FROM call_blocks INDEXED BY blocks_in_books
+pub const CHARGES: &str = "SELECT records FROM call_blocks INDEXED BY blocks_with_charges
     WHERE account_id = ?1 AND charges > 0 AND seq <= coalesce((
-        SELECT min(seq) FROM call_blocks INDEXED BY blocks_in_books
+        SELECT min(seq) FROM call_blocks INDEXED BY blocks_with_charges
         WHERE account_id = ?1 AND charges > 0 AND seq >= ?2
     ), ?2) ORDER BY seq DESC";
 

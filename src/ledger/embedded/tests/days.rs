@@ -1,66 +1,10 @@
 //! Calls that are entered later than they are charged: they wait, they count, and none is lost.
 
-use super::{rows::as_rows, *};
+use super::*;
 use crate::{
     base::money::NanoUsd,
     ledger::{CallsPage, credit::Charge, embedded::sqlite::audit::books, tests::until},
 };
-
-const DAY: i64 = 24 * 60 * 60;
-
-async fn over_three_days() -> Paying {
-    let paying = with(DOLLAR).await;
-    for _ in 0..3 {
-        paying.pay().await.unwrap();
-        paying.pay().await.unwrap();
-        paying.advance(DAY);
-    }
-    paying.assert_added_up().await;
-    paying
-}
-
-/// As a version left them that entered calls at once.
-const EARLIER: &str = "DROP TABLE new_calls; PRAGMA user_version = 8;";
-
-/// When it died, up to a second of sums was missing, at whatever hour it was.
-#[tokio::test]
-async fn sums_that_an_earlier_version_lost_are_added_up_anew() {
-    let mut paying = over_three_days().await;
-    let expected = paying.days().await;
-    for lost in [
-        "DELETE FROM usage_days WHERE day = '2027-01-17'",
-        "DELETE FROM usage_days WHERE day >= '2027-01-16'",
-        "UPDATE usage_days SET calls = 1, charged = 1, last_ms = 0 WHERE day = '2027-01-17'",
-        "UPDATE usage_days SET cost = 0, prompt = 0 WHERE day = '2027-01-16'",
-        "DELETE FROM usage_days",
-    ] {
-        as_rows(&paying);
-        paying.sql(&format!("{EARLIER} {lost}"));
-        assert_ne!(paying.days().await, expected);
-        paying = paying.restart().await;
-        assert_eq!(paying.days().await, expected, "{lost}");
-    }
-}
-
-/// A file is audited as it is, whichever version wrote it.
-#[tokio::test]
-async fn a_file_of_an_earlier_version_can_be_audited() {
-    let paying = over_three_days().await;
-    as_rows(&paying);
-    paying.sql(EARLIER);
-    let audit = audit_file(&paying.folder().path().join("ledger.db")).unwrap();
-    assert_eq!((audit.charges, audit.violations), (6, Vec::new()));
-}
-
-#[tokio::test]
-async fn days_of_long_ago_are_not_gone_through_again() {
-    let paying = over_three_days().await;
-    let changed = "UPDATE usage_days SET cost = 7 WHERE day = '2027-01-15'";
-    as_rows(&paying);
-    paying.sql(&format!("{EARLIER} {changed}"));
-    let paying = paying.restart().await;
-    assert_eq!(paying.days().await[0].cost.nanos(), 7);
-}
 
 #[tokio::test]
 async fn calls_that_cannot_be_entered_wait_and_hold_up_no_charge() {
@@ -145,56 +89,6 @@ async fn what_is_not_entered_counts_when_the_file_is_opened() {
     paying.assert_sound().await;
     paying.assert_added_up().await;
     assert_eq!(paying.restart().await.balance().await, DOLLAR - owed);
-}
-
-/// Takes the calls back out of where they were entered since `KEPT`, and writes them down in columns.
-const IN_COLUMNS: &str = "
-    DROP TABLE new_calls;
-    CREATE TABLE new_calls AS
-    SELECT calls.*, entry.seq AS seq,
-        (SELECT id || ' ' || max(calls.balance_after, 0) || char(10) FROM credit_grants) AS grants_left,
-        iif(calls.balance_after < 0, -calls.balance_after, NULL) AS debt
-    FROM calls JOIN ledger_entries AS entry ON entry.ref = calls.id AND entry.kind = 'charge'
-    WHERE calls.id > KEPT;
-    DELETE FROM calls WHERE id IN (SELECT id FROM new_calls);
-    DELETE FROM ledger_entries WHERE seq IN (SELECT seq FROM new_calls);
-    REPLACE INTO usage_days SELECT * FROM kept_days;
-    REPLACE INTO credit_grants SELECT * FROM kept_grants;
-    UPDATE accounts SET debt = 0;
-    PRAGMA user_version = 9;";
-
-const KEPT: &str = "
-    CREATE TABLE kept_days AS SELECT * FROM usage_days;
-    CREATE TABLE kept_grants AS SELECT * FROM credit_grants;";
-
-/// The version before this one wrote them in columns, and died before it entered them.
-#[tokio::test]
-async fn what_an_earlier_version_did_not_enter_is_entered() {
-    let paying = with(3 * COST).await;
-    paying.pay().await.unwrap();
-    paying.assert_added_up().await;
-    let kept: i64 = paying
-        .sql("SELECT max(last_id) FROM call_blocks")
-        .parse()
-        .unwrap();
-    paying.sql(KEPT);
-    paying.pay().await.unwrap();
-    let mut dear = paying.hold(COST, 2 * COST, 2 * COST).await.unwrap();
-    let charged = dear.charge(tokens(2 * COST), Outcome::Answered).await;
-    drop(dear);
-    let balance = charged.unwrap().charged.unwrap().balance_after;
-    assert_eq!(balance.nanos(), -COST);
-    let expected = paying.days().await;
-    as_rows(&paying);
-    paying.sql(&IN_COLUMNS.replace("KEPT", &kept.to_string()));
-    assert_ne!(paying.days().await, expected);
-    let audit = audit_file(&paying.folder().path().join("ledger.db")).unwrap();
-    assert_eq!((audit.charges, audit.violations), (3, Vec::new()));
-    let paying = paying.restart().await;
-    assert_eq!(paying.days().await, expected);
-    assert_eq!(paying.balance().await, -COST);
-    paying.assert_sound().await;
-    paying.assert_added_up().await;
 }
 
 #[tokio::test]

@@ -2,10 +2,7 @@
 
 use std::{
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -28,7 +25,6 @@ mod faults;
 mod misplaced;
 mod new_pages;
 mod pages;
-mod rows;
 mod spill;
 
 async fn with(nanos: i64) -> Paying {

@@ -40,41 +40,6 @@ async fn a_page_that_is_missing_among_others_is_damage() {
     }
 }
 
-/// As the version before left them, with a row for each transaction; it died before it entered them.
-#[tokio::test]
-async fn rows_of_calls_that_wait_become_pages() {
-    let mut paying = with(DOLLAR).await;
-    paying.pay_times(3).await;
-    paying.assert_added_up().await;
-    paying.sql(REFUSE);
-    paying.pay_times(40).await;
-    paying.sql(
-        "CREATE TABLE rows (seq INTEGER PRIMARY KEY, records BLOB NOT NULL) STRICT;
-         INSERT INTO rows SELECT 1000 + place, substr(records, 1, used) FROM new_calls;
-         DROP TABLE new_calls; ALTER TABLE rows RENAME TO new_calls; DROP TABLE entered;
-         PRAGMA user_version = 11",
-    );
-    assert!(paying.sql(ROWS).parse::<u32>().unwrap() > 1);
-    let file = paying.folder().path().join("ledger.db");
-    assert_eq!(audit_file(&file).unwrap().charges, 43);
-    paying = paying.restart().await;
-    assert_eq!(
-        (paying.calls_that_wait(), paying.balance().await),
-        (40, spent(43))
-    );
-    paying.pay().await.unwrap();
-    paying = paying.restart().await;
-    assert_eq!(
-        (paying.calls_that_wait(), paying.balance().await),
-        (41, spent(44))
-    );
-    paying.assert_sound().await;
-    paying.sql("DROP TRIGGER refuse");
-    paying.assert_added_up().await;
-    assert_eq!(paying.calls_that_wait(), 0);
-    paying.assert_sound().await;
-}
-
 #[tokio::test]
 async fn a_charge_writes_one_page() {
     let paying = with(DOLLAR).await;

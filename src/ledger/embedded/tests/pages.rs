@@ -105,7 +105,10 @@ async fn books_and_numbers_use_an_index() {
     let paying = with(DOLLAR).await;
     for (query, expected) in [
         (BY_ID, "INDEX blocks_by_id (first_id>? AND first_id<?)"),
-        (CHARGES, "INDEX blocks_in_books (account_id=? AND seq<?)"),
+        (
+            CHARGES,
+            "INDEX blocks_with_charges (account_id=? AND seq<?)",
+        ),
     ] {
         let plan = plan(&file(&paying), query);
         assert!(plan.contains(expected), "{plan}");

@@ -29,29 +29,6 @@ async fn ten_begin_at_once_on_an_empty_database() {
     assert_eq!(calls.len(), 10);
 }
 
-/// Calls are paid for on tables of version 1, which had leases by the server's clock.
-#[tokio::test]
-async fn tables_of_an_earlier_version_are_brought_up_to_date() {
-    let paying = Paying::on_with(TestStore::database(), 100).await;
-    let place = paying.place.clone();
-    let as_it_was = "ALTER TABLE holds DROP COLUMN admitted_at;
-        ALTER TABLE gateways DROP COLUMN beats, DROP COLUMN beat_at,
-            ADD COLUMN lease_until timestamptz NOT NULL DEFAULT now();
-        DROP FUNCTION beat(integer, bigint);
-        CREATE FUNCTION beat(integer, bigint, integer) RETURNS boolean LANGUAGE sql AS 'SELECT true';
-        DROP FUNCTION cost_of(calls);
-        ALTER TABLE calls DROP COLUMN cache_write, DROP COLUMN cache_write_1h, DROP COLUMN prices,
-            DROP COLUMN provider_cost;
-        UPDATE tollgate SET version = 1, oldest = 1";
-    let paying = paying.restart_after(|| drop(place.sql(as_it_was))).await;
-    let mut held = paying.hold(30, 40, 0).await.unwrap();
-    charge(&mut held, 40).await.unwrap();
-    drop(held);
-    paying.assert_sound().await;
-    let version = paying.sql("SELECT version || ' ' || oldest FROM tollgate");
-    assert_eq!((paying.balance().await, version.as_str()), (60, "3 3"));
-}
-
 #[tokio::test]
 async fn tables_that_a_newer_version_made_are_refused_unless_it_lets_us() {
     let place = TestStore::database();

@@ -1,4 +1,4 @@
-//! What was delivered is owed: charged in the store, or spooled until it can be.
+//! Charges of delivered responses: committed in the store, or spooled on the disk until they can be.
 
 use super::Admitted;
 use crate::{
@@ -7,25 +7,25 @@ use crate::{
     wire::{chat::Usage, error::GatewayError},
 };
 
-/// Where a charge is when the response may end.
+/// Where a charge is stored when the response may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     InStore,
-    /// On the disk, outside the store. The store is still to be tried: [`Admitted::settle_spooled`].
+    /// In a file beside the store; [`Admitted::settle_spooled`] goes on trying the store.
     InSpool,
 }
 
-impl Admitted<'_> {
-    /// Charges what a delivered response used. Where the store cannot be written for two seconds, the charge goes to
-    /// the spool; either way it survives the process when this returns.
+impl Admitted {
+    /// Charges a delivered response. If the store cannot be written for [`CHARGE_TIMEOUT`], the charge goes to the spool;
+    /// either way it survives the process when this returns.
     ///
-    /// After an error it is in neither: the response must not be finished, and the call is to be freed.
+    /// After an error it is in neither: the response must not be finished, and the hold is to be released.
     pub async fn charge_or_spool(
         &mut self,
         usage: Usage,
         outcome: Outcome,
     ) -> Result<Settled, GatewayError> {
-        let gateway = self.gateway;
+        let gateway = self.gateway.clone();
         let timeout = async {
             tokio::select! {
                 () = tokio::time::sleep(CHARGE_TIMEOUT) => {}
@@ -35,44 +35,44 @@ impl Admitted<'_> {
         let Err(unavailable) = self.charge(usage, outcome, timeout).await else {
             return Ok(Settled::InStore);
         };
-        let Some(owed) = self.credit.owed(usage, outcome) else {
+        let Some(pending) = self.hold.owed(usage, outcome) else {
             return Err(unavailable);
         };
-        if let Err(error) = gateway.spool.add(&owed).await {
+        if let Err(error) = gateway.spool.add(&pending).await {
             tracing::error!(
                 %error,
-                account.id = owed.call.account_id,
-                model = owed.call.model,
+                account.id = pending.call.account_id,
+                model = pending.call.model,
                 tokens.r#in = usage.prompt,
                 tokens.out = usage.completion,
-                "a charge could be written neither to the store nor to the spool: the call is not charged",
+                "a charge could be written neither to the store nor to the spool; the stream ends with an error and is not charged",
             );
             return Err(unavailable);
         }
-        self.credit.is_spooled();
-        // What it used is certain; only the store's part is still to come.
-        self.place
+        self.hold.is_spooled();
+        // The usage is final; only the charge in the store is still pending.
+        self.reservation
             .settle(usage.total().saturating_sub(self.counted));
         Ok(Settled::InSpool)
     }
 
-    /// Goes on trying to settle a charge that is in the spool. When the gateway stops before that, the next process
-    /// finds it there.
+    /// Retries a spooled charge in the store. If the gateway stops before that works, the next process settles it from
+    /// the spool.
     pub async fn settle_spooled(mut self, usage: Usage, outcome: Outcome) {
-        let gateway = self.gateway;
+        let gateway = self.gateway.clone();
         let stop = gateway.shutdown.deadline();
         if self.charge(usage, outcome, stop).await.is_ok() {
-            gateway.spool.settled(self.credit.id());
+            gateway.spool.settled(self.hold.id());
         }
     }
 
-    /// Charges what was used for a client that left before there was a response.
+    /// Charges a call whose client left before its response started.
     pub async fn charge_abandoned(mut self, usage: Usage) {
         let outcome = Outcome::ClientLeft;
         match self.charge_or_spool(usage, outcome).await {
             Ok(Settled::InStore) => {}
             Ok(Settled::InSpool) => self.settle_spooled(usage, outcome).await,
-            Err(error) => self.free(Outcome::NotCharged, Some(error.to_string())),
+            Err(error) => self.release(Outcome::NotCharged, Some(error.to_string())),
         }
     }
 }

@@ -136,7 +136,15 @@ CREATE TABLE calls (
     steps           text,
     -- How a hybrid came to the model that answered, as JSON.
     decision        text,
-    places          bigint[]
+    places          bigint[],
+    -- Prompt tokens that the provider wrote to its cache, and those of them that it keeps for an hour.
+    cache_write     bigint,
+    cache_write_1h  bigint,
+    -- The whole price list as JSON, where it is more than input, cached and output price: rates and thresholds in
+    -- pico-dollars, fees in nano-dollars.
+    prices          text,
+    -- What the provider charges the operator, where the configuration has its prices.
+    provider_cost   bigint
 );
 CREATE INDEX calls_by_request ON calls (request_id);
 CREATE INDEX calls_by_account ON calls (account_id, ended_ms);

@@ -1,0 +1,104 @@
+//! Creates the tables and functions in an empty database, by one gateway at a time.
+//!
+//! The database stores its version and the oldest version of a gateway that can use it, so that gateways of two versions
+//! can run side by side while one replaces the other.
+
+use tokio_postgres::types::Type;
+
+use crate::db::postgres::{Address, Connected, Error};
+
+/// The version of the schema that this program creates.
+const VERSION: i32 = 1;
+/// The oldest version of a gateway that can use it.
+const OLDEST: i32 = 1;
+
+const SCHEMA: &str = concat!(
+    include_str!("sql/tables.sql"),
+    include_str!("sql/steps.sql"),
+    include_str!("sql/admin.sql"),
+    include_str!("sql/cost.sql"),
+    include_str!("../../conversations/postgres/tables.sql"),
+);
+
+/// What the database's tables are to this program.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    Nothing,
+    Version(i32),
+    /// Made by a newer program, which this one cannot live with.
+    TooNew {
+        found: i32,
+        known: i32,
+    },
+}
+
+/// Any number that nobody else takes.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(7813223641001)";
+
+/// Creates the tables if there are none, or returns why this program cannot use those there are.
+pub async fn create_if_new(connection: &Connected) -> Result<Found, Error> {
+    let found = look(connection).await?;
+    if found != Found::Nothing {
+        return Ok(found);
+    }
+    connection.batch_execute("BEGIN").await?;
+    connection.batch_execute(LOCK).await?;
+    // Another gateway may have created them while this one waited for the lock.
+    if look(connection).await? == Found::Nothing {
+        connection.batch_execute(SCHEMA).await?;
+        connection
+            .batch_execute(
+                "CREATE TABLE tollgate (version integer NOT NULL, oldest integer NOT NULL)",
+            )
+            .await?;
+        connection
+            .execute_typed(
+                "INSERT INTO tollgate VALUES ($1, $2)",
+                &[(&VERSION, Type::INT4), (&OLDEST, Type::INT4)],
+            )
+            .await?;
+    }
+    connection.batch_execute("COMMIT").await?;
+    look(connection).await
+}
+
+/// Looks at a database without changing it.
+pub async fn probe(address: &Address) -> Result<String, String> {
+    let probed = address.probe().await.map_err(|error| error.to_string())?;
+    let connection = address.connect().await.map_err(|error| error.to_string())?;
+    let found = look(&connection).await.map_err(|error| error.to_string())?;
+    match found {
+        Found::Nothing => Ok(format!("{probed}; tables will be created")),
+        Found::Version(version) => Ok(format!("{probed}; tables of version {version}")),
+        Found::TooNew { found, known } => Err(format!(
+            "{address} was made by a newer tollgate (version {found}, this one knows {known})"
+        )),
+    }
+}
+
+/// Which version the tables have; changes nothing.
+pub async fn look(connection: &Connected) -> Result<Found, Error> {
+    // Of the catalog itself: `to_regclass` may go by what it knew before it waited for the lock.
+    let query = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class
+        WHERE relname = 'tollgate' AND pg_catalog.pg_table_is_visible(oid))";
+    let exists = connection.query_typed(query, &[]).await?;
+    let exists: bool = exists.first().map_or(Ok(false), |row| row.try_get(0))?;
+    if !exists {
+        return Ok(Found::Nothing);
+    }
+    let rows = connection
+        .query_typed("SELECT version, oldest FROM tollgate", &[])
+        .await?;
+    let Some(row) = rows.first() else {
+        return Ok(Found::Nothing);
+    };
+    let (found, oldest): (i32, i32) = (row.try_get(0)?, row.try_get(1)?);
+    Ok(if oldest > VERSION {
+        Found::TooNew {
+            found,
+            known: VERSION,
+        }
+    } else {
+        Found::Version(found.max(0))
+    })
+}
