@@ -1,4 +1,9 @@
-//! The models, their prices and rules: `catalog.toml` and the questions one may ask of it.
+//! The catalog: the models on offer with their prices, tiers, parameters and hybrid routers.
+//!
+//! A catalog is read from `catalog.toml`, from a file of the operator, or from both. A text with mistakes yields no
+//! catalog but the list of all its mistakes, each with its line. Reading has no other effect.
+//!
+//! This room may use `base` alone, the only room below it in `src/lib.rs`.
 
 use std::sync::Arc;
 
@@ -17,31 +22,31 @@ pub use router::{Cost, DOMAINS, Router, Semantic, SemanticRoute, Tiered, Turn};
 
 use crate::base::{checked_toml::Mistake, fast_map::FastMap};
 
-/// The catalog that is part of the program.
+/// Text of the built-in catalog.
 pub const BUILT_IN: &str = include_str!("catalog.toml");
 
 #[derive(Debug)]
 pub struct Catalog {
-    /// In the order in which they are listed.
+    /// In catalog order, which is the order of lists.
     models: Vec<Arc<Model>>,
     by_id: FastMap<String, Arc<Model>>,
     identity_prompt: String,
-    /// What a model that does not say is taken to be.
+    /// Values of settings that a model does not set.
     defaults: Model,
 }
 
 impl Catalog {
-    /// The seventeen models that come with the program.
+    /// The built-in catalog of seventeen models.
     pub fn built_in() -> Self {
         Self::parse(BUILT_IN).expect("the built-in catalog is checked by the tests")
     }
 
-    /// A catalog file that stands alone.
+    /// Parses a catalog that does not extend another one.
     pub fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
         read::parse(text, None)
     }
 
-    /// A catalog file on top of this one: a model with a known ID replaces it, others are added.
+    /// Parses a catalog that extends this one: a model with a known ID replaces that model whole, others are appended.
     pub fn extended_by(&self, text: &str) -> Result<Self, Vec<Mistake>> {
         read::parse(text, Some(self))
     }
@@ -68,7 +73,7 @@ impl Catalog {
         self.models.iter()
     }
 
-    /// What the gateway tells `model` about itself, where the model is to be told.
+    /// The gateway's system prompt that names `model`; `None` if the model is not configured to get one.
     pub fn identity_prompt(&self, model: &Model) -> Option<String> {
         model
             .identity_prompt

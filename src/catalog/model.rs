@@ -1,4 +1,4 @@
-//! One model of the catalog: the answers to everything the gateway asks about it.
+//! One model of the catalog.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct Model {
     pub prices: Arc<Prices>,
     pub context_length: u32,
     pub max_output: u32,
-    /// The least output budget the provider takes; applied where the caller names none.
+    /// Smallest output budget that the provider accepts; also the budget if the caller sets none.
     pub min_output: Option<u32>,
     pub features: Vec<String>,
     pub input_modalities: Vec<String>,
@@ -32,16 +32,17 @@ pub struct Model {
     pub builtin_tools: bool,
     /// Whether the gateway's identity prompt goes before the caller's system prompt.
     pub identity_prompt: bool,
-    /// The most tool definitions in one request.
+    /// Most tool definitions in one request.
     pub max_tools: usize,
-    /// Callable, but shown nowhere (SPEC §9); the operator can change it while running.
+    /// Callable, but in no list (§9). The operator API can change it while the gateway runs.
     pub unlisted: bool,
     /// The models a hybrid chooses from; empty for every other model.
     pub targets: Vec<String>,
-    /// How a hybrid chooses among them.
+    /// How a hybrid chooses among its targets; `None` for every other model.
     pub router: Option<Router>,
-    /// From 1, the weakest, to 4: which of the scorer's expectations holds for this model.
+    /// From 1 (weakest) to 4: which of the scorer's four quality predictions applies to this model.
     pub quality_tier: u8,
+    /// Parameters that are removed from requests, because the provider does not support them.
     pub(super) drops: Vec<Parameter>,
 }
 

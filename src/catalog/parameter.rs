@@ -1,4 +1,4 @@
-//! The sampling parameters: one list for what models advertise and for what is dropped.
+//! The sampling parameters that models advertise as supported or drop.
 
 /// A request field that a model may support or drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Parameter {
 }
 
 impl Parameter {
-    /// In the order in which a model lists them.
+    /// In the order of a model's `supported_parameters`.
     pub const ALL: [Self; 11] = [
         Self::Temperature,
         Self::TopP,
@@ -32,7 +32,7 @@ impl Parameter {
         Self::MaxTokens,
     ];
 
-    /// The field's name on the wire and in the catalog.
+    /// Field name in requests and in the catalog.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Temperature => "temperature",

@@ -1,10 +1,10 @@
-//! Tracks, tiers, and which of them may call a model (SPEC §3.3, §5).
+//! Tracks and tiers, and which models they include (§3.3, §5).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The tiers in rising order; `Flex` belongs to the Business track alone.
+/// The tiers in ascending order; `Flex` exists on the business track only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
@@ -70,7 +70,7 @@ impl Track {
     }
 }
 
-/// What an account has subscribed to: a track and a tier that belong together.
+/// The subscription of an account: a track, and a tier that exists on that track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     track: Track,
@@ -78,19 +78,19 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Who sends no key is treated as this (SPEC §4.4).
+    /// Plan of requests without a key (§4.4).
     pub const ANONYMOUS: Self = Self {
         track: Track::Personal,
         tier: Tier::Free,
     };
 
-    /// Every model is included.
+    /// The plan that includes every model.
     pub const ALL: Self = Self {
         track: Track::Business,
         tier: Tier::Flex,
     };
 
-    /// The plan, if the tier exists on that track: Business has `flex` alone, Personal the others.
+    /// The plan, or `None` if the tier does not exist on the track: business has `flex` only, personal the others.
     pub fn new(track: Track, tier: Tier) -> Option<Self> {
         let on_track = (track == Track::Business) == (tier == Tier::Flex);
         on_track.then_some(Self { track, tier })
@@ -104,8 +104,8 @@ impl Plan {
         self.tier
     }
 
-    /// Flex is above every Personal tier and no Personal tier reaches it, so the order of the
-    /// tiers says it all.
+    /// Whether the plan includes models of tier `required`. Comparing tiers is enough, because `flex` is above every
+    /// personal tier.
     pub fn includes(self, required: Tier) -> bool {
         self.tier >= required
     }

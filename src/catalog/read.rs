@@ -1,4 +1,4 @@
-//! `catalog.toml` → [`Catalog`], with every mistake reported at once.
+//! Parses catalog TOML into a [`Catalog`]; reports every mistake at once.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use crate::base::{
     money::TokenPrice,
 };
 
-/// Reads a catalog; on top of `base`, whose defaults and models it takes over, where one is given.
+/// Parses a catalog. With `base`, the new catalog starts from the defaults and models of `base`.
 pub fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>> {
     let document = checked_toml::parse(text)?;
     checked_toml::read(document, |root| {
         let identity_prompt = root
             .text(
                 "identity_prompt",
-                "a text; `{name}` stands for the model's name",
+                "a text; `{name}` is replaced by the model's name",
             )
             .or_else(|| base.map(|base| base.identity_prompt.clone()))
             .unwrap_or_default();
@@ -37,14 +37,14 @@ pub fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>
             let id = section
                 .required("id", "the model's ID", as_text)
                 .unwrap_or_default();
-            let written = ["input", "output"].map(|price| section.contains(price));
+            let price_given = ["input", "output"].map(|price| section.contains(price));
             let model = model(&mut section, &default);
             let model = Model {
                 id,
                 router: Router::read(&mut section, &model.targets),
                 ..model
             };
-            check(&section, &model, written);
+            check(&section, &model, price_given);
             section.finish();
             match models.iter().position(|known| known.id == model.id) {
                 Some(at) if at < before => models[at] = model,
@@ -61,10 +61,10 @@ pub fn parse(text: &str, base: Option<&Catalog>) -> Result<Catalog, Vec<Mistake>
     })
 }
 
-/// The quality tier of a model that does not say, until all are known.
+/// Placeholder quality tier of a model that sets none, until [`rank_quality`] has run.
 const UNRANKED: u8 = 0;
 
-/// A model that does not say how good it is, is taken to be as good as its input price ranks it.
+/// Gives each model without a `quality_tier` the quartile of its input price among all plain models.
 fn rank_quality(models: &mut [Model]) {
     let plain = models.iter().filter(|model| !model.is_hybrid());
     let prices: Vec<_> = plain.map(|model| model.prices.rates.input).collect();
@@ -79,7 +79,7 @@ fn rank_quality(models: &mut [Model]) {
     }
 }
 
-/// What holds before a catalog's own defaults are read.
+/// Defaults of a catalog that has no `[defaults]`.
 fn blank() -> Model {
     Model {
         id: String::new(),
@@ -188,9 +188,9 @@ fn dropped(section: &mut Section) -> Option<Vec<Parameter>> {
     )
 }
 
-/// What must fit together within one model. A price that is not written anywhere is a mistake: a
-/// model is given away on purpose or not at all.
-fn check(section: &Section, model: &Model, written: [bool; 2]) {
+/// Checks settings of one model against each other. A price of zero must be written in the model itself, so that
+/// no model is free by accident.
+fn check(section: &Section, model: &Model, price_given: [bool; 2]) {
     if model.min_output.is_some_and(|min| min > model.max_output) {
         section.mistake("min_output", "is above `max_output`");
     }
@@ -198,14 +198,14 @@ fn check(section: &Section, model: &Model, written: [bool; 2]) {
         ("input", model.prices.rates.input),
         ("output", model.prices.rates.output),
     ];
-    for ((key, price), written) in prices.into_iter().zip(written) {
-        if price == TokenPrice::default() && !written && !model.is_hybrid() {
+    for ((key, price), given) in prices.into_iter().zip(price_given) {
+        if price == TokenPrice::default() && !given && !model.is_hybrid() {
             section.mistake(key, "is missing; expected a price, e.g. \"9.00\"");
         }
     }
 }
 
-/// A hybrid shows the dearest of its targets' prices: never less than what is billed.
+/// Sets the shown prices of each hybrid to the highest of its targets' prices, so that no call costs more.
 fn price_hybrids(root: &Section, models: &mut [Model]) {
     let by_id: std::collections::HashMap<_, _> = models
         .iter()
@@ -213,7 +213,7 @@ fn price_hybrids(root: &Section, models: &mut [Model]) {
         .map(|model| (model.id.clone(), (model.prices.clone(), model.min_tier)))
         .collect();
     for hybrid in models.iter_mut().filter(|model| model.is_hybrid()) {
-        let (mut dearest, mut lowest) = (Prices::default(), None);
+        let (mut highest, mut lowest) = (Prices::default(), None);
         for target in &hybrid.targets {
             let Some((prices, tier)) = by_id.get(target) else {
                 let message = format!(
@@ -224,10 +224,10 @@ fn price_hybrids(root: &Section, models: &mut [Model]) {
                 continue;
             };
             lowest = Some(lowest.map_or(*tier, |lowest: Tier| lowest.min(*tier)));
-            dearest = dearest.max(prices);
+            highest = highest.max(prices);
         }
-        hybrid.prices = Arc::new(dearest);
-        // A plan's own models are all that a hybrid chooses from.
+        hybrid.prices = Arc::new(highest);
+        // A hybrid routes only to models that the plan includes, so its lowest plan must include a target.
         if let Some(lowest) = lowest.filter(|lowest| *lowest > hybrid.min_tier) {
             let (id, tier) = (&hybrid.id, hybrid.min_tier);
             let message = format!("`{id}` is for `{tier}`, and no target is below `{lowest}`");

@@ -1,10 +1,10 @@
-//! How a hybrid chooses: the settings of its router, as `catalog.toml` has them.
+//! Settings of the routers by which hybrids choose a target.
 
 use std::time::Duration;
 
 use crate::base::checked_toml::{Section, Value, as_fraction, as_integer, as_text};
 
-/// What a request can be about.
+/// Domains that the scorer can assign to a prompt.
 pub const DOMAINS: [&str; 11] = [
     "mathematics",
     "code",
@@ -29,13 +29,13 @@ pub enum Router {
     Turn(Turn),
 }
 
-/// By what the request is about.
+/// Chooses by the domain of the prompt, or by its similarity to example texts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Semantic {
     pub routes: Vec<SemanticRoute>,
-    /// For what no route is for: the first in service answers.
+    /// Targets of prompts that match no route; the first available one is chosen.
     pub default: Vec<String>,
-    /// How sure the classifier must be of a domain.
+    /// Lowest score at which a domain selects its route.
     pub confidence: f32,
 }
 
@@ -43,11 +43,11 @@ pub struct Semantic {
 pub struct SemanticRoute {
     pub name: String,
     pub domains: Vec<String>,
-    /// Texts of the kind that belongs here.
+    /// Example prompts of this route.
     pub exemplars: Vec<String>,
-    /// The first in service answers.
+    /// Targets of this route; the first available one is chosen.
     pub models: Vec<String>,
-    /// How near to an exemplar a text must be.
+    /// Lowest similarity to an exemplar at which it selects this route.
     pub threshold: f32,
 }
 
@@ -64,35 +64,35 @@ impl Semantic {
     }
 }
 
-/// The cheapest that is nearly as good as the best.
+/// Chooses the cheapest target that is nearly as good as the best one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// How much less likely to be right the chosen one may be than the best.
+    /// Tolerance: how much lower the chosen target's predicted quality may be than the best one's.
     pub give: f32,
 }
 
-/// By how hard the request is.
+/// Chooses a quality tier by the difficulty of the prompt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tiered {
-    /// Where the second, third and fourth tier begin.
+    /// Difficulties at which the second, third and fourth tier begin.
     pub cuts: [f32; 3],
-    /// The least tier for requests with tools and a schema.
+    /// Lowest tier for requests with both tools and a JSON schema.
     pub tools_floor: u8,
-    /// The least tier for requests above `context_tokens`.
+    /// Lowest tier for prompts of more than `context_tokens` tokens.
     pub context_floor: u8,
     pub context_tokens: u64,
 }
 
-/// Anew on each turn, with what a change costs.
+/// Chooses again on each turn of a conversation, and counts the provider's cache that a change of target would lose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turn {
-    /// How much quality the whole cost of the dearest target is worth.
+    /// Weight of cost against quality: the quality that the full cost of the most expensive target is worth.
     pub lambda: f32,
-    /// By how much another target must be better.
+    /// How much better another target must score before the conversation changes to it.
     pub hysteresis: f32,
-    /// How long a provider's cache, and with it a session, is believed to last.
+    /// Assumed lifetime of a provider's cache, and so of a session.
     pub ttl: Duration,
-    /// How many sessions are remembered.
+    /// Most sessions in memory.
     pub sessions: usize,
 }
 
@@ -134,7 +134,7 @@ impl Router {
         }
     }
 
-    /// Reads `router` and the table of its name. A hybrid that does not say chooses by cost.
+    /// Reads `router` and the table of that name; a hybrid without `router` chooses by cost. `None` for other models.
     pub(super) fn read(section: &mut Section, targets: &[String]) -> Option<Self> {
         let written = section.contains("router");
         let kind = section.optional("router", "semantic, cost, tiered or turn", |value| {
@@ -170,9 +170,9 @@ fn semantic(mut section: Section, targets: &[String]) -> Semantic {
     let listed = |section: &mut Section, key: &str| {
         let models = section.texts(key, "a list of the hybrid's targets");
         let models = models.unwrap_or_default();
-        let strangers = models.iter().filter(|model| !targets.contains(model));
-        for stranger in strangers {
-            section.mistake(key, &format!("names `{stranger}`, which is no target"));
+        let unknown = models.iter().filter(|model| !targets.contains(model));
+        for model in unknown {
+            section.mistake(key, &format!("names `{model}`, which is no target"));
         }
         models
     };
@@ -201,7 +201,7 @@ fn semantic(mut section: Section, targets: &[String]) -> Semantic {
             route.mistake("models", "is missing; expected at least one target");
         }
         if routes.iter().any(|earlier| earlier.name == read.name) {
-            let message = format!("is `{}` as an earlier one's is", read.name);
+            let message = format!("is `{}`, the name of an earlier route", read.name);
             route.mistake("name", &message);
         }
         route.finish();

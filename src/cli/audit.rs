@@ -1,4 +1,4 @@
-//! `tollgate audit`: does everything add up?
+//! `tollgate audit`: recomputes every balance, in a running gateway or directly in a database.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Args)]
 pub struct Options {
-    /// Look through this database (a file, or `postgres://…`) instead of asking a running gateway
+    /// Audit this database (a file, or `postgres://…`) directly instead of through a running gateway
     #[arg(long, value_name = "FILE|URL")]
     database: Option<String>,
     #[command(flatten)]
@@ -24,39 +24,40 @@ pub struct Options {
 
 pub async fn run(options: &Options) -> Result<(), String> {
     let audit = if let Some(database) = &options.database {
-        let audit = look_through(database).await?;
+        let audit = audit_database(database).await?;
         serde_json::to_value(AuditObject::from(audit)).map_err(|error| error.to_string())?
     } else {
-        let asked = options.target.ask(Method::POST, "/operator/audit", None);
-        asked.await?
+        let response = options.target.call(Method::POST, "/operator/audit", None);
+        response.await?
     };
     if options.target.wants_json() {
         println!("{audit}");
     } else {
-        println!("{}", told(&audit));
+        println!("{}", as_text(&audit));
     }
     match audit["ok"] {
         Value::Bool(true) => Ok(()),
-        _ => Err("the books do not add up".into()),
+        _ => Err("the ledger does not add up".into()),
     }
 }
 
-async fn look_through(database: &str) -> Result<Audit, String> {
+async fn audit_database(database: &str) -> Result<Audit, String> {
     if !database.starts_with("postgres") {
         return ledger::audit_file(Path::new(database));
     }
     let address = Address::parse(database).map_err(|mistake| format!("the URL {mistake}"))?;
-    let looked = ledger::audit_database(&address).await;
-    looked.map_err(|error| format!("{address} cannot be audited: {error}"))
+    let audit = ledger::audit_database(&address).await;
+    audit.map_err(|error| format!("{address} cannot be audited: {error}"))
 }
 
-fn told(audit: &Value) -> String {
-    let found = audit["violations"].as_array();
-    let lines = found.into_iter().flatten().map(|found| {
-        let word = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
-        format!("{}: {}", word("account_id"), word("what"))
+/// The audit as text: counts, then violations and released holds, one per line.
+fn as_text(audit: &Value) -> String {
+    let violations = audit["violations"].as_array();
+    let lines = violations.into_iter().flatten().map(|violation| {
+        let field = |key: &str| violation[key].as_str().unwrap_or_default().to_owned();
+        format!("{}: {}", field("account_id"), field("what"))
     });
-    let looked = format!(
+    let counts = format!(
         "{} accounts, {} entries, {} of them charges, in {} ms",
         audit["accounts"], audit["entries"], audit["charges"], audit["duration_ms"]
     );
@@ -66,9 +67,9 @@ fn told(audit: &Value) -> String {
     };
     let strays = audit["stray_holds"].as_array().into_iter().flatten();
     let strays = strays.map(|stray| {
-        let word = |key: &str| stray[key].as_str().unwrap_or_default().to_owned();
-        let (account, call) = (word("account_id"), word("call"));
+        let field = |key: &str| stray[key].as_str().unwrap_or_default().to_owned();
+        let (account, call) = (field("account_id"), field("call"));
         format!("\n{account}: the hold of {call} had no running call, and was released")
     });
-    format!("{looked}\n{verdict}{}", strays.collect::<String>())
+    format!("{counts}\n{verdict}{}", strays.collect::<String>())
 }

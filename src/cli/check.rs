@@ -1,4 +1,4 @@
-//! `tollgate check`: is this configuration one to start with?
+//! `tollgate check`: checks a configuration and everything it names, without changing anything.
 
 use std::path::Path;
 
@@ -11,20 +11,20 @@ use crate::{
     upstream::deployments,
 };
 
-/// Reports on the file, the store, each provider and each source of the tools; an error if anything
-/// is wrong.
+/// Reports on the file, the stores, the mail server, the issuer, the certificate, each provider and each data source of
+/// the tools, one line each. Fails if anything is wrong.
 pub async fn run(file: &Path) -> Result<(), String> {
     let config = Config::load(file).map_err(|error| error.to_string())?;
     println!("ok    {}", file.display());
     let mut wrong = 0_usize;
     let mut report = |what: &str, result: Result<String, String>| match result {
-        Ok(word) => println!("ok    {what}: {word}"),
-        Err(word) => {
+        Ok(detail) => println!("ok    {what}: {detail}"),
+        Err(reason) => {
             wrong += 1;
-            println!("wrong {what}: {word}");
+            println!("wrong {what}: {reason}");
         }
     };
-    match &config.store.place {
+    match &config.store.location {
         StoreLocation::File(path) => {
             report("store", ledger::probe(path));
             report("responses", conversations::probe(path));
@@ -42,7 +42,7 @@ pub async fn run(file: &Path) -> Result<(), String> {
         report("mail", probe_mail(mail).await);
         let url = config.server.public_url.as_deref();
         let unset = "the listener's own address; set `server.public_url` where readers use another";
-        report("links in letters", Ok(url.unwrap_or(unset).to_owned()));
+        report("links in e-mails", Ok(url.unwrap_or(unset).to_owned()));
     }
     if let Some(oidc) = &config.portal.oidc {
         report("portal.oidc", probe_issuer(oidc).await);
@@ -66,13 +66,13 @@ pub async fn run(file: &Path) -> Result<(), String> {
     let unserved = config.unserved_models();
     if !unserved.is_empty() {
         let models = unserved.join(", ");
-        println!("note  models without a deployment are not listed and answer 404: {models}");
+        println!("note  models without a deployment are not listed and return 404: {models}");
     }
     match Toolbox::new(&config.tools) {
         Err(error) => report("tools", Err(error)),
         Ok(toolbox) => {
-            for (source, answer) in toolbox.probe().await {
-                report(&source, answer);
+            for (source, result) in toolbox.probe().await {
+                report(&source, result);
             }
         }
     }

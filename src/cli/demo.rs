@@ -1,4 +1,4 @@
-//! The account that `tollgate dev` has ready: with credit, a key, and someone to sign in as.
+//! The demo account of `tollgate dev`: with credit, a key, and a person to sign in as.
 
 use std::collections::BTreeMap;
 
@@ -29,13 +29,13 @@ pub enum DemoError {
     Ledger(#[from] LedgerError),
     #[error(transparent)]
     Backoffice(#[from] BackofficeError),
-    #[error("its password could not be hashed")]
+    #[error("the password could not be hashed")]
     Password,
 }
 
 impl Demo {
-    /// As an earlier start left it in `before`, as far as it still works.
-    pub async fn ready(
+    /// Creates the demo account, or reuses the key and password of an earlier start (`before`) if they still work.
+    pub async fn prepare(
         gateway: &Gateway,
         before: &BTreeMap<String, String>,
     ) -> Result<Self, DemoError> {
@@ -47,7 +47,7 @@ impl Demo {
     }
 }
 
-/// The password of whoever signs in as the demo's owner.
+/// Ensures that the demo person exists, and returns their password: `known` if it still works, else a new one.
 async fn demo_person(
     gateway: &Gateway,
     key: &ApiKey,
@@ -55,10 +55,10 @@ async fn demo_person(
 ) -> Result<String, DemoError> {
     let (backoffice, passwords) = (&gateway.backoffice, &gateway.backoffice.passwords);
     let person = backoffice.person_by_email(DEMO_EMAIL).await?;
-    let kept = person.as_ref().and_then(|person| person.password.clone());
+    let stored = person.as_ref().and_then(|person| person.password.clone());
     if let Some(known) = known
-        && kept.is_some()
-        && passwords.verify(known.clone(), kept).await
+        && stored.is_some()
+        && passwords.verify(known.clone(), stored).await
     {
         return Ok(known);
     }
@@ -87,7 +87,7 @@ async fn demo_person(
     Ok(password)
 }
 
-/// The key of an earlier start if it still works, else a new one for the demo account.
+/// The key of an earlier start (`known`) if it still works, else a new one for the demo account.
 async fn demo_key(ledger: &Ledger, known: Option<ApiKey>) -> Result<ApiKey, LedgerError> {
     if let Some(key) = known {
         let caller = ledger.look(key.digest()).await?;

@@ -1,4 +1,4 @@
-//! `tollgate dev`: everything on one machine, ready to be tried.
+//! `tollgate dev`: a gateway with a simulated model and a demo account, for trying it out on one machine.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ pub struct Options {
     /// The port of the operator API; 0 picks a free one
     #[arg(long, default_value_t = 9090)]
     operator_port: u16,
-    /// Where the database and dev.env are kept
+    /// The folder of the database and of dev.env
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
 }
@@ -56,9 +56,9 @@ pub async fn run(options: Options) -> Result<(), String> {
     let running = server::start(config)
         .await
         .map_err(|error| explain(&error))?;
-    let demo = Demo::ready(&running.gateway, &before)
+    let demo = Demo::prepare(&running.gateway, &before)
         .await
-        .map_err(|error| format!("the demo account could not be made: {error}"))?;
+        .map_err(|error| format!("the demo account could not be created: {error}"))?;
     write_env(&env_file, &running, &demo, &token)
         .map_err(|error| format!("{} cannot be written: {error}", env_file.display()))?;
     println!("{}", welcome(&running, &demo, &env_file));
@@ -82,7 +82,7 @@ fn config(options: &Options, token: Secret, log: Log) -> Config {
             token,
         },
         store: Store {
-            place: StoreLocation::File(options.data.join("tollgate.db")),
+            location: StoreLocation::File(options.data.join("tollgate.db")),
             durability: Durability::Process,
             spool: options.data.join("spool"),
         },
@@ -130,7 +130,7 @@ fn read_env(file: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Writes the file in one piece and for this user's eyes only: it holds a key.
+/// Replaces the file atomically, readable by this user only, because it contains a key and a password.
 fn write_env(file: &Path, running: &Running, demo: &Demo, token: &Secret) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let draft = file.with_extension("env.new");
@@ -152,6 +152,7 @@ fn write_env(file: &Path, running: &Running, demo: &Demo, token: &Secret) -> std
     std::fs::rename(draft, file)
 }
 
+/// The message of a start error; for a port that cannot be used, with the options to choose another.
 fn explain(error: &StartError) -> String {
     match error {
         StartError::Listen { .. } => {

@@ -1,4 +1,8 @@
-//! The command line.
+//! The command line of `tollgate`: runs a gateway, checks a configuration, and sends commands to a running gateway.
+//!
+//! A command that fails prints one message to standard error and exits with code 1.
+//!
+//! This is the outermost room: it may use all others.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -30,15 +34,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run everything on this machine, with a simulated model: no configuration needed
+    /// Run a gateway with a simulated model on this machine; needs no configuration
     Dev(dev::Options),
-    /// Run in production, from a configuration file
+    /// Run a gateway in production, from a configuration file
     Serve {
         /// The configuration file (TOML)
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
-    /// Check a configuration file, the store and every provider it names; changes nothing
+    /// Check a configuration file and every store, server and provider it names; changes nothing
     Check {
         /// The configuration file (TOML)
         #[arg(long, value_name = "FILE")]
@@ -58,46 +62,46 @@ enum Command {
         #[command(subcommand)]
         command: KeyCommand,
     },
-    /// Give credit to an account and list what it was given
+    /// Grant credit to an account; list its grants
     Credit {
         #[command(flatten)]
         target: Target,
         #[command(subcommand)]
         command: CreditCommand,
     },
-    /// Set and list requests and tokens a minute
+    /// Set and list ceilings of requests and tokens per minute
     Limit {
         #[command(flatten)]
         target: Target,
         #[command(subcommand)]
         command: LimitCommand,
     },
-    /// Tell the whole story of one request: its times, its hold, its charge
+    /// Show the details of one request: its timeline, its hold, its charge
     Request {
         #[command(flatten)]
         target: Target,
-        /// The X-Request-ID of its answer, or its number in the usage rows
+        /// The X-Request-ID of its response, or its ID in the usage rows
         id: String,
     },
-    /// Tell which model a hybrid would choose for a prompt, and why; no provider is asked
+    /// Show which model a hybrid would choose for a prompt, and why; calls no provider
     Route {
         #[command(flatten)]
         target: Target,
-        /// What a user would say
+        /// The user's message
         prompt: String,
-        /// The hybrid
+        /// The ID of the hybrid
         #[arg(long, default_value = "svc-hybrid-tiered")]
         model: String,
-        /// For whom: its plan and its conversations count [default: every model is included]
+        /// Route for this account, with its plan and conversations [default: a plan with every model]
         #[arg(long)]
         account: Option<String>,
     },
-    /// Work on how hybrids choose
+    /// Tune the routers of hybrids
     Router {
         #[command(subcommand)]
         command: RouterCommand,
     },
-    /// Check that every account's books add up; exit code 1 if one does not
+    /// Check that the ledger adds up for every account; exit code 1 if it does not
     Audit(audit::Options),
     /// List models; disable, enable, hide and show them
     Model {
@@ -108,22 +112,22 @@ enum Command {
     },
 }
 
-/// Does what the arguments say; a failure is one message on standard error and exit code 1.
+/// Parses the arguments and runs the command; a failure is one message on standard error and exit code 1.
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
-    let done = match runtime {
+    let result = match runtime {
         Ok(runtime) => {
-            let done = runtime.block_on(execute(arguments.command));
-            // A look through a large database must not hold up the end.
+            let result = runtime.block_on(execute(arguments.command));
+            // Exit without waiting for blocking work that goes on, such as the audit of a large database.
             runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-            done
+            result
         }
         Err(error) => Err(format!("the async runtime did not start: {error}")),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("tollgate: {message}");

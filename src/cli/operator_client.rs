@@ -1,4 +1,4 @@
-//! Calls of the operator API, for the commands.
+//! Minimal HTTP client for the operator API.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Sends one call; the API's own message is the error.
+/// Sends one request and returns the JSON of the response. If the API returns an error, its message is the error.
 pub async fn call(
     url: &str,
     token: &str,
@@ -34,28 +34,28 @@ pub async fn call(
         .header(header::AUTHORIZATION, format!("Bearer {token}"))
         .header(header::CONTENT_TYPE, "application/json")
         .body(Full::from(body.map(Value::to_string).unwrap_or_default()))
-        .map_err(|error| format!("{url} is no address to call: {error}"))?;
-    let answer = tokio::time::timeout(TIMEOUT, async {
+        .map_err(|error| format!("{url} is not a valid URL: {error}"))?;
+    let exchange = tokio::time::timeout(TIMEOUT, async {
         let response = client.request(request).await.map_err(|_| {
             format!("no gateway answers at {url}. Start one, or set --operator-url.")
         })?;
         let status = response.status();
         let body = response.into_body().collect().await;
         let body = body
-            .map_err(|error| format!("the answer broke off: {error}"))?
+            .map_err(|error| format!("the response was cut off: {error}"))?
             .to_bytes();
         Ok::<_, String>((status, body))
     });
-    let (status, body) = answer
+    let (status, body) = exchange
         .await
         .map_err(|_| format!("{url} did not answer within {TIMEOUT:?}"))??;
-    let answer: Value = serde_json::from_slice(&body)
-        .map_err(|_| format!("{url} does not answer like an operator API (status {status})"))?;
+    let response: Value = serde_json::from_slice(&body)
+        .map_err(|_| format!("{url} does not respond like an operator API (status {status})"))?;
     if status.is_success() {
-        return Ok(answer);
+        return Ok(response);
     }
-    let message = answer.pointer("/error/message").and_then(Value::as_str);
+    let message = response.pointer("/error/message").and_then(Value::as_str);
     Err(message
-        .unwrap_or("the call failed without a reason")
+        .unwrap_or("the request failed, and the response has no error message")
         .to_owned())
 }

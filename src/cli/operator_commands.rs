@@ -1,4 +1,4 @@
-//! `tollgate account|key|credit|model|limit`: the operator API from a shell.
+//! `tollgate account|key|credit|limit|model|request|route`: commands that call the operator API of a running gateway.
 
 use axum::http::Method;
 use clap::{Args, Subcommand};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::{operator_client::call, table};
 
-/// Which gateway to talk to, and how to print what it says.
+/// Which gateway a command calls, and how its response is printed.
 #[derive(Args)]
 pub struct Target {
-    /// The operator API of a running gateway
+    /// The URL of the operator API of a running gateway
     #[arg(
         long,
         env = "TOLLGATE_OPERATOR_URL",
@@ -17,7 +17,7 @@ pub struct Target {
         global = true
     )]
     operator_url: String,
-    /// Print the API's answer as it is
+    /// Print the API's response as JSON
     #[arg(long, global = true)]
     json: bool,
 }
@@ -49,17 +49,17 @@ pub enum AccountCommand {
         #[arg(long)]
         track: Option<String>,
     },
-    /// Close an account: its keys answer 402 `no_account`
+    /// Close an account: requests with its keys get 402 `no_account`
     Close { account: String },
-    /// Open a closed account again
+    /// Reopen a closed account
     Reopen { account: String },
-    /// List who signs in to an account
+    /// List the people who can sign in to an account
     People { account: String },
-    /// Make a link by which somebody gets a sign-in to an account; it is shown once
+    /// Create an invitation link to an account for a person; it is shown once
     Invite {
         account: String,
         email: String,
-        /// For the operator's console too
+        /// Also give access to the operator console
         #[arg(long)]
         operator: bool,
     },
@@ -75,31 +75,31 @@ pub enum KeyCommand {
     },
     /// List an account's keys
     List { account: String },
-    /// Suspend a key, from the next request on
+    /// Disable a key, from the next request on
     Disable { key: String },
-    /// Lift a suspension
+    /// Enable a disabled key
     Enable { key: String },
-    /// Revoke a key for good
+    /// Delete a key permanently
     Delete { key: String },
 }
 
 #[derive(Subcommand)]
 pub enum CreditCommand {
-    /// Give credit, in US dollars
+    /// Grant credit in US dollars
     Grant {
         account: String,
-        /// For example 10.00
+        /// US dollars, for example 10.00
         amount: String,
-        /// ISO 8601, for example 2027-01-31T00:00:00Z
+        /// When the credit expires, in ISO 8601, for example 2027-01-31T00:00:00Z
         #[arg(long)]
         expires_at: Option<String>,
         #[arg(long)]
         reason: Option<String>,
-        /// A number of yours, e.g. of a payment: given twice, it gives credit once
+        /// Your own reference, e.g. of a payment; a repeated reference does not grant credit again
         #[arg(long)]
         reference: Option<String>,
     },
-    /// List what an account was given
+    /// List the grants of an account
     List { account: String },
 }
 
@@ -107,39 +107,39 @@ pub enum CreditCommand {
 pub enum ModelCommand {
     /// List every model with its state
     List,
-    /// Take a model out of service: hidden, and 404 when called
+    /// Take a model out of service: not listed, and 404 when called
     Disable { model: String },
     /// Put a model back in service
     Enable { model: String },
     /// Hide a model from lists; it stays callable
     Unlist { model: String },
-    /// Show a hidden model again
+    /// List a hidden model again
     Relist { model: String },
 }
 
 #[derive(Subcommand)]
 pub enum LimitCommand {
-    /// Set ceilings; without --account or --model they hold for all
+    /// Set ceilings; without --account or --model they apply to all accounts or models
     Set {
         #[arg(long)]
         account: Option<String>,
         #[arg(long)]
         model: Option<String>,
-        /// Requests a minute
+        /// Requests per minute
         #[arg(long)]
         rpm: Option<u32>,
-        /// Tokens a minute
+        /// Tokens per minute
         #[arg(long)]
         tpm: Option<u32>,
     },
-    /// Take the ceilings for this account and model away
+    /// Remove the ceilings of this account and model
     Clear {
         #[arg(long)]
         account: Option<String>,
         #[arg(long)]
         model: Option<String>,
     },
-    /// List the ceilings that were set
+    /// List all ceilings that are set
     List,
 }
 
@@ -190,7 +190,7 @@ pub async fn account(target: &Target, command: AccountCommand) -> Result<(), Str
     };
     send(target, method, &path, body).await?;
     if invited && !target.json {
-        println!("\nThis is the only time the link is shown. Whoever has it can sign in.");
+        println!("\nThis is the only time the link is shown. Anyone who has it can sign in.");
     }
     Ok(())
 }
@@ -298,12 +298,12 @@ pub async fn route(
         Some(account) => format!("/operator/routing/explain?account={}", segment(account)),
         None => "/operator/routing/explain".to_owned(),
     };
-    let mut decision = target.ask(Method::POST, &path, Some(&body)).await?;
+    let mut decision = target.call(Method::POST, &path, Some(&body)).await?;
     if target.json {
         println!("{decision}");
         return Ok(());
     }
-    // Who could have answered and what spoke against it, and what the scores are made of, as tables.
+    // As separate tables: the targets with the reasons against them, and the contributions to the scores.
     let tables = ["candidates", "contributions"].map(|name| {
         let rows = decision
             .as_object_mut()
@@ -319,8 +319,8 @@ impl Target {
         self.json
     }
 
-    /// Sends one call to the gateway.
-    pub async fn ask(
+    /// Sends one request to the operator API.
+    pub async fn call(
         &self,
         method: Method,
         path: &str,
@@ -333,22 +333,23 @@ impl Target {
     }
 }
 
+/// Sends one request and prints the response.
 async fn send(
     target: &Target,
     method: Method,
     path: &str,
     body: Option<Value>,
 ) -> Result<(), String> {
-    let answer = target.ask(method, path, body.as_ref()).await?;
+    let response = target.call(method, path, body.as_ref()).await?;
     if target.json {
-        println!("{answer}");
+        println!("{response}");
     } else {
-        println!("{}", table::render(&answer));
+        println!("{}", table::render(&response));
     }
     Ok(())
 }
 
-/// An ID as one segment of a path, whatever was typed.
+/// Escapes an ID, which may be any text, as one segment of a path.
 fn segment(id: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     id.bytes()

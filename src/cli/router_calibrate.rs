@@ -1,4 +1,4 @@
-//! `tollgate router calibrate`: hybrids fitted to what the operator's own models do.
+//! `tollgate router calibrate`: fits the routers of hybrids to labels measured on the operator's own models.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::table;
 use crate::{
     catalog::Catalog,
-    config::{Config, OwnWeights, Tools},
+    config::{Config, CustomWeights, Tools},
     routing::{
         Scorer,
         calibrate::{self, Asked, Calibrated, Compared, Heads, Hybrid, Measured, Report, Setting},
@@ -18,18 +18,18 @@ use crate::{
 
 #[derive(Subcommand)]
 pub enum RouterCommand {
-    /// Fit the hybrids' thresholds to labels of your own; asks no gateway and no provider
+    /// Fit the hybrids' thresholds to your own labels; calls no gateway and no provider
     #[command(after_help = HELP)]
     Calibrate(Options),
 }
 
 const HELP: &str = "\
-Labels are one prompt a line, with how well each model answered it, from 0 to 1:
+Labels have one prompt per line, with a score from 0 to 1 of each model's response:
 
   {\"prompt\": \"What is 2 + 2?\", \"scores\": {\"svc-native-fast\": 1, \"svc-pro\": 1}}
 
-Half of them are fitted to and half are held out, to see whether the fit holds. The lines for the
-catalog go to standard output, what to beware of to standard error.
+Half of the labels are used for the fit, the other half to check it. The settings for the catalog are
+printed to standard output, warnings to standard error.
 
 Example:
 
@@ -37,24 +37,24 @@ Example:
 
 #[derive(Args)]
 pub struct Options {
-    /// The labels (JSON lines)
+    /// The file of labels (JSON lines)
     labels: PathBuf,
-    /// The configuration file, for its catalog and router weights; else the built-in ones
+    /// The configuration file with the catalog and router weights [default: the built-in ones]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A hybrid to fit; may be given several times. Else all that there are labels for
+    /// A hybrid to fit; may be repeated [default: all hybrids that have labels]
     #[arg(long, value_name = "ID")]
     model: Vec<String>,
-    /// The least quality, as a share of always asking the best target
+    /// The lowest acceptable quality, as a share of the best target's quality
     #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = share)]
     quality: f64,
-    /// Fit what is expected of each quality tier as well, and write new router weights
+    /// Also fit the quality predictions of each tier, and write new router weights
     #[arg(long, requires = "out")]
     heads: bool,
-    /// Where new router weights go
+    /// The file for the new router weights
     #[arg(long, value_name = "FILE", requires = "heads")]
     out: Option<PathBuf>,
-    /// Print everything that was found as JSON
+    /// Print the whole report as JSON
     #[arg(long)]
     json: bool,
 }
@@ -66,14 +66,15 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a number above 0 and up to 1".into())
 }
 
-/// What a configuration says about hybrids; without one, what is built in.
-struct Known {
+/// Catalog, router weights and tools of a configuration, or the built-in ones.
+struct Setup {
     catalog: Catalog,
-    weights: Option<OwnWeights>,
+    weights: Option<CustomWeights>,
+    /// Tokens that the built-in tools add to a prompt.
     tool_tokens: u64,
 }
 
-impl Known {
+impl Setup {
     fn read(file: Option<&Path>) -> Result<Self, String> {
         let (catalog, weights, tools) = match file {
             Some(file) => {
@@ -96,7 +97,7 @@ impl Known {
 
     fn scorer(&self) -> &Scorer {
         match &self.weights {
-            Some(own) => &own.scorer,
+            Some(custom) => &custom.scorer,
             None => Scorer::embedded(),
         }
     }
@@ -104,23 +105,23 @@ impl Known {
 
 pub fn run(command: &RouterCommand) -> Result<(), String> {
     let RouterCommand::Calibrate(options) = command;
-    let known = Known::read(options.config.as_deref())?;
+    let setup = Setup::read(options.config.as_deref())?;
     let path = options.labels.display();
     let text = std::fs::read_to_string(&options.labels)
         .map_err(|error| format!("{path} cannot be read: {error}"))?;
-    let labels = calibrate::read(&text, &known.catalog)
+    let labels = calibrate::read(&text, &setup.catalog)
         .map_err(|wrong| format!("{path} cannot be used:\n- {wrong}"))?;
     eprintln!("{path}: {} labels", labels.len());
     let found = calibrate::calibrate(&Asked {
         labels: &labels,
-        catalog: &known.catalog,
-        scorer: known.scorer(),
+        catalog: &setup.catalog,
+        scorer: setup.scorer(),
         models: &options.model,
         quality: options.quality,
         heads: options.heads,
-        tool_tokens: known.tool_tokens,
+        tool_tokens: setup.tool_tokens,
     });
-    let Calibrated { report, weights } = found.map_err(|why| format!("{path}: {why}"))?;
+    let Calibrated { report, weights } = found.map_err(|reason| format!("{path}: {reason}"))?;
     warn(&report);
     if let Some((out, weights)) = options.out.as_ref().zip(weights) {
         write(out, &weights)?;
@@ -131,23 +132,25 @@ pub fn run(command: &RouterCommand) -> Result<(), String> {
             .iter()
             .any(|one| one.verdict.objection().is_some())
         {
-            eprintln!("warning: with these weights, settings that are kept choose differently");
+            eprintln!(
+                "warning: the new weights also change how hybrids with unchanged settings choose"
+            );
         }
     }
     if options.json {
         println!("{}", as_json(&report)?);
     } else {
-        print!("{}", told(&report));
+        print!("{}", as_text(&report));
     }
     Ok(())
 }
 
-/// In one go: a gateway that watches the file never sees half of it.
+/// Replaces the file atomically, because a gateway may be watching it. Refuses to overwrite a file of another kind.
 fn write(out: &Path, weights: &[u8]) -> Result<(), String> {
     if std::fs::read(out).is_ok_and(|there| Scorer::read(&there).is_err()) {
         let out = out.display();
         return Err(format!(
-            "{out} is there and holds no router weights: name another file"
+            "{out} exists and does not contain router weights: name another file"
         ));
     }
     let mut beside = out.as_os_str().to_owned();
@@ -164,17 +167,19 @@ fn warn(report: &Report) {
     for hybrid in &report.hybrids {
         let model = &hybrid.model;
         for target in &hybrid.left_out {
-            eprintln!("warning: `{model}`: `{target}` has too few labels, and is left out");
+            eprintln!("warning: `{model}`: `{target}` has too few labels and is not considered");
         }
         if !hybrid.reached {
             let asked = percent(report.asked_quality);
-            eprintln!("warning: `{model}`: no setting has {asked} quality; this is the best");
+            eprintln!(
+                "warning: `{model}`: no setting reaches {asked} quality; this is the best one"
+            );
         }
         if let Some(objection) = hybrid.verdict.objection() {
             let Setting(kept) = &hybrid.before;
             eprintln!(
-                "warning: `{model}`: the held-out half does not bear it out: {objection}. \
-                 Keep {kept}, or bring more labels"
+                "warning: `{model}`: the held-out half does not confirm the fit: {objection}. \
+                 Keep {kept}, or add labels"
             );
         }
     }
@@ -195,7 +200,8 @@ fn as_json(report: &Report) -> Result<Value, String> {
     Ok(value)
 }
 
-fn told(report: &Report) -> String {
+/// The report as text: a table, then the settings for the catalog.
+fn as_text(report: &Report) -> String {
     let mut parts: Vec<String> = Vec::new();
     if !report.hybrids.is_empty() {
         let rows: Vec<Value> = report.hybrids.iter().flat_map(rows).collect();
@@ -203,7 +209,7 @@ fn told(report: &Report) -> String {
         let alone = alone.map(|one| format!("{} for {}", one.best_target, one.model));
         let alone: Vec<_> = alone.collect();
         parts.push(format!(
-            "{}\n\nQuality and cost are shares of the best target alone: {}.\nExpect what the rows held out show: the others are read on the labels they were fitted to.\n",
+            "{}\n\nQuality and cost are shares of the best target alone: {}.\nOnly the held-out rows predict new prompts: the others are measured on the labels used for the fit.\n",
             table::render(&json!({ "data": rows })),
             alone.join(", ")
         ));

@@ -1,4 +1,4 @@
-//! `tollgate serve`: production.
+//! `tollgate serve`: runs a gateway from a configuration file until a signal stops it.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub async fn run(file: &Path) -> Result<(), String> {
     until_stopped(running, signals).await
 }
 
-/// What asks the process to stop, from the moment this is made: before it says that it is ready.
+/// Receiver of SIGTERM and SIGINT. Create it before the gateway reports that it is ready, so that no signal is missed.
 pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
@@ -50,22 +50,25 @@ impl StopSignals {
     }
 }
 
-/// Serves until the process is asked to stop, then stops in good order.
+/// Serves until a signal arrives, then shuts down gracefully; a second signal stops at once. Fails if responses were
+/// cut off or charges still wait in the spool.
 pub async fn until_stopped(running: Running, mut signals: StopSignals) -> Result<(), String> {
     signals.next().await;
     let spool = running.gateway.spool.clone();
-    // Said once it is so: who reads it may ask at once, and is to be told that there is none.
+    // Logged only after the gateway refuses new work: a reader of the log line may test that immediately.
     running.begin_to_stop();
-    tracing::info!("stopping: no new work; running answers may finish (a second signal cuts them)");
+    tracing::info!(
+        "stopping: no new work is accepted; running responses may finish (a second signal cuts them off)"
+    );
     tokio::select! {
         () = running.stop() => {}
         () = signals.next() => {
-            let cut = "stopped at once; running answers were cut";
+            let cut = "stopped by a second signal; running responses were cut off";
             let left = spool.left_behind().await;
             return Err(left.map_or(cut.to_owned(), |left| format!("{cut}; {left}")));
         }
     }
     tracing::info!("stopped");
-    // Not in good order while something waits: whoever watches over the process is to know.
+    // Charges left in the spool make the exit code 1, so that a process supervisor reports them.
     spool.left_behind().await.map_or(Ok(()), Err)
 }

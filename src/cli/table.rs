@@ -1,11 +1,11 @@
-//! An answer of the operator API for people: a list as a table, an object line by line.
+//! Renders a response of the operator API as text: a list as a table, an object with one field per line.
 
 use serde_json::{Map, Value};
 
-pub fn render(answer: &Value) -> String {
-    match answer.get("data").and_then(Value::as_array) {
+pub fn render(response: &Value) -> String {
+    match response.get("data").and_then(Value::as_array) {
         Some(rows) => rows_as_table(rows),
-        None => fields_by_line(answer.as_object().unwrap_or(&Map::new())),
+        None => fields_by_line(response.as_object().unwrap_or(&Map::new())),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Logs: one line an event, as JSON for machines or plainly for people, on standard error.
+//! Logging to standard error: one line per event, as JSON or as plain text.
 
 use std::io::IsTerminal as _;
 
@@ -9,7 +9,7 @@ use tracing_subscriber::{
 
 use crate::config::{Log, LogFormat};
 
-/// Starts logging; `RUST_LOG` overrides the configured level.
+/// Starts logging, and logs panics as errors. `RUST_LOG` overrides the configured level.
 pub fn start(log: &Log) {
     let filter = EnvFilter::builder()
         .with_default_directive(LevelFilter::INFO.into())
@@ -21,7 +21,7 @@ pub fn start(log: &Log) {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
         LogFormat::Pretty => lines.with_target(false).boxed(),
     };
-    // A second start in one process (tests) keeps the first one's logging.
+    // In tests a process may start logging twice; the second start has no effect.
     let _ = tracing_subscriber::registry()
         .with(lines.with_filter(filter))
         .try_init();

@@ -1,4 +1,4 @@
-//! What operators are told of, when, and by which ways.
+//! The `[alerts]` section: which alerts are raised, and where they are delivered.
 
 use std::{fmt, time::Duration};
 
@@ -12,23 +12,23 @@ use crate::base::{
     money::NanoUsd,
 };
 
-/// What the secret of a webhook begins with.
-const PREFIX: &str = "whsec_";
+/// Every webhook secret starts with this (Standard Webhooks).
+const SECRET_PREFIX: &str = "whsec_";
 const MAX_DAYS: i64 = 365;
 
 #[derive(Clone, Debug)]
 pub struct Alerts {
     pub enabled: bool,
-    /// How often everything is looked at.
+    /// Interval between two checks of all alert conditions.
     pub every: Duration,
-    /// An account with less than this has little; `None` for no such alert.
+    /// Accounts with less available credit than this raise an alert; `None` turns the alert off.
     pub low_balance: Option<NanoUsd>,
-    /// Credit that expires within so many seconds expires soon; `None` for no such alert.
+    /// Grants that expire within this many seconds raise an alert; `None` turns the alert off.
     pub expiring_within: Option<i64>,
     pub webhook: Option<Webhook>,
-    /// Operators who get letters: bare addresses, whatever name stood beside them.
+    /// Operators' e-mail addresses, without display names.
     pub mail_to: Vec<String>,
-    /// Whether those whom an account belongs to get letters about its credit.
+    /// Whether the people of an account get e-mails about its credit.
     pub tell_customers: bool,
 }
 
@@ -48,7 +48,7 @@ impl Default for Alerts {
 
 #[derive(Clone)]
 pub struct Webhook {
-    /// There may be a secret in it.
+    /// Never shown in full, because its path or query may contain a secret.
     pub url: axum::http::Uri,
     /// `whsec_…`
     pub secret: Secret,
@@ -65,9 +65,9 @@ impl fmt::Debug for Webhook {
 }
 
 impl Webhook {
-    /// What is signed with: the bytes behind the secret's prefix.
+    /// The signing key: the base64-decoded bytes after the secret's prefix; `None` unless there are 24 to 64 of them.
     pub fn key(&self) -> Option<Vec<u8>> {
-        let encoded = self.secret.reveal().strip_prefix(PREFIX)?;
+        let encoded = self.secret.reveal().strip_prefix(SECRET_PREFIX)?;
         let key = BASE64_STANDARD.decode(encoded).ok()?;
         (24..=64).contains(&key.len()).then_some(key)
     }
@@ -76,11 +76,11 @@ impl Webhook {
 pub fn alerts(mut section: Section, has_mail: bool, environment: &Environment) -> Alerts {
     let default = Alerts::default();
     let webhook = webhook(&mut section, environment);
-    let expected = "US dollars as a decimal string, e.g. `\"5.00\"`; `\"0\"` for no such alert";
+    let expected = "US dollars as a decimal string, e.g. `\"5.00\"`; `\"0\"` turns the alert off";
     let low_balance = section.optional("low_balance", expected, |value| {
         NanoUsd::parse(&as_text(value)?)
     });
-    let expected = "a number of days from 1 to 365; 0 for no such alert";
+    let expected = "a number of days from 1 to 365; 0 turns the alert off";
     let days = section.optional("expiring_days", expected, |value| {
         let days: i64 = checked_toml::as_integer(value)?;
         (0..=MAX_DAYS).contains(&days).then_some(days)
@@ -100,7 +100,7 @@ pub fn alerts(mut section: Section, has_mail: bool, environment: &Environment) -
     }
     let mail_to = bare;
     let tell_customers = section.flag("tell_customers");
-    let no_mail = "needs a server to send letters through: add `[mail]`";
+    let no_mail = "needs a mail server: add `[mail]`";
     if !has_mail && !mail_to.is_empty() {
         section.mistake("mail_to", no_mail);
     }
@@ -126,9 +126,9 @@ pub fn alerts(mut section: Section, has_mail: bool, environment: &Environment) -
     alerts
 }
 
-/// Both or neither: what is not signed could be anybody's.
+/// The webhook; its URL and its secret must be set together, because a receiver cannot verify unsigned messages.
 fn webhook(section: &mut Section, environment: &Environment) -> Option<Webhook> {
-    let wants_secret =
+    let names_secret =
         section.contains("webhook_secret_env") || section.contains("webhook_secret_file");
     let expected = "a URL, e.g. `https://hooks.example.com/tollgate`";
     let url = section.optional_secret("webhook_url", expected, |value| {
@@ -142,13 +142,13 @@ fn webhook(section: &mut Section, environment: &Environment) -> Option<Webhook> 
         (Some(url), Some(secret)) => {
             let webhook = Webhook { url, secret };
             if webhook.key().is_none() {
-                let message = format!("leads to no secret of a webhook; expected {form}");
+                let message = format!("does not hold a webhook secret; expected {form}");
                 section.mistake("webhook_secret_env", &message);
             }
             Some(webhook)
         }
-        (Some(_), None) if !wants_secret => {
-            let message = format!("is missing, and `webhook_url` needs it: name {form}");
+        (Some(_), None) if !names_secret => {
+            let message = format!("is missing, and `webhook_url` requires it; expected {form}");
             section.mistake("webhook_secret_env", &message);
             None
         }

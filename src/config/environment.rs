@@ -6,13 +6,13 @@ use crate::base::checked_toml::{Mistake, Node, Origin, Value};
 
 const PREFIX: &str = "TOLLGATE__";
 
-/// Puts every override in its place in `document`; what does not belong there is then reported
-/// like any other unknown key, under the variable's name. Returns those that have no place at all.
+/// Applies every override to `document`. A variable that names an unknown setting is reported later like any unknown
+/// key, under the variable's name; one that names a list entry that does not exist is returned as a mistake.
 pub fn override_values(
     document: &mut Node,
     environment: &BTreeMap<String, String>,
 ) -> Vec<Mistake> {
-    let mut astray = Vec::new();
+    let mut unplaced = Vec::new();
     for (name, value) in environment {
         let Some(path) = name.strip_prefix(PREFIX) else {
             continue;
@@ -22,28 +22,28 @@ pub fn override_values(
             value: Value::Text(value.clone()),
         };
         let steps: Vec<&str> = path.split("__").collect();
-        if let Err(nowhere) = place(document, &steps, node) {
-            astray.push(Mistake {
+        if let Err(missing) = set_at(document, &steps, node) {
+            unplaced.push(Mistake {
                 origin: Origin::Variable(name.clone()),
-                message: format!("`{nowhere}` is not in the file, so it cannot be replaced"),
+                message: format!("`{missing}` is not in the file, so it cannot be replaced"),
             });
         }
     }
-    astray
+    unplaced
 }
 
-/// Replaces what the steps lead to, or says where they lead nowhere.
-fn place(parent: &mut Node, steps: &[&str], node: Node) -> Result<(), String> {
+/// Sets the value at the path `steps`, or returns the part of the path that does not exist.
+fn set_at(parent: &mut Node, steps: &[&str], node: Node) -> Result<(), String> {
     let [step, rest @ ..] = steps else {
         *parent = node;
         return Ok(());
     };
     match &mut parent.value {
         Value::List(items) => {
-            // A list is addressed by position.
+            // List entries are addressed by position.
             match step.parse().ok().and_then(|at: usize| items.get_mut(at)) {
                 Some(item) => {
-                    place(item, rest, node).map_err(|nowhere| format!("[{step}].{nowhere}"))
+                    set_at(item, rest, node).map_err(|missing| format!("[{step}].{missing}"))
                 }
                 None => Err(format!("[{step}]")),
             }
@@ -59,16 +59,16 @@ fn place(parent: &mut Node, steps: &[&str], node: Node) -> Result<(), String> {
                 value: Value::Table(BTreeMap::new()),
             };
             let entry = entries.entry(key.clone()).or_insert(absent);
-            place(entry, rest, node).map_err(|nowhere| {
-                let dot = if nowhere.starts_with('[') { "" } else { "." };
-                format!("{key}{dot}{nowhere}")
+            set_at(entry, rest, node).map_err(|missing| {
+                let dot = if missing.starts_with('[') { "" } else { "." };
+                format!("{key}{dot}{missing}")
             })
         }
-        // A plain value where the variable expects a table: replaced, so that it is reported.
+        // A plain value where the variable needs a table. The table replaces it, so that the mismatch is reported.
         _ => {
             parent.value = Value::Table(BTreeMap::new());
             parent.origin = node.origin.clone();
-            place(parent, steps, node)
+            set_at(parent, steps, node)
         }
     }
 }

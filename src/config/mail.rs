@@ -1,4 +1,4 @@
-//! The server that letters go through.
+//! The `[mail]` section: the SMTP server that sends e-mails.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use crate::{
     net::connect::chain,
 };
 
-/// How long a server may take for each of its answers.
+/// Timeout of each SMTP command.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct Mail {
-    /// A secret, because it may have a password in it.
+    /// A secret, because it may contain a password.
     pub url: Secret,
-    /// Who letters are from.
+    /// Sender of every e-mail.
     pub from: Mailbox,
 }
 
-/// Only where the section is there.
+/// Reads the section; call it only if the section exists. `None` if a required setting is missing or unusable.
 pub fn mail(mut section: Section, environment: &Environment) -> Option<Mail> {
     let expected = "a URL, e.g. `smtps://user:password@smtp.example.com`; better under `url_env`";
     let url = store_url(&mut section, expected, environment).map(Secret::new);
@@ -45,7 +45,7 @@ pub fn mail(mut section: Section, environment: &Environment) -> Option<Mail> {
     })
 }
 
-/// The server that a URL names; what is wrong with it, without the URL, which may hold a password.
+/// The SMTP transport for a URL. An error does not repeat the URL, which may contain a password.
 pub fn mail_server(url: &Secret) -> Result<AsyncSmtpTransport<Tokio1Executor>, String> {
     let builder = AsyncSmtpTransport::<Tokio1Executor>::from_url(url.reveal());
     let builder = builder.map_err(|error| chain(&error))?;

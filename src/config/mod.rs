@@ -1,7 +1,11 @@
-//! What a person writes → a checked [`Config`]; every mistake reported at once.
+//! Reads the TOML configuration file and environment overrides into a checked [`Config`].
 //!
-//! A `Config` can be used as it stands: addresses are parsed, secrets are read, the catalog is
-//! loaded. Secrets come from the environment or from files, never from the configuration itself.
+//! A `Config` is complete: addresses are parsed, secrets are read, the catalog and router weights are loaded. Secrets
+//! come from the environment or from files, never from the configuration file itself. A file with mistakes yields no
+//! `Config` but a [`ConfigError`] that lists all of them, each with its line or environment variable.
+//!
+//! This room may use `ledger` and the rooms below it in `src/lib.rs`. It uses `ledger`, `limits`, `db`, `net`,
+//! `routing`, `catalog` and `base`, mostly for the types of addresses, deadlines and weights.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +46,8 @@ use crate::{
     routing::Scorer,
 };
 
-/// Clients that cut responses short often leave a few calls behind; more than this many at once are unusual.
+/// Default of `max_abandoned`. Clients that cut responses short often leave a few calls running; more than this many
+/// at once are unusual.
 pub const MAX_ABANDONED: u32 = 100;
 
 #[derive(Debug)]
@@ -50,27 +55,27 @@ pub struct Config {
     pub server: Server,
     pub operator: Operator,
     pub store: Store,
-    /// The ceilings of whatever has none of its own.
+    /// Default ceilings, for accounts and models without their own.
     pub limits: Ceilings,
     pub limiter_store: LimiterStore,
-    /// How many calls whose clients have left an account may have and still start another.
+    /// An account with this many abandoned calls cannot start another call.
     pub max_abandoned: u32,
-    /// How far an account may go below zero by calls that cost more than they held.
+    /// How far a balance may go below zero because calls cost more than they held.
     pub max_overdraft: NanoUsd,
     pub providers: BTreeMap<String, Provider>,
     pub deployments: Vec<Deployment>,
     pub routing: Routing,
-    /// The router weights that stand in for the built-in ones.
-    pub weights: Option<OwnWeights>,
+    /// Router weights that replace the built-in ones.
+    pub weights: Option<CustomWeights>,
     pub tools: Tools,
     pub portal: Portal,
-    /// The server that letters go through.
+    /// The server that sends e-mails; without it, operators pass links on themselves.
     pub mail: Option<Mail>,
-    /// Who takes money for credit.
+    /// How customers buy credit; `None` if they cannot.
     pub payments: Option<Payments>,
     pub alerts: Alerts,
     pub catalog: Catalog,
-    /// Where the catalog was read from, if not from the program itself.
+    /// The catalog file, if one is configured beside or instead of the built-in catalog.
     pub catalog_file: Option<PathBuf>,
     pub log: Log,
 }
@@ -79,22 +84,23 @@ pub struct Config {
 pub struct Server {
     pub listen: SocketAddr,
     pub tls: Option<TlsFiles>,
-    /// Where callers reach this gateway, for the links in errors; by default the listener.
+    /// Base URL under which callers reach this gateway, for links in errors and e-mails; `None` means the listener's
+    /// address.
     pub public_url: Option<String>,
-    /// Whose word about a client's address is taken.
+    /// Proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<ipnet::IpNet>,
     pub max_body_bytes: usize,
-    /// How long running answers may go on after a request to stop.
+    /// Grace period: how long running responses may continue after a signal to stop.
     pub shutdown_grace: Duration,
     pub client_timeouts: ClientTimeouts,
 }
 
-/// How long a client may take for its part.
+/// Timeouts for slow clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientTimeouts {
-    /// From the first byte of a request's head to its last.
+    /// From the first byte of a request's head to its last byte.
     pub head: Duration,
-    /// Without taking a byte of the answer that waits for it.
+    /// How long a client may read nothing of a response that is ready to be sent.
     pub stall: Duration,
 }
 
@@ -123,13 +129,13 @@ pub struct Operator {
 #[derive(Clone, Debug)]
 pub struct Portal {
     pub enabled: bool,
-    /// Whether the operator's console is there too.
+    /// Whether `/portal/console`, the operators' pages, is served.
     pub console: bool,
-    /// Who else vouches for people that sign in.
+    /// OpenID Connect issuer to sign in with, besides passwords.
     pub oidc: Option<Oidc>,
-    /// Whether anyone may make an account.
+    /// Whether anyone may create an account.
     pub sign_up_open: bool,
-    /// The plan that a new account begins with.
+    /// Plan of a newly signed-up account.
     pub sign_up_plan: Plan,
 }
 
@@ -147,14 +153,14 @@ impl Default for Portal {
 
 #[derive(Debug)]
 pub struct Store {
-    pub place: StoreLocation,
+    pub location: StoreLocation,
     pub durability: Durability,
-    /// The folder in which charges wait that the store does not take.
+    /// Folder of the spool, in which pending charges wait while the store cannot be written.
     pub spool: PathBuf,
 }
 
 impl StoreLocation {
-    /// Where charges wait unless it is said otherwise: beside the database, where that is a file.
+    /// Default spool folder: beside the database file, or `data/spool` with PostgreSQL.
     pub fn default_spool(&self) -> PathBuf {
         match self {
             Self::File(database) => database.with_file_name("spool"),
@@ -163,24 +169,24 @@ impl StoreLocation {
     }
 }
 
-/// Where accounts, credit and all that lasts is kept.
+/// Where accounts, credit and all other lasting data are stored.
 #[derive(Debug)]
 pub enum StoreLocation {
-    /// In files, of this gateway alone.
+    /// Embedded: in files of this gateway alone.
     File(PathBuf),
-    /// In a database that gateways share, and how long a call waits for it before it begins.
+    /// Shared: in a database used by several gateways. `deadline` bounds how long admission waits for it.
     Postgres {
         address: Box<postgres::Address>,
         deadline: Duration,
     },
 }
 
-/// Where the last minute of requests and tokens is kept.
+/// Where the rate-limit windows are kept.
 #[derive(Debug)]
 pub enum LimiterStore {
-    /// In this gateway.
+    /// In the memory of this gateway.
     Memory,
-    /// With a server that gateways share, and how long a step there may take.
+    /// On a server used by several gateways. `deadline` is the timeout of one attempt; each operation is tried twice.
     Redis {
         address: Box<limits::Address>,
         deadline: Duration,
@@ -193,7 +199,7 @@ pub enum Provider {
     Simulator,
 }
 
-/// Whose language a provider speaks.
+/// The API that a provider implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderKind {
     OpenAi,
@@ -205,7 +211,7 @@ pub enum ProviderKind {
 pub struct RemoteProvider {
     pub kind: ProviderKind,
     pub base_url: String,
-    /// Used in turn.
+    /// Used round-robin.
     pub api_keys: Vec<Secret>,
     pub timeouts: Timeouts,
     pub quirks: Quirks,
@@ -214,11 +220,11 @@ pub struct RemoteProvider {
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     pub connect: Duration,
-    /// From the request to the head of the answer.
+    /// From sending the request to the head of the response.
     pub first_byte: Duration,
-    /// Between two reads of the answer's body.
+    /// Between two reads of the response body.
     pub idle: Duration,
-    /// From the request to the last byte.
+    /// From sending the request to the last byte of the response.
     pub total: Duration,
 }
 
@@ -235,50 +241,50 @@ impl Default for Timeouts {
 
 #[derive(Debug)]
 pub struct Deployment {
-    /// A catalog ID, or `*` for every model without a deployment of its own.
+    /// A catalog ID, or `*` for every model that has no deployment under its own ID.
     pub model: String,
     pub provider: String,
-    /// The provider's name for the model; the catalog ID where it is not given.
+    /// The provider's name for the model; `None` means the catalog ID.
     pub upstream_model: Option<String>,
     pub weight: u32,
-    /// The lowest number is asked first.
+    /// Deployments with the lowest number are tried first.
     pub priority: u32,
-    /// Its own, where they differ from its provider's.
+    /// Timeouts of this deployment; `None` means its provider's.
     pub timeouts: Option<Timeouts>,
-    /// What the operator pays for it, in the form of a model's prices.
+    /// What the operator pays the provider; `None` if unknown.
     pub cost: Option<Arc<Prices>>,
 }
 
-/// How a call finds its upstream.
+/// How a call chooses among deployments, and how far failover goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Routing {
-    /// How often upstreams are asked for one call.
+    /// Most attempts for one step of a call; counted anew for each model that a hybrid escalates to.
     pub attempts: u32,
-    /// After this long, no other upstream is tried.
+    /// Failover timeout (`patience_seconds`): after this long, no further attempt with the model is started.
     pub timeout: Duration,
     pub choice: Choice,
 }
 
-/// Router weights from a file: read and checked, ready to score.
+/// Router weights from a file, already parsed and checked.
 #[derive(Clone)]
-pub struct OwnWeights {
+pub struct CustomWeights {
     pub file: PathBuf,
     pub scorer: Arc<Scorer>,
 }
 
-impl fmt::Debug for OwnWeights {
+impl fmt::Debug for CustomWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.scorer.version();
-        write!(f, "OwnWeights({}, {version})", self.file.display())
+        write!(f, "CustomWeights({}, {version})", self.file.display())
     }
 }
 
-/// How one is chosen among upstreams of the same priority.
+/// How one deployment is chosen among those of the same priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// As often as its weight says.
+    /// Randomly, in proportion to the weights.
     Weight,
-    /// Of two drawn by weight, the one that has been quicker to answer.
+    /// The one with the lower latency of two drawn by weight.
     Latency,
 }
 
@@ -295,7 +301,7 @@ impl Default for Routing {
 #[derive(Clone, Debug)]
 pub struct Log {
     pub format: LogFormat,
-    /// As in `RUST_LOG`: `info`, or `tollgate=debug,hyper=warn`.
+    /// A filter in the syntax of `RUST_LOG`: `info`, or `tollgate=debug,hyper=warn`.
     pub level: String,
 }
 
@@ -314,7 +320,7 @@ impl Default for Log {
     }
 }
 
-/// Why a configuration cannot be used: all there is to mend.
+/// Every mistake in a configuration that cannot be used.
 #[derive(Debug)]
 pub struct ConfigError {
     source: String,
@@ -335,7 +341,7 @@ impl fmt::Display for ConfigError {
 }
 
 impl Config {
-    /// How long a call of this deployment may take.
+    /// Total timeout of an attempt with this deployment.
     pub fn longest_call(&self, deployment: &Deployment) -> Duration {
         let own = deployment.timeouts.map(|timeouts| timeouts.total);
         own.unwrap_or_else(|| match self.providers.get(&deployment.provider) {
@@ -344,7 +350,7 @@ impl Config {
         })
     }
 
-    /// The models that no deployment serves: nobody can call them. Of hybrids, those without a target that is served.
+    /// Models that cannot be called because no deployment serves them; hybrids if none of their targets is served.
     pub fn unserved_models(&self) -> Vec<&str> {
         let is_served = |id: &str| {
             let mut models = self.deployments.iter().map(|one| one.model.as_str());
@@ -361,7 +367,7 @@ impl Config {
         unserved.map(|model| model.id.as_str()).collect()
     }
 
-    /// The files whose changes count as changes of the configuration.
+    /// Files named in the configuration (catalog, router weights) whose changes require a reload.
     pub fn named_files(&self) -> Vec<PathBuf> {
         let weights = self.weights.as_ref().map(|weights| weights.file.clone());
         self.catalog_file
@@ -371,8 +377,8 @@ impl Config {
             .collect()
     }
 
-    /// Reads a file, with this process's environment on top. Paths in it are relative to the
-    /// directory the process was started in.
+    /// Reads a configuration file and applies overrides from this process's environment. Relative paths in the file are
+    /// resolved against the working directory.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let source = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
@@ -382,13 +388,14 @@ impl Config {
                 message: format!("the file cannot be read: {error}"),
             }],
         })?;
-        // A variable that is not Unicode cannot be one of ours.
+        // Variables that are not Unicode are ignored: none of ours can be.
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
         Self::parse(&source, &text, &environment)
     }
 
+    /// Like [`Self::load`], from a text and a given environment; `source` names the text in errors.
     pub fn parse(
         source: &str,
         text: &str,
@@ -396,11 +403,11 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         crate::base::checked_toml::parse(text)
             .and_then(|mut document| {
-                let astray = environment::override_values(&mut document, environment);
+                let unplaced = environment::override_values(&mut document, environment);
                 match read::config(document, environment) {
-                    Ok(config) if astray.is_empty() => Ok(config),
-                    Ok(_) => Err(astray),
-                    Err(mistakes) => Err([mistakes, astray].concat()),
+                    Ok(config) if unplaced.is_empty() => Ok(config),
+                    Ok(_) => Err(unplaced),
+                    Err(mistakes) => Err([mistakes, unplaced].concat()),
                 }
             })
             .map_err(|mistakes| ConfigError {

@@ -1,4 +1,4 @@
-//! Who else vouches for people that sign in: an issuer of OpenID Connect.
+//! The `[portal.oidc]` section: an OpenID Connect issuer that people sign in with.
 
 use super::values::{Environment, is_safe_url, list, secret};
 use crate::base::{
@@ -8,20 +8,21 @@ use crate::base::{
 
 #[derive(Clone, Debug)]
 pub struct Oidc {
-    /// Letter by letter as the issuer writes it: what it says of itself is compared with it.
+    /// Exactly as the issuer writes it, a trailing `/` included: it must equal the `issuer` of the discovery document
+    /// and the `iss` claim of ID tokens.
     pub issuer: String,
     pub client_id: String,
-    /// None for a public client.
+    /// `None` for a public client.
     pub client_secret: Option<Secret>,
-    /// What people call the issuer.
+    /// Display name of the issuer on the sign-in button.
     pub name: String,
-    /// Of whose verified addresses somebody must have one, in lower case; where there are none, of any.
+    /// Domains in lower case. Only people with a verified e-mail address in one of them may sign in; empty allows all.
     pub allowed_domains: Vec<String>,
-    /// As they are sent, with spaces between them.
+    /// Separated by spaces, as sent to the issuer.
     pub scopes: String,
 }
 
-/// Only where the section is there.
+/// Reads the section; call it only if the section exists. `None` if a required setting is missing or unusable.
 pub fn oidc(mut section: Section, environment: &Environment) -> Option<Oidc> {
     let expected = "the issuer's URL as it writes it itself, e.g. `https://accounts.google.com`; \
                     `http` is for this machine alone";
@@ -68,8 +69,8 @@ fn name(value: &Value) -> Option<String> {
 }
 
 fn domain(text: &str) -> Option<String> {
-    let strange = |c: char| c == '@' || c == '*' || c.is_whitespace() || c.is_control();
-    (!text.is_empty() && !text.contains(strange)).then(|| text.to_lowercase())
+    let forbidden = |c: char| c == '@' || c == '*' || c.is_whitespace() || c.is_control();
+    (!text.is_empty() && !text.contains(forbidden)).then(|| text.to_lowercase())
 }
 
 fn scopes(value: &Value) -> Option<String> {

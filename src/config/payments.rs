@@ -1,4 +1,4 @@
-//! Who takes money for credit, and for how much of it.
+//! The `[payments]` section: the payment provider, and the amounts of credit on offer.
 
 use std::time::Duration;
 
@@ -22,29 +22,29 @@ pub struct Payments {
 #[derive(Clone, Debug)]
 pub enum PaymentProvider {
     Stripe(Stripe),
-    /// One that only pretends: for `tollgate dev`, and nothing that is written leads to it.
+    /// Pretends to take payments. Only `tollgate dev` uses it; a configuration file cannot select it.
     Test,
 }
 
 #[derive(Clone, Debug)]
 pub struct Stripe {
     pub secret_key: Secret,
-    /// What its events are signed with.
+    /// Key that Stripe signs its webhook events with.
     pub webhook_secret: Secret,
     pub base_url: String,
-    /// How long it may take to make a page to pay at.
+    /// Timeout of creating a checkout page.
     pub timeout: Duration,
 }
 
-/// What can be bought. All amounts are whole cents.
+/// Amounts of credit that can be bought, all in whole cents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// For one click each.
+    /// Amounts that the page offers as buttons.
     pub amounts: Vec<NanoUsd>,
-    /// The least and the most of an amount that is typed.
+    /// Bounds of an amount that a customer types in.
     pub min: NanoUsd,
     pub max: NanoUsd,
-    /// After how many days credit that was bought expires, if it does.
+    /// Bought credit expires after this many days; `None` means never.
     pub credit_days: Option<u32>,
 }
 
@@ -61,7 +61,7 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// An amount that somebody typed, if it is one that can be bought.
+    /// Parses an amount that a customer typed; `None` unless it is whole cents from `min` to `max`.
     pub fn amount(&self, text: &str) -> Option<NanoUsd> {
         let text = text.trim();
         let amount = whole_cents(text.strip_prefix('$').unwrap_or(text))?;
@@ -69,13 +69,13 @@ impl Offer {
     }
 }
 
-/// Only where the section is there.
+/// Reads the section; call it only if the section exists. `None` if a required setting is missing or unusable.
 pub fn payments(mut section: Section, environment: &Environment) -> Option<Payments> {
     let provider = section.required("provider", "`stripe`", |value| {
         as_text(value).filter(|name| name == "stripe")
     });
-    let secret_key = needed_secret(&mut section, "secret_key", environment);
-    let webhook_secret = needed_secret(&mut section, "webhook_secret", environment);
+    let secret_key = required_secret(&mut section, "secret_key", environment);
+    let webhook_secret = required_secret(&mut section, "webhook_secret", environment);
     let base_url = section.optional("base_url", "a URL, e.g. `https://api.stripe.com`", http_url);
     let timeout = seconds(&mut section, "timeout_seconds", 1..=60);
     let offer = offer(&mut section);
@@ -93,8 +93,9 @@ pub fn payments(mut section: Section, environment: &Environment) -> Option<Payme
     })
 }
 
-/// Without the one nothing can be bought; without the other it would be paid and never known.
-fn needed_secret(section: &mut Section, key: &str, environment: &Environment) -> Option<Secret> {
+/// A secret that must be configured. Without the API key nothing can be bought; without the webhook secret a payment
+/// would be taken and never credited.
+fn required_secret(section: &mut Section, key: &str, environment: &Environment) -> Option<Secret> {
     let keys = [key.to_owned(), format!("{key}_env"), format!("{key}_file")];
     if !keys.iter().any(|key| section.contains(key)) {
         let hint = "the name of the environment variable that holds it";
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_bought_is_whole_cents_within_bounds() {
+    fn only_whole_cents_within_bounds_can_be_bought() {
         let offer = Offer::default();
         for (text, nanos) in [
             ("5", Some(5_000_000_000)),

@@ -1,4 +1,4 @@
-//! The proxies whose word about a client's address is taken.
+//! `server.trusted_proxies`: the proxies whose `X-Forwarded-For` header is trusted.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ pub fn trusted_proxies(section: &mut Section) -> Vec<IpNet> {
     list(section, "trusted_proxies", expected, network)
 }
 
-/// An address alone is a network of one.
+/// Parses a network, or an address as a network of one host.
 fn network(text: &str) -> Option<IpNet> {
     let address = text.parse::<IpAddr>().ok().map(IpNet::from);
     address.or_else(|| text.parse().ok())

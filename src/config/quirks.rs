@@ -1,22 +1,24 @@
-//! In what servers that speak OpenAI's language differ from each other: data, and no code.
+//! How OpenAI-compatible servers differ from each other, as data: the settings of a provider and the known vendors.
 
 use axum::http::Uri;
 
+/// Deviations of one OpenAI-compatible server from the common API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quirks {
-    /// The header for the key, where it is not `Authorization: Bearer`.
+    /// Header that carries the API key; `None` means `Authorization: Bearer`.
     pub key_header: Option<String>,
-    /// What every URL ends with, e.g. `api-version=2026-01-01`.
+    /// Query string of every URL, e.g. `api-version=2026-01-01`.
     pub query: Option<String>,
-    /// What it calls the output budget.
+    /// Name of the field for the output budget.
     pub max_tokens_field: MaxTokensField,
-    /// Fields of the request that it does not take.
+    /// Request fields that the server refuses; they are not sent.
     pub omit: Vec<String>,
-    /// Fields of the request that it has another name for.
+    /// Request fields that are sent under another name: `(from, to)`.
     pub rename: Vec<(String, String)>,
-    /// Whether it streams, and counts what it streams; if not, whole answers are streamed for it.
+    /// Whether the server streams and reports usage in streams. If not, the gateway requests whole responses and
+    /// streams them to callers itself.
     pub streams: bool,
-    /// Whether it can be offered the gateway's own tools: servers without tools refuse any.
+    /// Whether built-in tools may be offered; servers without tool support refuse requests that carry tools.
     pub builtin_tools: bool,
 }
 
@@ -26,7 +28,7 @@ pub enum MaxTokensField {
     MaxCompletionTokens,
 }
 
-/// Fields that can be left out or called otherwise. The rest makes a request what it is.
+/// Request fields that may be omitted or renamed. The others (model, messages, tools, …) define the request.
 pub const FIELDS: [&str; 17] = [
     "frequency_penalty",
     "logit_bias",
@@ -61,9 +63,9 @@ impl Default for Quirks {
     }
 }
 
-/// A vendor's own service, which wants other words than the many servers that took after it.
+/// A vendor's own service that differs from the common API of compatible servers.
 struct Vendor {
-    /// A host, or with a dot in front what a host may end with.
+    /// Hosts; an entry that starts with a dot matches every host that ends with it.
     hosts: &'static [&'static str],
     max_tokens_field: MaxTokensField,
     omit: &'static [&'static str],
@@ -71,7 +73,7 @@ struct Vendor {
 }
 
 const VENDORS: [Vendor; 2] = [
-    // OpenAI and Azure refuse what they do not know; newer models refuse `max_tokens` too.
+    // OpenAI and Azure refuse unknown fields; their newer models also refuse `max_tokens`.
     Vendor {
         hosts: &[
             "api.openai.com",
@@ -84,7 +86,7 @@ const VENDORS: [Vendor; 2] = [
         omit: &["top_k", "thinking"],
         rename: &[],
     },
-    // Mistral refuses what it does not know, and reports usage at the end of a stream unasked.
+    // Mistral refuses unknown fields, and reports usage at the end of a stream without `stream_options`.
     Vendor {
         hosts: &["api.mistral.ai"],
         max_tokens_field: MaxTokensField::MaxTokens,
@@ -102,15 +104,15 @@ const VENDORS: [Vendor; 2] = [
 ];
 
 impl Quirks {
-    /// What is known of the server at this address; it goes by the host, which only the vendor
-    /// itself has.
-    pub fn known_of(base_url: &str) -> Self {
+    /// Quirks of the vendor's service at this URL, or the defaults for any other server. Vendors are recognised by
+    /// their host, under which no other server can be reached.
+    pub fn for_base_url(base_url: &str) -> Self {
         let uri: Option<Uri> = base_url.parse().ok();
         let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
         let host = host.to_ascii_lowercase();
-        let is = |name: &&str| host == *name || name.starts_with('.') && host.ends_with(*name);
+        let matches = |name: &&str| host == *name || name.starts_with('.') && host.ends_with(*name);
         let mut vendors = VENDORS.iter();
-        let Some(vendor) = vendors.find(|vendor| vendor.hosts.iter().any(is)) else {
+        let Some(vendor) = vendors.find(|vendor| vendor.hosts.iter().any(matches)) else {
             return Self::default();
         };
         let owned = |name: &&str| (*name).to_owned();
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vendor_is_known_by_its_host() {
+    fn a_vendor_is_recognised_by_its_host() {
         for (url, omits, renames) in [
             ("https://api.openai.com/v1", true, false),
             ("https://EU.api.OpenAI.com/v1", true, false),
@@ -144,7 +146,7 @@ mod tests {
             ("https://example.com/api.openai.com/v1", false, false),
             ("http://127.0.0.1:9000/v1", false, false),
         ] {
-            let quirks = Quirks::known_of(url);
+            let quirks = Quirks::for_base_url(url);
             let found = (!quirks.omit.is_empty(), !quirks.rename.is_empty());
             assert_eq!(found, (omits, renames), "{url}");
         }

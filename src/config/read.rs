@@ -1,4 +1,4 @@
-//! The document's tree → [`Config`], section by section.
+//! Turns the parsed TOML document into a [`Config`], section by section.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -157,7 +157,7 @@ fn operator(mut section: Section, environment: &Environment) -> Operator {
         );
     }
     section.finish();
-    // Without a token the mistake above stops the start; this one lets no one in either way.
+    // A missing token was reported as a mistake, so no gateway starts; the random token is only a placeholder.
     Operator {
         listen,
         token: token.unwrap_or_else(Secret::generate),
@@ -169,7 +169,7 @@ fn store(mut section: Section, environment: &Environment) -> Store {
     let url = store_url(&mut section, expected, environment);
     let url = url.unwrap_or_else(|| "sqlite:data/tollgate.db".to_owned());
     let deadline = deadline(&mut section);
-    let place = match url.strip_prefix("sqlite:") {
+    let location = match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => Ok(StoreLocation::File(path.into())),
         _ if url.starts_with("postgres") => {
             postgres::Address::parse(&url).map(|address| StoreLocation::Postgres {
@@ -179,7 +179,7 @@ fn store(mut section: Section, environment: &Environment) -> Store {
         }
         _ => Err(format!("cannot be used: expected {expected}")),
     };
-    let place = place.unwrap_or_else(|mistake| {
+    let location = location.unwrap_or_else(|mistake| {
         section.mistake("url", &mistake);
         StoreLocation::File("data/tollgate.db".into())
     });
@@ -200,13 +200,13 @@ fn store(mut section: Section, environment: &Environment) -> Store {
     });
     section.finish();
     Store {
-        spool: spool.unwrap_or_else(|| place.default_spool()),
-        place,
+        spool: spool.unwrap_or_else(|| location.default_spool()),
+        location,
         durability: durability.unwrap_or(Durability::Power),
     }
 }
 
-/// How long a server may take for its part of an admission.
+/// `deadline_ms`: how long admission waits for the shared database, or for one attempt with Redis.
 fn deadline(section: &mut Section) -> Option<Duration> {
     let expected = "a number of milliseconds from 5 to 10000";
     section.optional("deadline_ms", expected, |value| {
@@ -237,12 +237,12 @@ fn limits(
     (limits, max_abandoned, limiter_store)
 }
 
-/// Gateways that share accounts share their limits, and only a shared ledger can tell what a server that
-/// forgot had counted.
+/// Memory for an embedded store, Redis for a shared one. Gateways that share accounts must share their limits, and
+/// Redis requires the shared ledger, from which windows that Redis has lost are rebuilt.
 fn limiter_store(section: &mut Section, store: &Store, environment: &Environment) -> LimiterStore {
     let url = store_url(section, "`memory:` or `redis://…`", environment);
     let deadline = deadline(section);
-    let is_shared = matches!(store.place, StoreLocation::Postgres { .. });
+    let is_shared = matches!(store.location, StoreLocation::Postgres { .. });
     let url = url.unwrap_or_else(|| "memory:".to_owned());
     if url == "memory:" {
         if is_shared {
@@ -268,7 +268,7 @@ fn limiter_store(section: &mut Section, store: &Store, environment: &Environment
     }
 }
 
-/// Five dollars, unless it is said otherwise.
+/// `credit.max_overdraft`; five dollars by default.
 fn max_overdraft(mut section: Section) -> NanoUsd {
     let expected = "US dollars as a decimal string, e.g. `\"5.00\"`; `\"0\"` for none";
     let amount = section.optional("max_overdraft", expected, |value| {
@@ -343,7 +343,7 @@ fn log(mut section: Section) -> Log {
     }
 }
 
-/// The built-in catalog, or a file on top of it, or (with `extends = false`) a file instead of it.
+/// The built-in catalog, extended or (with `extends = false`) replaced by the configured file.
 fn catalog(mut section: Section) -> (Catalog, Option<PathBuf>) {
     let built_in = Catalog::built_in();
     let file = section.optional("file", "the path of a readable file", readable_file);

@@ -1,4 +1,4 @@
-//! The tools that the gateway runs for a model, and where they get their data.
+//! The `[tools]` section: limits of the built-in tools, and their data sources.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::base::{
 #[derive(Clone, Debug)]
 pub struct Tools {
     pub enabled: bool,
-    /// How often a provider is asked for one request: answers that call tools, and the last one.
+    /// Most steps of one call: those whose response calls tools, and the final one.
     pub max_steps: u32,
-    /// How long one tool may take.
+    /// Timeout of one tool call.
     pub timeout: Duration,
     pub market: Option<Market>,
-    /// By the names that models call them by.
+    /// EVM nodes by the chain names that models use.
     pub chains: BTreeMap<String, Chain>,
 }
 
-/// A source of market data, in the shape of `CoinGecko`'s API.
+/// A source of market data with `CoinGecko`'s API.
 #[derive(Clone, Debug)]
 pub struct Market {
     pub base_url: String,
@@ -33,9 +33,9 @@ pub struct Market {
 /// A node of an EVM chain.
 #[derive(Clone, Debug)]
 pub struct Chain {
-    /// A secret, because many of them have a key in their path.
+    /// A secret, because the path of such URLs often contains a key.
     pub rpc_url: Secret,
-    /// What its native coin is called.
+    /// Symbol of the chain's native coin.
     pub symbol: String,
 }
 
@@ -101,7 +101,7 @@ fn market(mut section: Section, environment: &Environment) -> Option<Market> {
 
 fn chain(mut section: Section, environment: &Environment) -> Option<Chain> {
     let expected = "a URL that begins with `http://` or `https://` and has no user in it";
-    // Before the keys are taken out.
+    // Checked first, because reading a setting removes it from the section.
     let given = [section.contains("rpc_url"), section.contains("rpc_url_env")];
     let written = section.optional_secret("rpc_url", expected, |value| {
         as_text(value).filter(|url| is_rpc_url(url))
@@ -143,14 +143,14 @@ fn chain(mut section: Section, environment: &Environment) -> Option<Chain> {
     })
 }
 
-/// Unlike a base URL it may have a query: some providers take their key there.
+/// Whether this is a usable URL of a node. Unlike a base URL it may have a query, where some providers expect the key.
 fn is_rpc_url(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else {
         return false;
     };
     let known = matches!(uri.scheme_str(), Some("http" | "https"));
     let host = uri.host().is_some_and(|host| !host.is_empty());
-    // A user and a password would not be sent, so they would be missed only when it is called.
+    // The HTTP client would not send a user and password, so every call would fail; refuse them here instead.
     let user = uri
         .authority()
         .is_some_and(|all| all.as_str().contains('@'));

@@ -1,10 +1,10 @@
-//! Providers, deployments and how a call finds its way among them.
+//! The `[providers]`, `[[deployments]]` and `[routing]` sections.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{
-    Choice, Deployment, MaxTokensField, OwnWeights, Provider, ProviderKind, Quirks, RemoteProvider,
-    Routing, Timeouts,
+    Choice, CustomWeights, Deployment, MaxTokensField, Provider, ProviderKind, Quirks,
+    RemoteProvider, Routing, Timeouts,
     quirks::FIELDS,
     values::{Environment, http_url, seconds, secret},
 };
@@ -31,7 +31,7 @@ pub fn provider(mut section: Section, environment: &Environment) -> Provider {
         return Provider::Simulator;
     };
     let expected = "a URL up to and including its version, e.g. `http://127.0.0.1:9000/v1`";
-    // Vendors have one address, and it is known; compatible servers are anywhere.
+    // The vendors' own APIs have a known address; a compatible server can be anywhere.
     let base_url = match kind {
         ProviderKind::OpenAi => section.required("base_url", expected, http_url),
         ProviderKind::Anthropic => {
@@ -44,7 +44,7 @@ pub fn provider(mut section: Section, environment: &Environment) -> Provider {
         }
     };
     let api_keys = api_keys(&mut section, environment);
-    let read = timeouts(&mut section, Timeouts::default());
+    let timeouts = timeouts(&mut section, Timeouts::default());
     let quirks = match kind {
         ProviderKind::OpenAi => quirks(&mut section, base_url.as_deref().unwrap_or_default()),
         _ => Quirks::default(),
@@ -55,11 +55,11 @@ pub fn provider(mut section: Section, environment: &Environment) -> Provider {
         base_url: base_url.unwrap_or_default(),
         api_keys,
         quirks,
-        timeouts: read,
+        timeouts,
     }))
 }
 
-/// Those that are given, and the others as they are.
+/// Reads `timeouts`; those that are not set come from `default`.
 fn timeouts(section: &mut Section, default: Timeouts) -> Timeouts {
     let mut given = section.section("timeouts");
     let mut limit =
@@ -74,15 +74,18 @@ fn timeouts(section: &mut Section, default: Timeouts) -> Timeouts {
     timeouts
 }
 
-/// What is known of the server at this address, but for what the configuration says itself.
+/// Quirks of the vendor at this URL, overridden by those that the section sets.
 fn quirks(section: &mut Section, base_url: &str) -> Quirks {
-    let known = Quirks::known_of(base_url);
+    let known = Quirks::for_base_url(base_url);
     let expected = "the name of a header, e.g. `api-key`";
     let key_header = section.optional("key_header", expected, |value| {
         let name = as_text(value)?.to_ascii_lowercase();
         axum::http::HeaderName::try_from(&name).ok().map(|_| name)
     });
-    let query = section.text("query", "what URLs end with, e.g. `api-version=2026-01-01`");
+    let query = section.text(
+        "query",
+        "the query of every URL, e.g. `api-version=2026-01-01`",
+    );
     let expected = "`max_tokens` or `max_completion_tokens`";
     let field = section.optional("max_tokens_field", expected, |value| {
         match as_text(value)?.as_str() {
@@ -107,7 +110,7 @@ fn quirks(section: &mut Section, base_url: &str) -> Quirks {
         Value::Table(names) => {
             let names = names.iter().map(|(from, to)| {
                 let from = Some(from.clone()).filter(is_field)?;
-                // These two are written before the others, under their own names.
+                // `model` and `messages` are always sent, so renaming to one of them would send it twice.
                 let to = as_text(&to.value)?;
                 Some((from, to)).filter(|(_, to)| to != "model" && to != "messages")
             });
@@ -128,7 +131,7 @@ fn quirks(section: &mut Section, base_url: &str) -> Quirks {
     }
 }
 
-pub fn routing(mut section: Section) -> (Routing, Option<OwnWeights>) {
+pub fn routing(mut section: Section) -> (Routing, Option<CustomWeights>) {
     let default = Routing::default();
     let attempts = section.optional("attempts", "a number from 1 to 10", |value| {
         checked_toml::as_integer(value).filter(|attempts| (1..=10).contains(attempts))
@@ -153,12 +156,12 @@ pub fn routing(mut section: Section) -> (Routing, Option<OwnWeights>) {
     (routing, weights)
 }
 
-fn weights(section: &mut Section) -> Option<OwnWeights> {
+fn weights(section: &mut Section) -> Option<CustomWeights> {
     let expected = "the path of a file of router weights";
     let file = PathBuf::from(section.text("weights", expected)?);
     let read = std::fs::read(&file).map_err(|error| format!("it cannot be read: {error}"));
     match read.and_then(|file| Scorer::read(&file)) {
-        Ok(scorer) => Some(OwnWeights {
+        Ok(scorer) => Some(CustomWeights {
             file,
             scorer: Arc::new(scorer),
         }),
@@ -189,7 +192,7 @@ pub fn deployment(
     let weight = section.optional("weight", "a number from 1 to 1000", |value| {
         checked_toml::as_integer(value).filter(|weight| (1..=1_000).contains(weight))
     });
-    let priority = section.integer("priority", "a number from 0; the lowest is asked first");
+    let priority = section.integer("priority", "a number from 0; the lowest is tried first");
     let inherited = match provider.as_ref().and_then(|name| providers.get(name)) {
         Some(Provider::Remote(remote)) => remote.timeouts,
         _ => Timeouts::default(),
@@ -209,7 +212,7 @@ pub fn deployment(
     }
 }
 
-/// What the operator pays. Input and output have to be named, or a forgotten one would pass for free.
+/// The operator's own cost. Input and output prices are required, so that a forgotten one is not taken for free.
 fn cost(section: &mut Section) -> Option<Arc<Prices>> {
     if !section.contains("cost") {
         return None;
@@ -225,7 +228,7 @@ fn cost(section: &mut Section) -> Option<Arc<Prices>> {
     Some(Arc::new(cost))
 }
 
-/// The keys of a provider: none, one, or several under a list of variables.
+/// The API keys of a provider: none, one, or several if `api_key_env` is a list of variables.
 fn api_keys(section: &mut Section, environment: &Environment) -> Vec<Secret> {
     if !section.is_list("api_key_env") {
         return secret(section, "api_key", None, environment)

@@ -1,4 +1,4 @@
-//! Values that several sections have.
+//! Readers for values that occur in several sections.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,8 @@ use crate::base::{
 
 pub type Environment = BTreeMap<String, String>;
 
-/// A secret under `{key}_env` (the name of a variable) or `{key}_file` (a path).
+/// Reads a secret from the variable named by `{key}_env` or from the file named by `{key}_file`. The secret itself
+/// under `key` is a mistake.
 pub fn secret(
     section: &mut Section,
     key: &str,
@@ -24,8 +25,8 @@ pub fn secret(
     environment: &Environment,
 ) -> Option<Secret> {
     let (env_key, file_key) = (format!("{key}_env"), format!("{key}_file"));
-    let elsewhere = format!("does not belong here: use `{env_key}` or `{file_key}`");
-    section.refuse(key, &elsewhere);
+    let message = format!("does not belong here: use `{env_key}` or `{file_key}`");
+    section.refuse(key, &message);
     let file = section.optional(&file_key, "the path of a readable file", readable_file);
     let named = section.text(&env_key, "the name of an environment variable");
     let text = match (file, named.as_deref().or(default_variable)) {
@@ -48,8 +49,8 @@ pub fn secret(
     Some(Secret::new(text))
 }
 
-/// A URL that may have a password in it: under `url`, `url_env` (the name of a variable) or `url_file` (a
-/// path).
+/// Reads a URL that may contain a password: from the file named by `url_file`, else from the variable named by
+/// `url_env`, else from `url` itself.
 pub fn store_url(
     section: &mut Section,
     expected: &str,
@@ -107,7 +108,7 @@ pub fn http_url(value: &Value) -> Option<String> {
         .then(|| url.trim_end_matches('/').to_owned())
 }
 
-/// A list; an item that cannot be read is told by itself.
+/// Reads a list; each item that cannot be read is reported as a mistake of its own.
 pub fn list<T>(
     section: &mut Section,
     key: &str,
@@ -116,7 +117,7 @@ pub fn list<T>(
 ) -> Vec<T> {
     let items = section.optional(key, expected, |value| match value {
         Value::List(items) => items.iter().map(|item| as_text(&item.value)).collect(),
-        // From the environment.
+        // From the environment: one text with commas.
         Value::Text(text) => Some(text.split(',').map(|item| item.trim().to_owned()).collect()),
         _ => None,
     });
@@ -136,7 +137,8 @@ pub fn readable_file(value: &Value) -> Option<PathBuf> {
     std::fs::read(&path).ok().map(|_| path)
 }
 
-/// Whether nobody can listen or answer in between: with TLS, or within this machine.
+/// Whether traffic to this URL cannot be intercepted: it uses TLS or stays on this machine. A URL with a user is not
+/// accepted.
 pub fn is_safe_url(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else {
         return false;

@@ -39,8 +39,8 @@ impl Need {
         let bound = most_input(model, input);
         Self {
             tokens: input.estimate + output(budget.reserved),
-            amount: model.prices.most(input.estimate, output(budget.held)),
-            worst: model.prices.most(bound, output(budget.most)),
+            amount: model.prices.worst_case(input.estimate, output(budget.held)),
+            worst: model.prices.worst_case(bound, output(budget.most)),
         }
     }
 

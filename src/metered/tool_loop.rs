@@ -126,7 +126,7 @@ impl Steps {
             let ran = if self.tool_time + started.elapsed() < TOOL_TIME {
                 toolbox.run(name, &arguments).await
             } else {
-                crate::tools::Ran {
+                crate::tools::ToolResult {
                     text: "Not run: the tools of this request have used up their time.".into(),
                     outcome: ToolOutcome::TimedOut,
                 }

@@ -15,7 +15,7 @@ use crate::{
 impl Stores {
     pub async fn open(config: &Config) -> Result<Self, StartError> {
         let durability = config.store.durability;
-        let (ledger, conversations, backoffice) = match &config.store.place {
+        let (ledger, conversations, backoffice) = match &config.store.location {
             StoreLocation::File(path) => (
                 Ledger::open(path, durability)?,
                 Conversations::beside(path),
@@ -28,7 +28,7 @@ impl Stores {
             ),
         };
         let ledger = Arc::new(ledger);
-        let limiter = match (&config.store.place, &config.limiter_store) {
+        let limiter = match (&config.store.location, &config.limiter_store) {
             (
                 StoreLocation::Postgres { deadline: hold, .. },
                 LimiterStore::Redis { address, deadline },

@@ -1,4 +1,4 @@
-//! `chain_balance`: what an address holds.
+//! `chain_balance`: the balance of an address on an EVM chain.
 
 use alloy_primitives::U256;
 use schemars::JsonSchema;
@@ -28,14 +28,14 @@ pub struct Arguments {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Answer {
+pub struct Output {
     chain: String,
     address: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     symbol: Option<String>,
-    /// In whole coins; absent where the token does not say how many decimals it has.
+    /// In whole coins; absent if the token's contract does not report its decimals.
     #[serde(skip_serializing_if = "Option::is_none")]
     balance: Option<Decimal>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,18 +48,18 @@ impl Tool for ChainBalance {
     const DESCRIPTION: &'static str = "The balance of an address on an EVM chain: of the native \
         coin, or of an ERC-20 token.";
     type Arguments = Arguments;
-    type Answer = Answer;
+    type Output = Output;
 
-    async fn run(sources: &Sources, arguments: Arguments) -> Result<Answer, Failure> {
+    async fn run(sources: &Sources, arguments: Arguments) -> Result<Output, Failure> {
         let chain = sources.chain(&arguments.chain)?;
         let owner = address("address", &arguments.address)?;
-        // Models write an empty string for what they leave out.
+        // Models write an empty string for an argument that they leave out.
         let token = arguments.token.filter(|token| !token.trim().is_empty());
         let token = token.map(|token| address("token", &token)).transpose()?;
         let (symbol, decimals, units) = match token {
             None => {
                 let wei: U256 = chain
-                    .ask("eth_getBalance", json!([owner, "latest"]))
+                    .query("eth_getBalance", json!([owner, "latest"]))
                     .await?;
                 (Some(chain.symbol.clone()), Some(NATIVE_DECIMALS), wei)
             }
@@ -68,7 +68,7 @@ impl Tool for ChainBalance {
                 (holding.symbol, holding.decimals, holding.units)
             }
         };
-        Ok(Answer {
+        Ok(Output {
             chain: chain.name.clone(),
             address: owner.to_checksum(None),
             token: token.map(|token| token.to_checksum(None)),

@@ -1,4 +1,4 @@
-//! `chain_gas`: what a transaction costs now.
+//! `chain_gas`: current fees of an EVM chain.
 
 use alloy_primitives::U256;
 use schemars::JsonSchema;
@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::{chain::RpcFault, decimal::Decimal, failure::Failure, sources::Sources, tool::Tool};
 
-/// Blocks whose tips are looked at.
+/// Number of recent blocks whose priority fees are read.
 const BLOCKS: u32 = 5;
-const GWEI: u8 = 9;
+/// Decimals of a gwei in wei.
+const GWEI_DECIMALS: u8 = 9;
 
 pub struct ChainGas;
 
@@ -20,25 +21,25 @@ pub struct Arguments {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Answer {
+pub struct Output {
     chain: String,
     block: String,
     gas_price_gwei: Decimal,
-    /// Of the next block.
+    /// Base fee of the next block.
     #[serde(skip_serializing_if = "Option::is_none")]
     base_fee_gwei: Option<Decimal>,
-    /// The median of what was paid on top in the last blocks.
+    /// Median of the median priority fees of the last blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     priority_fee_gwei: Option<Decimal>,
 }
 
-/// EIP-1559's part of it; older chains have none.
+/// Fees of EIP-1559; older chains have none.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FeeHistory {
     #[serde(default)]
     base_fee_per_gas: Vec<U256>,
-    /// For each block the tips at the percentiles that were asked for.
+    /// For each block, the priority fees at the requested percentiles.
     reward: Option<Vec<Vec<U256>>>,
 }
 
@@ -47,12 +48,12 @@ impl Tool for ChainGas {
     const DESCRIPTION: &'static str = "Current gas price, base fee and priority fee of an EVM \
         chain in gwei, and its newest block.";
     type Arguments = Arguments;
-    type Answer = Answer;
+    type Output = Output;
 
-    async fn run(sources: &Sources, arguments: Arguments) -> Result<Answer, Failure> {
+    async fn run(sources: &Sources, arguments: Arguments) -> Result<Output, Failure> {
         let chain = sources.chain(&arguments.chain)?;
         let (price, fees, block) = tokio::join!(
-            chain.ask("eth_gasPrice", json!([])),
+            chain.query("eth_gasPrice", json!([])),
             chain.call(
                 "eth_feeHistory",
                 json!([format!("{BLOCKS:#x}"), "latest", [50]])
@@ -61,16 +62,16 @@ impl Tool for ChainGas {
         );
         let fees = match fees {
             Ok(fees) => fees,
-            // A chain from before EIP-1559 does not know the question.
+            // A chain without EIP-1559 does not support the method.
             Err(RpcFault::Refused(_)) => FeeHistory::default(),
             Err(fault) => return Err(chain.failure(fault)),
         };
-        Ok(answer(&chain.name, block?, price?, fees))
+        Ok(output(&chain.name, block?, price?, fees))
     }
 }
 
-fn answer(chain: &str, block: U256, price: U256, fees: FeeHistory) -> Answer {
-    let gwei = |wei: U256| Decimal::of_units(wei, GWEI);
+fn output(chain: &str, block: U256, price: U256, fees: FeeHistory) -> Output {
+    let gwei = |wei: U256| Decimal::of_units(wei, GWEI_DECIMALS);
     let base_fee = fees.base_fee_per_gas.last().copied();
     let rewards = fees.reward.unwrap_or_default();
     let mut tips: Vec<U256> = rewards
@@ -78,7 +79,7 @@ fn answer(chain: &str, block: U256, price: U256, fees: FeeHistory) -> Answer {
         .filter_map(|tips| tips.first().copied())
         .collect();
     tips.sort_unstable();
-    Answer {
+    Output {
         chain: chain.to_owned(),
         block: block.to_string(),
         gas_price_gwei: gwei(price),
@@ -98,14 +99,14 @@ mod tests {
                 "gasUsedRatio":[0,0],"reward":[["0x9502f900"],["0x1"],["0x3b9aca00"]]}"#,
         )
         .unwrap();
-        let answer = answer("local", U256::from(7), U256::from(2_000_000_001), fees);
-        insta::assert_snapshot!(serde_json::to_string(&answer).unwrap(), @r#"{"chain":"local","block":"7","gas_price_gwei":"2.000000001","base_fee_gwei":"0.765222081","priority_fee_gwei":"1"}"#);
+        let output = output("local", U256::from(7), U256::from(2_000_000_001), fees);
+        insta::assert_snapshot!(serde_json::to_string(&output).unwrap(), @r#"{"chain":"local","block":"7","gas_price_gwei":"2.000000001","base_fee_gwei":"0.765222081","priority_fee_gwei":"1"}"#);
     }
 
     #[test]
     fn a_chain_without_base_fees_has_a_price_alone() {
-        let answer = answer("old", U256::from(7), U256::from(5), FeeHistory::default());
-        let shown = serde_json::to_string(&answer).unwrap();
+        let output = output("old", U256::from(7), U256::from(5), FeeHistory::default());
+        let shown = serde_json::to_string(&output).unwrap();
         assert_eq!(
             shown,
             r#"{"chain":"old","block":"7","gas_price_gwei":"0.000000005"}"#

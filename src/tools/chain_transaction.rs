@@ -1,4 +1,4 @@
-//! `chain_transaction`: what became of a transaction.
+//! `chain_transaction`: state and details of a transaction on an EVM chain.
 
 use alloy_primitives::{Address, B256, U256};
 use schemars::JsonSchema;
@@ -20,7 +20,7 @@ pub struct Arguments {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Answer {
+pub struct Output {
     chain: String,
     hash: String,
     status: Status,
@@ -35,7 +35,7 @@ enum Status {
     Failed,
     Pending,
     NotFound,
-    /// In a block of the time before receipts told success from failure.
+    /// In a block from before receipts recorded success or failure.
     Mined,
 }
 
@@ -76,7 +76,7 @@ struct Receipt {
     gas_used: U256,
     effective_gas_price: Option<U256>,
     contract_address: Option<Address>,
-    /// What a rollup charges on top for the chain below it.
+    /// Additional fee of a rollup for its use of the underlying chain.
     l1_fee: Option<U256>,
 }
 
@@ -85,19 +85,19 @@ impl Tool for ChainTransaction {
     const DESCRIPTION: &'static str = "A transaction on an EVM chain by its hash: sender, \
         recipient, value, whether it succeeded, block, confirmations, gas and fee.";
     type Arguments = Arguments;
-    type Answer = Answer;
+    type Output = Output;
 
-    async fn run(sources: &Sources, arguments: Arguments) -> Result<Answer, Failure> {
+    async fn run(sources: &Sources, arguments: Arguments) -> Result<Output, Failure> {
         let chain = sources.chain(&arguments.chain)?;
         let hash = hash(&arguments.hash)?;
         let (transaction, receipt, newest) = tokio::join!(
-            chain.ask("eth_getTransactionByHash", json!([hash])),
-            chain.ask("eth_getTransactionReceipt", json!([hash])),
+            chain.query("eth_getTransactionByHash", json!([hash])),
+            chain.query("eth_getTransactionReceipt", json!([hash])),
             chain.block_number(),
         );
         let (transaction, receipt) = (transaction?, receipt?);
-        let (status, details) = story(transaction, receipt, newest?, &chain.symbol);
-        Ok(Answer {
+        let (status, details) = describe(transaction, receipt, newest?, &chain.symbol);
+        Ok(Output {
             chain: chain.name.clone(),
             hash: hash.to_string(),
             status,
@@ -114,7 +114,8 @@ fn hash(text: &str) -> Result<B256, Failure> {
     })
 }
 
-fn story(
+/// Combines the node's responses into a status and, unless the transaction is unknown, its details.
+fn describe(
     transaction: Option<Transaction>,
     receipt: Option<Receipt>,
     newest: U256,
@@ -143,7 +144,7 @@ fn story(
         fee: None,
     };
     if let Some(receipt) = receipt {
-        // The node may have been asked for its newest block a moment before this one came.
+        // The three requests run concurrently, so `newest` can be older than the block of the receipt.
         let above = newest.saturating_sub(receipt.block_number);
         let fee = receipt.effective_gas_price.and_then(|price| {
             let fee = receipt.gas_used.checked_mul(price)?;
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_story_has_an_end() {
+    fn status_and_details_follow_from_transaction_and_receipt() {
         let newest = U256::from(0x12);
         for (transaction, receipt, status) in [
             (None, None, Status::NotFound),
@@ -193,18 +194,18 @@ mod tests {
             (transaction(), receipt(r#","status":"0x0""#), Status::Failed),
             (transaction(), receipt(""), Status::Mined),
         ] {
-            let (found, details) = story(transaction, receipt, newest, "ETH");
+            let (found, details) = describe(transaction, receipt, newest, "ETH");
             assert_eq!(found, status);
             assert_eq!(details.is_none(), status == Status::NotFound);
         }
-        let details = |receipt| story(transaction(), receipt, newest, "ETH").1.unwrap();
+        let details = |receipt| describe(transaction(), receipt, newest, "ETH").1.unwrap();
         let shown = serde_json::to_string(&details(receipt(r#","status":"0x1""#))).unwrap();
         insta::assert_snapshot!(shown, @r#"{"from":"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed","to":"0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359","value":"1.5","symbol":"ETH","block":"16","confirmations":"3","gas_used":"21000","gas_price_gwei":"1.000000007","fee":"0.000021000000147"}"#);
-        // 21,000 × 1,000,000,007 wei, and a rollup's 5 wei on top.
+        // 21,000 × 1,000,000,007 wei, plus 5 wei of a rollup in the second case.
         let fee = |more| details(receipt(more)).fee.unwrap().plain();
         assert_eq!(fee(""), "0.000021000000147");
         assert_eq!(fee(r#","l1Fee":"0x5""#), "0.000021000000147005");
-        let early = story(transaction(), receipt(""), U256::from(0xf), "ETH").1;
+        let early = describe(transaction(), receipt(""), U256::from(0xf), "ETH").1;
         assert_eq!(early.unwrap().confirmations.as_deref(), Some("1"));
     }
 

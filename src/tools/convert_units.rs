@@ -1,4 +1,4 @@
-//! `convert_units`: one currency's units, exactly.
+//! `convert_units`: exact conversion between units of one cryptocurrency.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ impl Tool for ConvertUnits {
     const DESCRIPTION: &'static str = "Converts an amount between units of the same \
         cryptocurrency, exactly: wei, gwei and ether; satoshi and bitcoin; lamport and sol.";
     type Arguments = Arguments;
-    type Answer = Converted;
+    type Output = Converted;
 
     async fn run(_: &Sources, arguments: Arguments) -> Result<Converted, Failure> {
         convert(&arguments.amount, &arguments.from, &arguments.to)
@@ -50,26 +50,26 @@ enum Currency {
 struct Unit {
     name: &'static str,
     currency: Currency,
-    /// How many of the currency's smallest unit it is: ten to this power.
+    /// The unit is ten to this power of the currency's smallest unit.
     exponent: u8,
-    also: &'static [&'static str],
+    aliases: &'static [&'static str],
 }
 
 const fn unit(
     currency: Currency,
     exponent: u8,
     name: &'static str,
-    also: &'static [&'static str],
+    aliases: &'static [&'static str],
 ) -> Unit {
     Unit {
         name,
         currency,
         exponent,
-        also,
+        aliases,
     }
 }
 
-/// The first of each currency is its smallest.
+/// All units; the first of each currency is its smallest.
 const UNITS: [Unit; 13] = [
     unit(Currency::Ether, 0, "wei", &[]),
     unit(Currency::Ether, 3, "kwei", &["babbage"]),
@@ -103,7 +103,7 @@ const UNITS: [Unit; 13] = [
 
 fn find(field: &str, name: &str) -> Result<&'static Unit, Failure> {
     let wanted = name.trim().to_lowercase();
-    let is = |unit: &&Unit| unit.name == wanted || unit.also.contains(&wanted.as_str());
+    let is = |unit: &&Unit| unit.name == wanted || unit.aliases.contains(&wanted.as_str());
     UNITS.iter().find(is).ok_or_else(|| {
         let names: Vec<_> = UNITS.iter().map(|unit| unit.name).collect();
         let names = names.join(", ");
@@ -116,19 +116,19 @@ fn find(field: &str, name: &str) -> Result<&'static Unit, Failure> {
 fn convert(amount: &Decimal, from: &str, to: &str) -> Result<Converted, Failure> {
     let (from, to) = (find("from", from)?, find("to", to)?);
     if from.currency != to.currency {
-        return Err(Failure::because(format!(
+        return Err(Failure::other(format!(
             "{} and {} are units of different currencies; a price is needed, see crypto_price",
             from.name, to.name
         )));
     }
     if amount.is_negative() {
-        return Err(Failure::because("an amount cannot be negative"));
+        return Err(Failure::other("an amount cannot be negative"));
     }
     let smallest = amount.shifted(from.exponent.into());
     if !smallest.is_integer() {
         let mut same = UNITS.iter().filter(|unit| unit.currency == from.currency);
         let name = same.next().map_or(from.name, |unit| unit.name);
-        return Err(Failure::because(format!(
+        return Err(Failure::other(format!(
             "{} {} is not a whole number of {name}, and the {name} cannot be divided",
             amount.plain(),
             from.name
@@ -179,8 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_converted_says_why() {
-        for (amount, from, to, words) in [
+    fn impossible_conversions_name_the_reason() {
+        for (amount, from, to, expected) in [
             (
                 "1",
                 "wei",
@@ -208,7 +208,7 @@ mod tests {
         ] {
             let failure = converted(amount, from, to).unwrap_err().to_string();
             assert!(
-                failure.contains(words),
+                failure.contains(expected),
                 "{amount} {from} in {to}: {failure}"
             );
         }
@@ -221,16 +221,16 @@ mod tests {
     }
 
     proptest! {
-        /// There and back is where it began.
+        /// Converting to another unit and back returns the original amount.
         #[test]
-        fn there_and_back((from, to) in two_units(), amount in any::<u128>()) {
+        fn conversion_is_reversible((from, to) in two_units(), amount in any::<u128>()) {
             let there = converted(&amount.to_string(), from.name, to.name).unwrap();
             prop_assert_eq!(converted(&there, to.name, from.name).unwrap(), amount.to_string());
         }
 
-        /// To a smaller unit it is a multiplication of integers.
+        /// Conversion to a smaller unit equals a multiplication of integers.
         #[test]
-        fn as_integers_do((from, to) in two_units(), amount in any::<u128>()) {
+        fn conversion_to_a_smaller_unit_is_a_multiplication((from, to) in two_units(), amount in any::<u128>()) {
             prop_assume!(from.exponent >= to.exponent);
             let factor = U256::from(10).pow(U256::from(from.exponent - to.exponent));
             let expected = (U256::from(amount) * factor).to_string();

@@ -1,4 +1,4 @@
-//! `crypto_market`: how a coin has done.
+//! `crypto_market`: price history of a coin.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::base::timestamp;
 
-/// Enough to see a course by; a year has thousands.
+/// Most points in the output: enough to show a trend, while a year of history has thousands.
 const MAX_POINTS: usize = 30;
 const MAX_DAYS: u32 = 365;
 
@@ -28,28 +28,28 @@ pub struct Arguments {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Answer {
+pub struct Output {
     symbol: String,
     id: String,
     currency: &'static str,
     days: u32,
-    first: At,
-    last: At,
-    lowest: At,
-    highest: At,
-    /// From the first to the last, to four decimals.
+    first: PriceAt,
+    last: PriceAt,
+    lowest: PriceAt,
+    highest: PriceAt,
+    /// Change from the first to the last price, to four decimals.
     #[serde(skip_serializing_if = "Option::is_none")]
     change_percent: Option<Decimal>,
     #[serde(skip_serializing_if = "Option::is_none")]
     market_cap: Option<Decimal>,
     #[serde(skip_serializing_if = "Option::is_none")]
     volume_24h: Option<Decimal>,
-    /// Times and prices, evenly thinned.
+    /// Times and prices, thinned out evenly.
     points: Vec<(String, Decimal)>,
 }
 
 #[derive(Debug, Serialize)]
-struct At {
+struct PriceAt {
     time: String,
     price: Decimal,
 }
@@ -60,9 +60,9 @@ impl Tool for CryptoMarket {
         dollars: first, last, lowest and highest price, change, volume, market capitalisation and \
         a thinned price history.";
     type Arguments = Arguments;
-    type Answer = Answer;
+    type Output = Output;
 
-    async fn run(sources: &Sources, arguments: Arguments) -> Result<Answer, Failure> {
+    async fn run(sources: &Sources, arguments: Arguments) -> Result<Output, Failure> {
         let symbol = arguments.symbol.trim().to_owned();
         if !(1..=MAX_SYMBOL_CHARS).contains(&symbol.len()) {
             return Err(Failure::arguments("`symbol` must be a symbol, e.g. `btc`"));
@@ -73,24 +73,24 @@ impl Tool for CryptoMarket {
             return Err(Failure::arguments(message));
         }
         let market = sources.market()?;
-        let unknown = || Failure::because(format!("no coin is known as {symbol}"));
+        let unknown = || Failure::other(format!("no coin is known as {symbol}"));
         let id = market.find(&symbol).await?.ok_or_else(unknown)?;
         let history = market.history(&id, days).await?.ok_or_else(unknown)?;
-        answer(symbol, id, days, history)
+        output(symbol, id, days, history)
     }
 }
 
-fn answer(symbol: String, id: String, days: u32, history: History) -> Result<Answer, Failure> {
-    let prices: Vec<(i64, Decimal)> = history.prices.into_iter().filter_map(known).collect();
+fn output(symbol: String, id: String, days: u32, history: History) -> Result<Output, Failure> {
+    let prices: Vec<(i64, Decimal)> = history.prices.into_iter().filter_map(with_price).collect();
     let (Some(first), Some(last)) = (prices.first(), prices.last()) else {
-        return Err(Failure::because(format!("there is no history of {symbol}")));
+        return Err(Failure::other(format!("there is no history of {symbol}")));
     };
     let by_price = |a: &&(i64, Decimal), b: &&(i64, Decimal)| a.1.cmp(&b.1);
-    // `max_by` takes the last of several; the first time it was that high is the one to tell.
+    // `max_by` returns the last of equal elements; reversed, it finds the first time of the highest price.
     let lowest = prices.iter().min_by(by_price).unwrap_or(first);
     let highest = prices.iter().rev().max_by(by_price).unwrap_or(first);
     let newest = |points: Vec<Point>| points.into_iter().rev().find_map(|(_, value)| value);
-    Ok(Answer {
+    Ok(Output {
         first: at(first),
         last: at(last),
         lowest: at(lowest),
@@ -106,12 +106,13 @@ fn answer(symbol: String, id: String, days: u32, history: History) -> Result<Ans
     })
 }
 
-fn known((time, price): Point) -> Option<(i64, Decimal)> {
+/// The point, unless its price is missing.
+fn with_price((time, price): Point) -> Option<(i64, Decimal)> {
     Some((time, price?))
 }
 
-fn at((time, price): &(i64, Decimal)) -> At {
-    At {
+fn at((time, price): &(i64, Decimal)) -> PriceAt {
+    PriceAt {
         time: shown(*time),
         price: price.clone(),
     }
@@ -121,7 +122,7 @@ fn shown(unix_ms: i64) -> String {
     timestamp::shown(unix_ms.div_euclid(1_000))
 }
 
-/// At most so many, evenly chosen, the first and the last among them.
+/// At most [`MAX_POINTS`] points at even distances, including the first and the last.
 fn thinned(prices: &[(i64, Decimal)]) -> Vec<(String, Decimal)> {
     let count = prices.len().min(MAX_POINTS);
     let chosen = (0..count).map(|step| match count {
@@ -153,15 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn a_course_is_summed_up() {
-        let mut course = history(3);
-        course.prices.insert(1, (1_711_843_260_000, None));
-        course.prices.push((
+    fn a_history_is_summarised() {
+        let mut history = history(3);
+        history.prices.insert(1, (1_711_843_260_000, None));
+        history.prices.push((
             1_711_850_000_000,
             Some(Decimal::parse("0.0000001234").unwrap()),
         ));
-        let answer = answer("BTC".into(), "bitcoin".into(), 7, course).unwrap();
-        insta::assert_snapshot!(serde_json::to_string(&answer).unwrap(), @r#"{"symbol":"BTC","id":"bitcoin","currency":"usd","days":7,"first":{"time":"2024-03-31T00:00:00Z","price":"1.10"},"last":{"time":"2024-03-31T01:53:20Z","price":"0.0000001234"},"lowest":{"time":"2024-03-31T01:53:20Z","price":"0.0000001234"},"highest":{"time":"2024-03-31T00:02:00Z","price":"3.10"},"change_percent":"-100","market_cap":"1002.10","volume_24h":"12.10","points":[["2024-03-31T00:00:00Z","1.10"],["2024-03-31T00:01:00Z","2.10"],["2024-03-31T00:02:00Z","3.10"],["2024-03-31T01:53:20Z","0.0000001234"]]}"#);
+        let output = output("BTC".into(), "bitcoin".into(), 7, history).unwrap();
+        insta::assert_snapshot!(serde_json::to_string(&output).unwrap(), @r#"{"symbol":"BTC","id":"bitcoin","currency":"usd","days":7,"first":{"time":"2024-03-31T00:00:00Z","price":"1.10"},"last":{"time":"2024-03-31T01:53:20Z","price":"0.0000001234"},"lowest":{"time":"2024-03-31T01:53:20Z","price":"0.0000001234"},"highest":{"time":"2024-03-31T00:02:00Z","price":"3.10"},"change_percent":"-100","market_cap":"1002.10","volume_24h":"12.10","points":[["2024-03-31T00:00:00Z","1.10"],["2024-03-31T00:01:00Z","2.10"],["2024-03-31T00:02:00Z","3.10"],["2024-03-31T01:53:20Z","0.0000001234"]]}"#);
     }
 
     #[test]
@@ -170,7 +171,7 @@ mod tests {
             let prices: Vec<_> = history(count)
                 .prices
                 .into_iter()
-                .filter_map(known)
+                .filter_map(with_price)
                 .collect();
             let points = thinned(&prices);
             assert_eq!(points.len(), prices.len().min(MAX_POINTS), "{count}");
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn an_empty_history_is_a_failure() {
-        let failure = answer("x".into(), "x".into(), 7, History::default()).unwrap_err();
+        let failure = output("x".into(), "x".into(), 7, History::default()).unwrap_err();
         assert_eq!(failure.to_string(), "there is no history of x");
     }
 }

@@ -1,4 +1,4 @@
-//! `crypto_price`: what coins cost now.
+//! `crypto_price`: current prices of coins.
 
 use futures_util::future::try_join_all;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use super::{decimal::Decimal, failure::Failure, market::Prices, sources::Sources
 use crate::base::timestamp;
 
 const MAX_SYMBOLS: usize = 20;
-/// Longer than any coin's ID.
+/// More than the longest ID of a coin has.
 pub const MAX_SYMBOL_CHARS: usize = 64;
 
 pub struct CryptoPrice;
@@ -22,13 +22,13 @@ pub struct Arguments {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Answer {
+pub struct Output {
     currency: String,
     prices: Vec<Coin>,
-    /// Symbols that no coin goes by.
+    /// Symbols that match no coin.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unknown: Vec<String>,
-    /// Coins that the source has no price for in this currency.
+    /// Symbols of coins for which the source has no price in this currency.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     without_price: Vec<String>,
 }
@@ -53,15 +53,18 @@ impl Tool for CryptoPrice {
     const DESCRIPTION: &'static str = "Current prices of cryptocurrencies, with market \
         capitalisation, volume and change over the last 24 hours.";
     type Arguments = Arguments;
-    type Answer = Answer;
+    type Output = Output;
 
-    async fn run(sources: &Sources, arguments: Arguments) -> Result<Answer, Failure> {
+    async fn run(sources: &Sources, arguments: Arguments) -> Result<Output, Failure> {
         let symbols = symbols(arguments.symbols)?;
         let currency = currency(arguments.currency.as_deref())?;
         let market = sources.market()?;
         let ids = try_join_all(symbols.iter().map(|symbol| market.find(symbol))).await?;
-        let asked: Vec<_> = symbols.into_iter().zip(ids).collect();
-        let mut ids: Vec<&str> = asked.iter().filter_map(|(_, id)| id.as_deref()).collect();
+        let requested: Vec<_> = symbols.into_iter().zip(ids).collect();
+        let mut ids: Vec<&str> = requested
+            .iter()
+            .filter_map(|(_, id)| id.as_deref())
+            .collect();
         ids.sort_unstable();
         ids.dedup();
         let prices = if ids.is_empty() {
@@ -69,7 +72,7 @@ impl Tool for CryptoPrice {
         } else {
             market.prices(&ids, &currency).await?
         };
-        answer(asked, currency, &prices)
+        output(requested, currency, &prices)
     }
 }
 
@@ -96,13 +99,13 @@ fn currency(written: Option<&str>) -> Result<String, Failure> {
     Ok(currency)
 }
 
-fn answer(
-    asked: Vec<(String, Option<String>)>,
+fn output(
+    requested: Vec<(String, Option<String>)>,
     currency: String,
     known: &Prices,
-) -> Result<Answer, Failure> {
+) -> Result<Output, Failure> {
     let (mut prices, mut unknown, mut without_price) = (Vec::new(), Vec::new(), Vec::new());
-    for (symbol, id) in asked {
+    for (symbol, id) in requested {
         let Some(id) = id else {
             unknown.push(symbol);
             continue;
@@ -126,9 +129,9 @@ fn answer(
     }
     if prices.is_empty() && without_price.is_empty() {
         let unknown = unknown.join(", ");
-        return Err(Failure::because(format!("no coin is known as {unknown}")));
+        return Err(Failure::other(format!("no coin is known as {unknown}")));
     }
-    Ok(Answer {
+    Ok(Output {
         currency,
         prices,
         unknown,
@@ -150,21 +153,21 @@ mod tests {
                 "odd":{"last_updated_at":1711356300}}"#,
         )
         .unwrap();
-        let asked = [
+        let requested = [
             ("BTC", Some("bitcoin")),
             ("dst", Some("dust")),
             ("nope", None),
             ("o", Some("odd")),
         ];
-        let asked = asked.map(|(symbol, id)| (symbol.to_owned(), id.map(str::to_owned)));
-        let answer = answer(asked.into(), "usd".into(), &known).unwrap();
-        insta::assert_snapshot!(serde_json::to_string(&answer).unwrap(), @r#"{"currency":"usd","prices":[{"symbol":"BTC","id":"bitcoin","price":"67187.33589365664123456789","market_cap":"1317802988326.25","volume_24h":"31260929299.527","change_24h_percent":"3.637278946773539","last_updated_at":"2024-03-25T08:45:00Z"},{"symbol":"dst","id":"dust","price":"0.0000000000015"}],"unknown":["nope"],"without_price":["o"]}"#);
+        let requested = requested.map(|(symbol, id)| (symbol.to_owned(), id.map(str::to_owned)));
+        let output = output(requested.into(), "usd".into(), &known).unwrap();
+        insta::assert_snapshot!(serde_json::to_string(&output).unwrap(), @r#"{"currency":"usd","prices":[{"symbol":"BTC","id":"bitcoin","price":"67187.33589365664123456789","market_cap":"1317802988326.25","volume_24h":"31260929299.527","change_24h_percent":"3.637278946773539","last_updated_at":"2024-03-25T08:45:00Z"},{"symbol":"dst","id":"dust","price":"0.0000000000015"}],"unknown":["nope"],"without_price":["o"]}"#);
     }
 
     #[test]
     fn nothing_known_is_a_failure() {
-        let asked = vec![("nope".to_owned(), None)];
-        let failure = answer(asked, "usd".into(), &Prices::new()).unwrap_err();
+        let requested = vec![("nope".to_owned(), None)];
+        let failure = output(requested, "usd".into(), &Prices::new()).unwrap_err();
         assert_eq!(failure.to_string(), "no coin is known as nope");
     }
 

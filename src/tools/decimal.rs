@@ -1,7 +1,6 @@
-//! Exact decimal numbers: what was written is what is reckoned with.
+//! Exact decimal numbers.
 //!
-//! JSON's numbers are read as the text they are, for a price or an amount of wei does not survive
-//! a float.
+//! JSON numbers are parsed from their text, because a price or an amount of wei would lose digits as a float.
 
 use std::str::FromStr as _;
 
@@ -10,9 +9,9 @@ use bigdecimal::{BigDecimal, RoundingMode, Zero as _, num_bigint::BigInt};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::value::RawValue;
 
-/// 256 bits have 78 digits. What is much longer is no amount, and only costs time.
+/// 256 bits have 78 digits; a much longer text is no amount and would only cost time.
 const MAX_CHARS: usize = 100;
-/// `1e1000000` is short to write and long to reckon with.
+/// Bounds the cost of arithmetic: `1e1000000` is short to write and expensive to compute with.
 const MAX_EXPONENT: u32 = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +49,7 @@ impl Decimal {
         number.map(Self).map_err(|error| error.to_string())
     }
 
-    /// So many of the smallest units of something that has `decimals` decimals.
+    /// Converts an amount in smallest units into whole coins, which have `decimals` decimals.
     pub fn of_units(units: U256, decimals: u8) -> Self {
         let units = BigInt::from_bytes_be(
             bigdecimal::num_bigint::Sign::Plus,
@@ -73,7 +72,7 @@ impl Decimal {
         self.0 < BigDecimal::zero()
     }
 
-    /// By how many percent `last` is more than this, to four decimals; nothing is a share of zero.
+    /// Change from this number to `last` in percent, to four decimals; `None` if this number is zero.
     pub fn change_percent(&self, last: &Self) -> Option<Self> {
         if self.0.is_zero() {
             return None;
@@ -87,7 +86,7 @@ impl Decimal {
         bigdecimal::ToPrimitive::to_i64(&self.0)
     }
 
-    /// All its digits and no exponent.
+    /// All digits, without an exponent.
     pub fn plain(&self) -> String {
         self.0.to_plain_string()
     }
@@ -108,7 +107,7 @@ impl<'de> Deserialize<'de> for Decimal {
     }
 }
 
-/// As a string, because whoever reads it may read JSON's numbers as floats.
+/// As a string, because readers may parse JSON numbers as floats.
 impl Serialize for Decimal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.plain())
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_refused() {
+    fn invalid_amounts_are_refused() {
         let long = format!("\"{}\"", "1".repeat(101));
         for json in [
             "\"\"",

@@ -1,28 +1,28 @@
-//! Why a tool has no answer.
+//! Failures of tools, as text for the model.
 
 use std::fmt;
 
-/// Why there is no answer, in words for the model: no URL, no host, no key.
+/// Why a tool has no output, as text for the model. It must not contain a URL, host or key.
 #[derive(Debug)]
 pub enum Failure {
-    /// The call itself is wrong, and another one may do.
+    /// The arguments are invalid; the model may try again with others.
     Arguments(String),
-    Because(String),
+    Other(String),
 }
 
 impl Failure {
-    pub fn arguments(words: impl Into<String>) -> Self {
-        Self::Arguments(words.into())
+    pub fn arguments(reason: impl Into<String>) -> Self {
+        Self::Arguments(reason.into())
     }
 
-    pub fn because(words: impl Into<String>) -> Self {
-        Self::Because(words.into())
+    pub fn other(reason: impl Into<String>) -> Self {
+        Self::Other(reason.into())
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Arguments(words) | Self::Because(words)) = self;
-        f.write_str(words)
+        let (Self::Arguments(reason) | Self::Other(reason)) = self;
+        f.write_str(reason)
     }
 }

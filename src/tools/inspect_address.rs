@@ -1,4 +1,4 @@
-//! `inspect_address`: what an address is, by its form alone.
+//! `inspect_address`: kind and validity of an address, judged by its form only.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct Arguments {
     address: String,
 }
 
-/// Never a failure: what is no address is told to be none.
+/// Result of the inspection. A text that is no address is not a failure: `valid` is false and `reason` says why.
 #[derive(Debug, Default, Serialize)]
 pub struct Inspected {
     address: String,
@@ -31,7 +31,7 @@ pub struct Inspected {
     family: Option<Family>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// EIP-55.
+    /// State of the EIP-55 checksum.
     #[serde(skip_serializing_if = "Option::is_none")]
     checksum: Option<Checksum>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,14 +52,14 @@ impl Tool for InspectAddress {
         Solana, whether it is valid and why not, its checksum, network and type. Looks at its \
         form only; for what it holds, see chain_balance.";
     type Arguments = Arguments;
-    type Answer = Inspected;
+    type Output = Inspected;
 
     async fn run(_: &Sources, arguments: Arguments) -> Result<Inspected, Failure> {
         Ok(inspect(arguments.address.trim()))
     }
 }
 
-/// So much of a text that is no address is repeated.
+/// Longest part of the input that the output repeats.
 const MAX_SHOWN_CHARS: usize = 100;
 
 fn inspect(text: &str) -> Inspected {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_model_reads() {
+    fn output_as_models_read_it() {
         let texts = [
             "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
             "0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed",

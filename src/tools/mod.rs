@@ -1,7 +1,9 @@
-//! The tools that the gateway itself runs for a model.
+//! The built-in tools, which the gateway runs itself between the steps of a call.
 //!
-//! A call never fails: what went wrong is text that the model reads, and nothing in it tells where
-//! our data comes from. Where there is no data there is no number.
+//! A tool call never fails the request: an error becomes text for the model, with an outcome for metrics and traces.
+//! The text never contains a URL, host or key of a data source, and a tool without data returns no made-up number.
+//!
+//! This room may use `config` and the rooms below it in `src/lib.rs`. It uses `config`, `net`, `wire` and `base`.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -35,22 +37,24 @@ use crate::{
     wire::chat::{self, Schema},
 };
 
-/// The most text that a call comes to. It becomes a part of the conversation, which is paid for.
+/// Longest output of a tool call. It becomes a part of the conversation, whose tokens the caller pays for.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
+/// The configured tools and their data sources.
 pub struct Toolbox {
     sources: Sources,
     definitions: Vec<chat::Tool>,
-    /// Counted when first asked for: before that, no page of the estimate's tables is in memory.
+    /// Computed on first use, so that the tables of the token estimate are not loaded before they are needed.
     count: OnceLock<TokenCount>,
     timeout: Duration,
-    /// How often a provider is asked for one request.
+    /// Most steps of one call.
     pub max_steps: u32,
 }
 
-/// What a call came to.
+/// Result of one tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ran {
+pub struct ToolResult {
+    /// For the model: the tool's output as JSON, or the reason why there is none.
     pub text: String,
     pub outcome: ToolOutcome,
 }
@@ -77,8 +81,8 @@ impl ToolOutcome {
 }
 
 impl Toolbox {
-    /// The tools of the configuration; none where they are switched off. Fails if the system's
-    /// certificates cannot be loaded.
+    /// Creates the tools; none if the configuration turns them off. Fails if the system's certificates cannot be
+    /// loaded.
     pub fn new(config: &config::Tools) -> Result<Self, String> {
         let sources = Sources::new(config)?;
         let definitions = if config.enabled {
@@ -95,12 +99,12 @@ impl Toolbox {
         })
     }
 
-    /// What a model is offered.
+    /// Tool definitions as they are offered to models.
     pub fn definitions(&self) -> &[chat::Tool] {
         &self.definitions
     }
 
-    /// What the definitions add to a prompt; counted once.
+    /// Tokens that the definitions add to a prompt; computed once.
     pub fn count(&self) -> TokenCount {
         *self.count.get_or_init(|| {
             let mut count = TokenCount::default();
@@ -109,14 +113,14 @@ impl Toolbox {
         })
     }
 
-    /// Runs one call. `arguments` is the JSON that the model wrote.
-    pub async fn run(&self, name: &str, arguments: &str) -> Ran {
+    /// Runs one tool call. `arguments` is the JSON that the model wrote.
+    pub async fn run(&self, name: &str, arguments: &str) -> ToolResult {
         let (text, outcome) = if self.offers(name) {
             let call = tokio::time::timeout(self.timeout, self.call(name, arguments));
             match call.await {
-                Ok(Ok(answer)) => (answer, ToolOutcome::Done),
-                Ok(Err(Failure::Arguments(words))) => (words, ToolOutcome::BadArguments),
-                Ok(Err(Failure::Because(words))) => (words, ToolOutcome::Failed),
+                Ok(Ok(output)) => (output, ToolOutcome::Done),
+                Ok(Err(Failure::Arguments(reason))) => (reason, ToolOutcome::BadArguments),
+                Ok(Err(Failure::Other(reason))) => (reason, ToolOutcome::Failed),
                 Err(_) => {
                     let seconds = self.timeout.as_secs();
                     let text = format!("{name} took more than {seconds} seconds and was stopped");
@@ -126,13 +130,13 @@ impl Toolbox {
         } else {
             (self.unknown(name), ToolOutcome::UnknownTool)
         };
-        Ran {
+        ToolResult {
             text: bounded(text),
             outcome,
         }
     }
 
-    /// Asks each source for something that costs nothing.
+    /// Sends each data source a request that costs nothing, for `tollgate check`.
     pub async fn probe(&self) -> Vec<(String, Result<String, String>)> {
         self.sources.probe(self.timeout).await
     }
@@ -142,25 +146,25 @@ impl Toolbox {
         definitions.any(|tool| tool.function.name == name)
     }
 
-    // Here and not above: the name is one of ours by now, and not whatever a model made up.
+    // The span starts here and not in `run`, because here the name is one of ours and not arbitrary text of a model.
     #[tracing::instrument(name = "tool", skip_all, fields(tool = name))]
     async fn call(&self, name: &str, arguments: &str) -> Result<String, Failure> {
         match name {
-            CryptoPrice::NAME => self.answer::<CryptoPrice>(arguments).await,
-            CryptoMarket::NAME => self.answer::<CryptoMarket>(arguments).await,
-            ChainGas::NAME => self.answer::<ChainGas>(arguments).await,
-            ChainBalance::NAME => self.answer::<ChainBalance>(arguments).await,
-            ChainTransaction::NAME => self.answer::<ChainTransaction>(arguments).await,
-            InspectAddress::NAME => self.answer::<InspectAddress>(arguments).await,
-            ConvertUnits::NAME => self.answer::<ConvertUnits>(arguments).await,
-            name => Err(Failure::because(self.unknown(name))),
+            CryptoPrice::NAME => self.run_tool::<CryptoPrice>(arguments).await,
+            CryptoMarket::NAME => self.run_tool::<CryptoMarket>(arguments).await,
+            ChainGas::NAME => self.run_tool::<ChainGas>(arguments).await,
+            ChainBalance::NAME => self.run_tool::<ChainBalance>(arguments).await,
+            ChainTransaction::NAME => self.run_tool::<ChainTransaction>(arguments).await,
+            InspectAddress::NAME => self.run_tool::<InspectAddress>(arguments).await,
+            ConvertUnits::NAME => self.run_tool::<ConvertUnits>(arguments).await,
+            name => Err(Failure::other(self.unknown(name))),
         }
     }
 
-    async fn answer<T: Tool>(&self, arguments: &str) -> Result<String, Failure> {
+    async fn run_tool<T: Tool>(&self, arguments: &str) -> Result<String, Failure> {
         let arguments = tool::arguments(arguments)?;
-        let answer = T::run(&self.sources, arguments).await?;
-        Ok(serde_json::to_string(&answer).expect("an answer serialises"))
+        let output = T::run(&self.sources, arguments).await?;
+        Ok(serde_json::to_string(&output).expect("a tool's output serialises"))
     }
 
     fn unknown(&self, name: &str) -> String {
@@ -188,7 +192,7 @@ fn definitions(chains: &[&str]) -> Vec<chat::Tool> {
 
 fn definition<T: Tool>(chains: &[&str]) -> chat::Tool {
     let mut schema = schema::of::<T::Arguments>();
-    // A model cannot know which chains there are, unless it is told.
+    // The schema lists the configured chains, because a model cannot know them otherwise.
     let chain = schema
         .get_mut("properties")
         .and_then(|all| all.get_mut("chain"));
@@ -202,9 +206,9 @@ fn definition<T: Tool>(chains: &[&str]) -> chat::Tool {
     chat::Tool::function(T::NAME.to_owned(), description, parameters, None)
 }
 
-/// The text, or as much of it as there is room for beside a note that says so.
+/// Cuts a text to [`MAX_TEXT_BYTES`], with a note at its end if it was cut.
 fn bounded(mut text: String) -> String {
-    const NOTE: &str = "\n[cut: the rest was longer than a tool's answer may be]";
+    const NOTE: &str = "\n[cut: the output exceeds the size limit of a tool]";
     if text.len() > MAX_TEXT_BYTES {
         text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES - NOTE.len()));
         text.push_str(NOTE);

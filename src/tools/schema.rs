@@ -1,10 +1,10 @@
-//! The arguments of a tool as JSON Schema, in the part of it that every provider takes.
+//! JSON Schema of a tool's arguments, limited to the keywords that every provider accepts.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value};
 
-/// Keywords that say something to a model. The rest (`$schema`, `title`, `format`, `default`) is
-/// refused by one provider or another.
+/// Keywords that are useful to a model. Some provider refuses each of the others (`$schema`, `title`, `format`,
+/// `default`).
 const KEPT: [&str; 6] = [
     "type",
     "description",
@@ -14,14 +14,14 @@ const KEPT: [&str; 6] = [
     "enum",
 ];
 
-/// An object schema without references.
+/// The schema of a struct, without references.
 pub fn of<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<T>();
     let Value::Object(mut schema) = plain(schema.into()) else {
         unreachable!("the schema of a struct is an object");
     };
-    // A tool has a description of its own.
+    // The tool has its own description.
     schema.remove("description");
     schema
 }
@@ -32,8 +32,8 @@ fn plain(schema: Value) -> Value {
     };
     let kept = schema.into_iter().filter_map(|(key, value)| {
         let value = match (key.as_str(), value) {
-            // `["string", "null"]`: what is optional is not required, and that says it.
-            ("type", Value::Array(types)) => types.into_iter().find(|word| word != "null")?,
+            // `["string", "null"]` of an optional field: its absence from `required` is enough.
+            ("type", Value::Array(types)) => types.into_iter().find(|name| name != "null")?,
             ("description", Value::String(text)) => {
                 Value::String(text.split_whitespace().collect::<Vec<_>>().join(" "))
             }
@@ -56,9 +56,9 @@ mod tests {
 
     use super::*;
 
-    /// Not shown.
+    /// This text must not be in the schema.
     #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Arguments {
         /// Several of
         /// them
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[derive(Deserialize, JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is looked at")]
+    #[expect(dead_code, reason = "only its schema is used")]
     struct Inner {
         flag: bool,
     }

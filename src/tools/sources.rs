@@ -1,4 +1,4 @@
-//! Where the tools get their data: what the configuration names, and nothing else.
+//! Data sources of the tools: only those that the configuration names.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,19 +10,19 @@ pub struct Sources {
     chains: BTreeMap<String, Chain>,
 }
 
-/// A tool has seconds; so long may a connection take.
+/// Connect timeout; short, because a tool call as a whole has only seconds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Sources {
     pub fn new(config: &config::Tools) -> Result<Self, String> {
         let web = Web::new(CONNECT_TIMEOUT.min(config.timeout))?;
         let market = config.market.as_ref();
-        // Room for each: a source that hangs is in no other's way.
+        // Each source has a concurrency limit of its own, so that one that hangs does not block the others.
         let market = market
-            .map(|market| Market::new(market, web.with_room_of_its_own()))
+            .map(|market| Market::new(market, web.with_own_limit()))
             .transpose()?;
         let chains = config.chains.iter().map(|(name, chain)| {
-            let chain = Chain::new(name, chain, web.with_room_of_its_own())?;
+            let chain = Chain::new(name, chain, web.with_own_limit())?;
             Ok((name.clone(), chain))
         });
         Ok(Self {
@@ -33,7 +33,7 @@ impl Sources {
 
     pub fn market(&self) -> Result<&Market, Failure> {
         let market = self.market.as_ref();
-        market.ok_or_else(|| Failure::because("market data is not configured"))
+        market.ok_or_else(|| Failure::other("market data is not configured"))
     }
 
     pub fn chain(&self, name: &str) -> Result<&Chain, Failure> {
@@ -42,12 +42,12 @@ impl Sources {
         let found = chains.find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, chain)| chain).ok_or_else(|| {
             if self.chains.is_empty() {
-                return Failure::because("no chain is configured");
+                return Failure::other("no chain is configured");
             }
-            // A model's text: it may be anything.
+            // Arbitrary text of a model, so it is cut.
             let name: String = name.chars().take(40).collect();
             let known = self.chain_names().join(", ");
-            Failure::because(format!(
+            Failure::other(format!(
                 "the chain `{name}` is not configured; configured: {known}"
             ))
         })
@@ -57,24 +57,24 @@ impl Sources {
         self.chains.keys().map(String::as_str).collect()
     }
 
-    /// Each source with whether it answers in time.
+    /// Probes each source; fails for a source that does not respond within `timeout`.
     pub async fn probe(&self, timeout: Duration) -> Vec<(String, Result<String, String>)> {
         let mut found = Vec::new();
         if let Some(market) = &self.market {
             found.push((
                 "market data".to_owned(),
-                with_deadline(timeout, market.probe()).await,
+                with_timeout(timeout, market.probe()).await,
             ));
         }
         for (name, chain) in &self.chains {
-            let answer = with_deadline(timeout, chain.probe()).await;
-            found.push((format!("chain `{name}`"), answer));
+            let result = with_timeout(timeout, chain.probe()).await;
+            found.push((format!("chain `{name}`"), result));
         }
         found
     }
 }
 
-async fn with_deadline(
+async fn with_timeout(
     timeout: Duration,
     probe: impl Future<Output = Result<String, String>>,
 ) -> Result<String, String> {

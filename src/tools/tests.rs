@@ -1,4 +1,4 @@
-//! The toolbox as its caller meets it, as far as that goes without a source.
+//! The toolbox through its public functions, as far as possible without a data source.
 
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ fn definitions_are_plain_schemas() {
 }
 
 #[test]
-fn every_schema_stays_within_what_providers_take() {
+fn every_schema_uses_only_keywords_that_providers_accept() {
     fn check(schema: &Value, tool: &str) {
         let Value::Object(schema) = schema else {
             panic!("{tool}: {schema}");
@@ -63,21 +63,21 @@ fn every_schema_stays_within_what_providers_take() {
     }
 }
 
-/// What is offered can be run: the two lists are one.
+/// Every offered tool can be run: `definitions` and `call` list the same tools.
 #[tokio::test]
 async fn every_definition_leads_to_a_tool() {
     let toolbox = toolbox();
     assert_eq!(toolbox.definitions().len(), 7);
     for tool in toolbox.definitions() {
-        let ran = toolbox.run(&tool.function.name, "{}").await;
+        let result = toolbox.run(&tool.function.name, "{}").await;
         assert_eq!(
-            ran.outcome,
+            result.outcome,
             ToolOutcome::BadArguments,
             "{}",
             tool.function.name
         );
-        let ran = toolbox.run(&tool.function.name, "  ").await;
-        assert!(ran.text.contains("missing field"), "{}", ran.text);
+        let result = toolbox.run(&tool.function.name, "  ").await;
+        assert!(result.text.contains("missing field"), "{}", result.text);
     }
 }
 
@@ -106,9 +106,9 @@ async fn pure_tools_work_without_configuration() {
             r#"{"address":"","valid":false,"reason":"it is empty"}"#,
         ),
     ] {
-        let ran = toolbox.run(name, arguments).await;
+        let result = toolbox.run(name, arguments).await;
         assert_eq!(
-            (ran.text.as_str(), ran.outcome),
+            (result.text.as_str(), result.outcome),
             (text, ToolOutcome::Done),
             "{arguments}"
         );
@@ -116,7 +116,7 @@ async fn pure_tools_work_without_configuration() {
 }
 
 #[tokio::test]
-async fn what_is_not_configured_says_so() {
+async fn tools_without_a_source_name_the_reason() {
     let toolbox = toolbox();
     let address = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
     for (name, arguments, text) in [
@@ -146,9 +146,9 @@ async fn what_is_not_configured_says_so() {
             "no chain is configured",
         ),
     ] {
-        let ran = toolbox.run(name, &arguments).await;
+        let result = toolbox.run(name, &arguments).await;
         assert_eq!(
-            (ran.text.as_str(), ran.outcome),
+            (result.text.as_str(), result.outcome),
             (text, ToolOutcome::Failed),
             "{name}"
         );
@@ -156,38 +156,41 @@ async fn what_is_not_configured_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_unknown_or_wrong_says_so() {
+async fn unknown_tools_and_bad_arguments_are_named() {
     let toolbox = toolbox();
-    let ran = toolbox.run("rm_rf", "{}").await;
-    assert_eq!(ran.outcome, ToolOutcome::UnknownTool);
+    let result = toolbox.run("rm_rf", "{}").await;
+    assert_eq!(result.outcome, ToolOutcome::UnknownTool);
     assert_eq!(
-        ran.text,
+        result.text,
         "there is no tool `rm_rf`; there are crypto_price, crypto_market, chain_gas, \
          chain_balance, chain_transaction, inspect_address, convert_units"
     );
-    let ran = toolbox
+    let result = toolbox
         .run("convert_units", r#"{"amount":"x","from":"wei","to":"eth"}"#)
         .await;
-    assert_eq!(ran.outcome, ToolOutcome::BadArguments);
+    assert_eq!(result.outcome, ToolOutcome::BadArguments);
     assert_eq!(
-        ran.text,
+        result.text,
         "the argument `amount` cannot be used: expected a decimal number, e.g. `1.5`"
     );
-    let ran = toolbox.run("convert_units", "not JSON").await;
-    assert_eq!(ran.outcome, ToolOutcome::BadArguments);
+    let result = toolbox.run("convert_units", "not JSON").await;
+    assert_eq!(result.outcome, ToolOutcome::BadArguments);
 }
 
 #[tokio::test]
-async fn switched_off_there_is_nothing() {
+async fn disabled_tools_are_not_offered() {
     let off = config::Tools {
         enabled: false,
         ..config::Tools::default()
     };
     let toolbox = Toolbox::new(&off).unwrap();
     assert!(toolbox.definitions().is_empty());
-    let ran = toolbox.run("convert_units", "{}").await;
-    assert_eq!(ran.outcome, ToolOutcome::UnknownTool);
-    assert_eq!(ran.text, "there is no tool `convert_units`; there are none");
+    let result = toolbox.run("convert_units", "{}").await;
+    assert_eq!(result.outcome, ToolOutcome::UnknownTool);
+    assert_eq!(
+        result.text,
+        "there is no tool `convert_units`; there are none"
+    );
 }
 
 #[test]
@@ -208,15 +211,15 @@ fn a_long_text_is_cut_between_characters() {
 }
 
 #[test]
-fn outcomes_have_words() {
-    let words = [
+fn outcomes_have_names() {
+    let names = [
         (ToolOutcome::Done, "done"),
         (ToolOutcome::Failed, "failed"),
         (ToolOutcome::UnknownTool, "unknown_tool"),
         (ToolOutcome::BadArguments, "bad_arguments"),
         (ToolOutcome::TimedOut, "timed_out"),
     ];
-    for (outcome, word) in words {
-        assert_eq!(outcome.as_str(), word);
+    for (outcome, name) in names {
+        assert_eq!(outcome.as_str(), name);
     }
 }

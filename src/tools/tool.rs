@@ -1,4 +1,4 @@
-//! What a tool is, and how it is told what to do.
+//! The trait of a built-in tool, and parsing of its arguments.
 
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
@@ -7,25 +7,25 @@ use super::{failure::Failure, sources::Sources};
 
 pub trait Tool {
     const NAME: &'static str;
-    /// What a model reads to decide whether to call it.
+    /// Read by models to decide whether to call the tool.
     const DESCRIPTION: &'static str;
-    /// Fields beyond these are ignored: models add some.
+    /// Unknown fields are ignored, because models sometimes add some.
     type Arguments: DeserializeOwned + JsonSchema + Send;
-    type Answer: Serialize;
+    type Output: Serialize;
 
     fn run(
         sources: &Sources,
         arguments: Self::Arguments,
-    ) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
+    ) -> impl Future<Output = Result<Self::Output, Failure>> + Send;
 }
 
-/// The arguments as a model wrote them; it may write nothing for none.
+/// Parses the arguments that a model wrote. An empty text counts as `{}`: some models write nothing for no arguments.
 pub fn arguments<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
     let text = match text.trim() {
         "" => "{}",
         text => text,
     };
-    // serde would take a list for a struct, field by field.
+    // serde would also accept a list as a struct, field by field.
     if !text.starts_with('{') {
         return Err(Failure::arguments("the arguments must be a JSON object"));
     }
@@ -45,12 +45,12 @@ pub fn arguments<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
     Ok(read)
 }
 
-/// serde's words without ` at line 1 column 7`, which means nothing to a model.
+/// serde's message without ` at line 1 column 7`, which is of no use to a model.
 fn without_position(error: &serde_json::Error) -> String {
-    let words = error.to_string();
-    match words.rfind(" at line ") {
-        Some(at) => words[..at].to_owned(),
-        None => words,
+    let message = error.to_string();
+    match message.rfind(" at line ") {
+        Some(at) => message[..at].to_owned(),
+        None => message,
     }
 }
 
@@ -62,8 +62,8 @@ mod tests {
     use crate::tools::decimal::Decimal;
 
     #[derive(Debug, Deserialize)]
-    #[expect(dead_code, reason = "read, and not looked at")]
-    struct Wanted {
+    #[expect(dead_code, reason = "only deserialised")]
+    struct Example {
         symbols: Vec<String>,
         days: Option<u32>,
         amount: Option<Decimal>,
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_mistake_names_its_field() {
-        for (text, words) in [
+        for (text, expected) in [
             ("", "the arguments cannot be used: missing field `symbols`"),
             (" \n ", "missing field `symbols`"),
             (
@@ -92,18 +92,18 @@ mod tests {
             (r#"{"symbols":[]} {}"#, "more than one JSON object"),
             ("{", "EOF while parsing"),
         ] {
-            let failure = arguments::<Wanted>(text).unwrap_err();
+            let failure = arguments::<Example>(text).unwrap_err();
             let shown = failure.to_string();
             assert!(matches!(failure, Failure::Arguments(_)), "{text}");
             assert!(
-                shown.contains(words) && !shown.contains("line"),
+                shown.contains(expected) && !shown.contains("line"),
                 "{text}: {shown}"
             );
         }
     }
 
     #[test]
-    fn what_a_model_adds_is_ignored() {
-        assert!(arguments::<Wanted>(r#"{"symbols":[],"why":"because"}"#).is_ok());
+    fn unknown_arguments_are_ignored() {
+        assert!(arguments::<Example>(r#"{"symbols":[],"why":"because"}"#).is_ok());
     }
 }

@@ -1,7 +1,6 @@
-//! Asking the sources of data: only those of the configuration, and only for JSON.
+//! HTTP client for the data sources of the configuration, for JSON only.
 //!
-//! No redirect is followed, no answer is read beyond a bound, and nothing that is said of a failure
-//! tells who was asked.
+//! Redirects are not followed and responses are read up to a size limit. A [`Fault`] never names the host or URL.
 
 use std::time::Duration;
 
@@ -13,36 +12,36 @@ use tokio::sync::Semaphore;
 
 use crate::net::connect;
 
-const MAX_ANSWER_BYTES: usize = 1 << 20;
-/// Questions under way at once; the others wait, within the time their tool has.
-const MAX_QUESTIONS: usize = 32;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
+/// Most concurrent requests; further ones wait, within the timeout of their tool call.
+const MAX_CONCURRENT_REQUESTS: usize = 32;
 
 pub struct Web {
     http: connect::Client,
-    room: Semaphore,
+    permits: Semaphore,
 }
 
-/// What went wrong, to be put after the words for who was asked.
+/// Why a request failed. The text is a predicate: the caller puts the name of the source before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error("cannot be reached")]
     Unreachable,
-    #[error("broke off its answer")]
-    BrokenOff,
-    #[error("{}", words(*.0))]
+    #[error("cut its response short")]
+    Interrupted,
+    #[error("{}", describe(*.0))]
     Status(StatusCode),
-    #[error("answers with more than 1 MiB")]
+    #[error("sent more than 1 MiB")]
     TooLarge,
-    #[error("does not answer as expected")]
-    NotAsExpected,
+    #[error("sent an unexpected response")]
+    Unexpected,
 }
 
-fn words(status: StatusCode) -> String {
+fn describe(status: StatusCode) -> String {
     let number = status.as_u16();
     match number {
         300..=399 => format!("redirects, which is not followed (status {number})"),
         401 | 403 => format!("refuses our key (status {number})"),
-        429 => "is asked too often (status 429); try again later".into(),
+        429 => "received too many requests (status 429); try again later".into(),
         _ => format!("fails with status {number}"),
     }
 }
@@ -51,53 +50,58 @@ impl Web {
     pub fn new(timeout: Duration) -> Result<Self, String> {
         Ok(Self {
             http: connect::client(timeout)?,
-            room: Semaphore::new(MAX_QUESTIONS),
+            permits: Semaphore::new(MAX_CONCURRENT_REQUESTS),
         })
     }
 
-    /// Another one over the same connections.
-    pub fn with_room_of_its_own(&self) -> Self {
+    /// A client with the same connection pool and a separate concurrency limit.
+    pub fn with_own_limit(&self) -> Self {
         Self {
             http: self.http.clone(),
-            room: Semaphore::new(MAX_QUESTIONS),
+            permits: Semaphore::new(MAX_CONCURRENT_REQUESTS),
         }
     }
 
-    /// A request to be given more headers.
+    /// Starts a request with the common headers; the caller may add others.
     pub fn request(method: Method, uri: Uri) -> axum::http::request::Builder {
         let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         Request::builder()
             .method(method)
             .uri(uri)
             .header(header::ACCEPT, "application/json")
-            // No encoding to unpack, no bomb in it.
+            // Without compression there is no decompression bomb.
             .header(header::ACCEPT_ENCODING, "identity")
             .header(header::USER_AGENT, agent)
     }
 
-    pub async fn ask<T: DeserializeOwned>(
+    /// Sends a request and parses the response as JSON.
+    pub async fn fetch_json<T: DeserializeOwned>(
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<T, Fault> {
-        let _room = self.room.acquire().await.map_err(|_| Fault::Unreachable)?;
+        let _permit = self
+            .permits
+            .acquire()
+            .await
+            .map_err(|_| Fault::Unreachable)?;
         let response = self.http.request(request).await.map_err(|error| {
             if error.is_connect() {
                 Fault::Unreachable
             } else {
-                Fault::BrokenOff
+                Fault::Interrupted
             }
         })?;
         if response.status() != StatusCode::OK {
             return Err(Fault::Status(response.status()));
         }
-        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES);
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES);
         let body = body.collect().await.map_err(|error| {
             if error.is::<LengthLimitError>() {
                 Fault::TooLarge
             } else {
-                Fault::BrokenOff
+                Fault::Interrupted
             }
         })?;
-        serde_json::from_slice(&body.to_bytes()).map_err(|_| Fault::NotAsExpected)
+        serde_json::from_slice(&body.to_bytes()).map_err(|_| Fault::Unexpected)
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tollgate::{
     base::keys::Secret,
     config::{Chain, Tools},
-    tools::{Ran, ToolOutcome, Toolbox},
+    tools::{ToolOutcome, ToolResult, Toolbox},
 };
 
 pub const ETHER: U256 = U256::from_limbs([1_000_000_000_000_000_000, 0, 0, 0]);
@@ -90,7 +90,7 @@ impl Node {
         let _: Value = self.rpc("anvil_setCode", json!([at, code])).await;
     }
 
-    pub async fn run(&self, tool: &str, arguments: Value) -> Ran {
+    pub async fn run(&self, tool: &str, arguments: Value) -> ToolResult {
         self.toolbox.run(tool, &arguments.to_string()).await
     }
 

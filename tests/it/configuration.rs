@@ -99,7 +99,7 @@ fn a_full_file_says_it_all() {
     assert_eq!(config.operator.listen, "127.0.0.1:9090".parse().unwrap());
     assert!(config.operator.token.matches("0123456789abcdef"));
     assert!(
-        matches!(&config.store.place, StoreLocation::File(path) if path.ends_with("data/tollgate.db"))
+        matches!(&config.store.location, StoreLocation::File(path) if path.ends_with("data/tollgate.db"))
     );
     assert_eq!(config.store.durability, Durability::Power);
     assert_eq!(config.limits.requests, 60);

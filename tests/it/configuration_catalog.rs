@@ -238,7 +238,7 @@ fn every_mistake_in_a_router_is_reported() {
     - line 45: `models[6].semantic.routes[1].threshold` is 2.0; expected a number from 0 to 1
     - line 43: `models[6].semantic.routes[1].domains` is missing, and so is `exemplars`: expected one
     - line 43: `models[6].semantic.routes[1].models` is missing; expected at least one target
-    - line 43: `models[6].semantic.routes[1].name` is `x` as an earlier one's is
+    - line 43: `models[6].semantic.routes[1].name` is `x`, the name of an earlier route
     - line 37: `models[6].semantic.default` names `b`, which is no target
     - `models` `kind` is for `free`, and no target is below `flex`
     "#);

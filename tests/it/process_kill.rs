@@ -395,7 +395,7 @@ async fn an_audit_of_a_file_says_what_is_wrong_with_it() {
         told.contains(&mortal.account_id) && told.contains("add up to"),
         "{told}"
     );
-    assert_eq!(problem, "tollgate: the books do not add up\n");
+    assert_eq!(problem, "tollgate: the ledger does not add up\n");
     let (code, json, _) = audit(&["--json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((code, &json["ok"]), (Some(1), &json!(false)));

@@ -64,7 +64,7 @@ async fn faults_are_told_without_names() {
     for (answer, words) in [
         (
             response(429, json, "{}"),
-            "is asked too often (status 429); try again later",
+            "received too many requests (status 429); try again later",
         ),
         (
             response(401, json, "secret-key"),
@@ -79,25 +79,25 @@ async fn faults_are_told_without_names() {
             response(200, json, refused),
             "refuses the call (code -32005)",
         ),
-        (response(200, json, "<html>"), "does not answer as expected"),
+        (response(200, json, "<html>"), "sent an unexpected response"),
         (
             response(200, json, r#"{"result":null}"#),
-            "does not answer as expected",
+            "sent an unexpected response",
         ),
         (
             response(200, json, r#"{"result":"lots"}"#),
-            "does not answer as expected",
+            "sent an unexpected response",
         ),
-        (response(200, json, "{}"), "does not answer as expected"),
-        (response(200, json, &huge), "answers with more than 1 MiB"),
+        (response(200, json, "{}"), "sent an unexpected response"),
+        (response(200, json, &huge), "sent more than 1 MiB"),
         (
             b"HTTP/1.1 200 X\r\ncontent-length: 9\r\n\r\n{".to_vec(),
-            "broke off its answer",
+            "cut its response short",
         ),
-        (Vec::new(), "broke off its answer"),
+        (Vec::new(), "cut its response short"),
     ] {
         let mut steps = vec![Step::Send(answer)];
-        if words.contains("broke off") {
+        if words.contains("cut its response") {
             steps.push(Step::Close);
         }
         node.play(steps);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tollgate::{
     base::keys::Secret,
     config::{Market, Tools},
-    tools::{Ran, ToolOutcome, Toolbox},
+    tools::{ToolOutcome, ToolResult, Toolbox},
 };
 
 use crate::support::market::{BITCOIN_PRICE, FakeMarket, Fault};
@@ -36,20 +36,20 @@ async fn start() -> (FakeMarket, Toolbox) {
     (market, toolbox)
 }
 
-async fn prices(toolbox: &Toolbox, symbols: &[&str]) -> Ran {
+async fn prices(toolbox: &Toolbox, symbols: &[&str]) -> ToolResult {
     let arguments = json!({ "symbols": symbols });
     toolbox.run("crypto_price", &arguments.to_string()).await
 }
 
 #[track_caller]
-fn done(ran: &Ran) -> Value {
+fn done(ran: &ToolResult) -> Value {
     assert_eq!(ran.outcome, ToolOutcome::Done, "{}", ran.text);
     serde_json::from_str(&ran.text).unwrap()
 }
 
 /// What a failure says has nothing in it that tells who was asked.
 #[track_caller]
-fn failed(ran: &Ran, outcome: ToolOutcome, words: &str, market: &FakeMarket) {
+fn failed(ran: &ToolResult, outcome: ToolOutcome, words: &str, market: &FakeMarket) {
     assert_eq!(ran.outcome, outcome, "{}", ran.text);
     assert!(ran.text.contains(words), "{}", ran.text);
     let port = market.address.port().to_string();
@@ -179,29 +179,29 @@ async fn faults_are_told_without_names() {
     for (fault, words) in [
         (
             Fault::Status(429),
-            "is asked too often (status 429); try again later",
+            "received too many requests (status 429); try again later",
         ),
         (Fault::Status(500), "fails with status 500"),
         (Fault::Status(503), "fails with status 503"),
         (Fault::Status(401), "refuses our key (status 401)"),
         (Fault::Status(404), "fails with status 404"),
         (Fault::Status(204), "fails with status 204"),
-        (Fault::Huge((1 << 20) - 1), "answers with more than 1 MiB"),
-        (Fault::Endless, "answers with more than 1 MiB"),
+        (Fault::Huge((1 << 20) - 1), "sent more than 1 MiB"),
+        (Fault::Endless, "sent more than 1 MiB"),
         (
             Fault::Body("<html>no</html>"),
-            "does not answer as expected",
+            "sent an unexpected response",
         ),
-        (Fault::Body("[]"), "does not answer as expected"),
+        (Fault::Body("[]"), "sent an unexpected response"),
         (
             Fault::Body(r#"{"bitcoin":{"usd":"lots"}}"#),
-            "does not answer as expected",
+            "sent an unexpected response",
         ),
         (
             Fault::Body(r#"{"bitcoin":{"usd":1e999999999}}"#),
-            "does not answer as expected",
+            "sent an unexpected response",
         ),
-        (Fault::Body(""), "does not answer as expected"),
+        (Fault::Body(""), "sent an unexpected response"),
     ] {
         market.break_with(fault.clone());
         let ran = prices(&toolbox, &["btc"]).await;
@@ -214,7 +214,7 @@ async fn faults_are_told_without_names() {
     failed(
         &ran,
         ToolOutcome::Failed,
-        "does not answer as expected",
+        "sent an unexpected response",
         &market,
     );
     market.break_with(None);

@@ -1,4 +1,4 @@
-//! What a model costs its caller, or a deployment its operator.
+//! Prices of a model for callers, or of a deployment for the operator, and the cost of responses.
 
 mod read;
 mod stored;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::money::{self, NanoUsd, PicoUsd, TokenPrice};
 
-/// Prices of tokens by the size of the prompt, and fees.
+/// Token prices by prompt size, and fees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prices {
-    /// For prompts up to the first threshold in `above`.
+    /// Prices for prompts up to the first threshold in `above`.
     pub rates: Rates,
-    /// Other prices for larger prompts, in ascending order of their thresholds.
+    /// Prices for larger prompts, in ascending order of their thresholds.
     pub above: Vec<Above>,
-    /// For each time that the model is called.
+    /// Fee for each response of the model.
     pub request: NanoUsd,
-    /// For each image in a prompt.
+    /// Fee for each image in a prompt. It is only shown: no image reaches a model today.
     pub image: NanoUsd,
 }
 
@@ -28,13 +28,13 @@ pub struct Rates {
     pub input: TokenPrice,
     pub output: TokenPrice,
     pub cached_input: TokenPrice,
-    /// Input that the provider writes to its cache for some minutes.
+    /// Input that the provider writes to its cache for a few minutes.
     pub cache_write: TokenPrice,
-    /// The same for an hour.
+    /// Input that the provider writes to its cache for an hour.
     pub cache_write_1h: TokenPrice,
 }
 
-/// Rates for prompts with more than `prompt_tokens` tokens. They apply to all tokens of such a request.
+/// Rates for prompts of more than `prompt_tokens` tokens. They apply to all tokens of such a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Above {
     pub prompt_tokens: u32,
@@ -42,7 +42,7 @@ pub struct Above {
     pub rates: Rates,
 }
 
-/// Tokens of one answer, each counted once.
+/// Billed tokens of one response by kind; each token is counted in one kind only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Billable {
     pub input: u64,
@@ -62,7 +62,7 @@ pub enum TokenKind {
     Output,
 }
 
-/// So many tokens of one kind, at one price.
+/// One line of a cost breakdown: tokens of one kind and their price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     pub kind: TokenKind,
@@ -71,7 +71,7 @@ pub struct Line {
 }
 
 impl TokenKind {
-    /// For people.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Input => "Input",
@@ -84,21 +84,21 @@ impl TokenKind {
 }
 
 impl Billable {
-    fn prompt(&self) -> u64 {
+    fn prompt_tokens(&self) -> u64 {
         self.input + self.cached_input + self.cache_write + self.cache_write_1h
     }
 }
 
 impl Rates {
-    /// The dearest price that a token of a prompt can have.
-    fn dearest_input(&self) -> TokenPrice {
+    /// Highest price of a prompt token, cached or not.
+    fn highest_input(&self) -> TokenPrice {
         self.input
             .max(self.cached_input)
             .max(self.cache_write)
             .max(self.cache_write_1h)
     }
 
-    /// The dearer of both, kind by kind.
+    /// The higher price of both for each kind.
     #[must_use]
     fn max(self, other: Self) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl Rates {
 }
 
 impl Prices {
-    /// Prices without thresholds or fees, where a cache write costs what input costs.
+    /// Prices without thresholds or fees; cache writes are priced as input.
     pub fn flat(input: TokenPrice, output: TokenPrice, cached_input: TokenPrice) -> Self {
         let rates = Rates {
             input,
@@ -127,10 +127,10 @@ impl Prices {
         }
     }
 
-    /// The tokens of one answer at the prices that apply to a prompt of its size.
+    /// Cost breakdown of one response, at the prices for its prompt size.
     pub fn lines(&self, tokens: Billable) -> [Line; 5] {
         use TokenKind::{CacheWrite, CacheWrite1h, CachedInput, Input, Output};
-        let rates = self.rates_for(tokens.prompt());
+        let rates = self.rates_for(tokens.prompt_tokens());
         [
             (Input, tokens.input, rates.input),
             (CachedInput, tokens.cached_input, rates.cached_input),
@@ -141,20 +141,21 @@ impl Prices {
         .map(|(kind, tokens, rate)| Line { kind, tokens, rate })
     }
 
-    /// What one answer costs, not rounded yet.
+    /// Exact cost of one response, in pico-dollars and not rounded.
     pub fn exact(&self, tokens: Billable) -> PicoUsd {
         let lines = self.lines(tokens).map(|line| (line.tokens, line.rate));
         money::exact(&lines) + self.request.into()
     }
 
-    /// What one answer costs.
+    /// Cost of one response, rounded up to nano-dollars.
     pub fn cost(&self, tokens: Billable) -> NanoUsd {
         self.exact(tokens).rounded_up()
     }
 
-    /// The most that an answer can cost whose prompt has at most `input` tokens, whatever a cache does with them.
-    pub fn most(&self, input: u64, output: u64) -> NanoUsd {
-        // Below each threshold the largest prompt costs most, and so does the whole one behind the last.
+    /// Worst-case cost of a response with at most `input` prompt tokens, cached or not, and `output` tokens.
+    pub fn worst_case(&self, input: u64, output: u64) -> NanoUsd {
+        // Within each price step the largest prompt costs most, so only the thresholds below `input` and `input` itself
+        // need to be priced.
         let ends = self
             .above
             .iter()
@@ -162,13 +163,13 @@ impl Prices {
         let prompts = ends.filter(|end| *end < input).chain([input]);
         let each = prompts.map(|prompt| {
             let rates = self.rates_for(prompt);
-            money::exact(&[(prompt, rates.dearest_input()), (output, rates.output)])
+            money::exact(&[(prompt, rates.highest_input()), (output, rates.output)])
         });
         let tokens = each.max().unwrap_or_default();
         (tokens + self.request.into()).rounded_up()
     }
 
-    /// Prices that are nowhere below these two. Thresholds of both are kept.
+    /// The higher of both prices for every kind and prompt size, with the thresholds of both.
     #[must_use]
     pub fn max(&self, other: &Self) -> Self {
         let mut thresholds: Vec<_> = [self, other]
@@ -179,10 +180,10 @@ impl Prices {
         thresholds.sort_unstable();
         thresholds.dedup();
         let above = thresholds.into_iter().map(|prompt_tokens| {
-            let behind = u64::from(prompt_tokens) + 1;
+            let just_above = u64::from(prompt_tokens) + 1;
             Above {
                 prompt_tokens,
-                rates: self.rates_for(behind).max(*other.rates_for(behind)),
+                rates: self.rates_for(just_above).max(*other.rates_for(just_above)),
             }
         });
         Self {
@@ -193,6 +194,7 @@ impl Prices {
         }
     }
 
+    /// Rates of the highest threshold below a prompt of this many tokens.
     fn rates_for(&self, prompt: u64) -> &Rates {
         let reached = self.above.iter().rev();
         let mut reached = reached.filter(|above| prompt > u64::from(above.prompt_tokens));

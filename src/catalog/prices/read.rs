@@ -1,4 +1,4 @@
-//! Prices as they are written in TOML, for a model of the catalog or as the `cost` of a deployment.
+//! Reads prices from TOML: of a model in the catalog, or the `cost` of a deployment.
 
 use super::{Above, Prices, Rates};
 use crate::base::{
@@ -16,9 +16,9 @@ const RATES: [&str; 5] = [
 const FEES: [&str; 2] = ["request", "image"];
 const PER_MILLION: &str = "US dollars per million tokens as a text, e.g. \"2.00\"";
 
-/// The rates that a table names.
+/// Rates that a table sets; `None` for those that it does not.
 #[derive(Clone, Copy)]
-struct Written {
+struct GivenRates {
     input: Option<TokenPrice>,
     output: Option<TokenPrice>,
     cached_input: Option<TokenPrice>,
@@ -27,19 +27,19 @@ struct Written {
 }
 
 impl Prices {
-    /// What has no default: it would say little without the input price that it belongs to.
+    /// Keys that `[defaults]` may not set, because they depend on the input price of the same model.
     pub const WITHOUT_DEFAULT: [&str; 3] = ["cache_write", "cache_write_1h", "above"];
 
-    /// The prices that a section names. Input, output and fees may be the default's; what else is left out costs what
-    /// input costs.
+    /// Reads the prices of a section. Input, output and fees that it does not set come from `default`; other token
+    /// prices that it does not set equal the input price.
     pub fn read(section: &mut Section, default: &Self) -> Self {
-        let written = Written::read(section);
-        let input = written.input.unwrap_or(default.rates.input);
-        let output = written.output.unwrap_or(default.rates.output);
+        let given = GivenRates::read(section);
+        let input = given.input.unwrap_or(default.rates.input);
+        let output = given.output.unwrap_or(default.rates.output);
         let mut above: Vec<_> = section
             .list_of_sections("above")
             .into_iter()
-            .filter_map(|step| read_above(step, written, (input, output)))
+            .filter_map(|step| read_above(step, given, (input, output)))
             .collect();
         above.sort_by_key(|above| above.prompt_tokens);
         if !above.is_sorted_by(|one, next| one.prompt_tokens < next.prompt_tokens) {
@@ -51,7 +51,7 @@ impl Prices {
             section.optional(key, expected, read)
         });
         Self {
-            rates: written.rates(input, output),
+            rates: given.rates(input, output),
             above,
             request: request.unwrap_or(default.request),
             image: image.unwrap_or(default.image),
@@ -59,7 +59,7 @@ impl Prices {
     }
 }
 
-impl Written {
+impl GivenRates {
     fn read(section: &mut Section) -> Self {
         let [input, output, cached_input, cache_write, cache_write_1h] = RATES.map(|key| {
             let read = |value: &Value| TokenPrice::parse_per_million(&as_text(value)?);
@@ -78,7 +78,7 @@ impl Written {
         Rates {
             input,
             output,
-            // No price for what is cached means no discount for it, and no surcharge for writing it.
+            // Without prices of their own, cached input gets no discount and cache writes no surcharge.
             cached_input: self.cached_input.unwrap_or(input),
             cache_write: self.cache_write.unwrap_or(input),
             cache_write_1h: self.cache_write_1h.unwrap_or(input),
@@ -86,10 +86,10 @@ impl Written {
     }
 }
 
-/// Other rates for larger prompts. What it leaves out is as it is for smaller ones.
+/// Reads rates for larger prompts. Rates that the section does not set are those for smaller prompts.
 fn read_above(
     mut section: Section,
-    smaller: Written,
+    smaller: GivenRates,
     (input, output): (TokenPrice, TokenPrice),
 ) -> Option<Above> {
     let expected = "a number of tokens above zero";
@@ -101,15 +101,15 @@ fn read_above(
             "is missing; expected at least one price that changes",
         );
     }
-    let own = Written::read(&mut section);
+    let own = GivenRates::read(&mut section);
     section.finish();
-    let written = Written {
+    let merged = GivenRates {
         cached_input: own.cached_input.or(smaller.cached_input),
         cache_write: own.cache_write.or(smaller.cache_write),
         cache_write_1h: own.cache_write_1h.or(smaller.cache_write_1h),
         ..own
     };
-    let rates = written.rates(own.input.unwrap_or(input), own.output.unwrap_or(output));
+    let rates = merged.rates(own.input.unwrap_or(input), own.output.unwrap_or(output));
     prompt_tokens.map(|prompt_tokens| Above {
         prompt_tokens,
         rates,

@@ -1,4 +1,4 @@
-//! Prices as a ledger stores them beside a call: what three numbers cannot say, as JSON.
+//! Prices as the ledger stores them beside a call: three numbers, and JSON if there is more to a price list.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{Above, Prices, Rates};
 use crate::base::money::{NanoUsd, TokenPrice};
 
-/// Prices in trillionths of a dollar, fees in billionths.
+/// The JSON form: token prices in pico-dollars, fees in nano-dollars.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredPrices {
     #[serde(flatten)]
     rates: Rates,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -21,7 +21,7 @@ struct Stored {
 }
 
 impl Prices {
-    /// JSON, or `None` where the prices of input, output and cached input are all there is.
+    /// The JSON form; `None` if the three stored numbers (input, output, cached input) are enough.
     pub fn to_stored(&self) -> Option<String> {
         let Rates {
             input,
@@ -32,7 +32,7 @@ impl Prices {
         if *self == Self::flat(input, output, cached_input) {
             return None;
         }
-        let stored = Stored {
+        let stored = StoredPrices {
             rates: self.rates,
             above: self.above.clone(),
             request: self.request.nanos(),
@@ -41,7 +41,7 @@ impl Prices {
         Some(serde_json::to_string(&stored).expect("numbers can be written"))
     }
 
-    /// What was stored: the three numbers, and the JSON if there was any. `None` where that cannot be read.
+    /// Restores prices from the three numbers and the JSON, if any; `None` if the JSON cannot be read.
     pub fn from_stored(
         (input, output, cached_input): (TokenPrice, TokenPrice, TokenPrice),
         json: Option<&str>,
@@ -49,7 +49,7 @@ impl Prices {
         let Some(json) = json else {
             return Some(Arc::new(Self::flat(input, output, cached_input)));
         };
-        let stored: Stored = serde_json::from_str(json).ok()?;
+        let stored: StoredPrices = serde_json::from_str(json).ok()?;
         Some(Arc::new(Self {
             rates: stored.rates,
             above: stored.above,

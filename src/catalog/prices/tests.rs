@@ -1,4 +1,4 @@
-//! What tokens cost, against a table that was computed elsewhere (`tests/prices/make-table`), and as a property.
+//! Costs checked against a table from an independent program (`tests/prices/make-table`), and as a property.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::catalog::Catalog;
 
-/// The price lists of the table.
+/// The price lists that the table refers to.
 fn lists() -> BTreeMap<&'static str, Prices> {
     let lists = [
         (
@@ -33,7 +33,7 @@ fn lists() -> BTreeMap<&'static str, Prices> {
         ),
         (
             "steps",
-            // In another order than they apply.
+            // Not in ascending order, to test sorting.
             r#"input = "1.00", output = "2.000001", above = [
                 { prompt_tokens = 1000, input = "0.50", output = "1.00" },
                 { prompt_tokens = 100, input = "1.500001" }]"#,
@@ -44,7 +44,7 @@ fn lists() -> BTreeMap<&'static str, Prices> {
         .into()
 }
 
-/// The prices of a model that says so.
+/// Prices of a catalog model with these settings.
 fn read(prices: &str) -> Result<Prices, String> {
     let catalog = Catalog::parse(&format!("models = [{{ id = \"m\", {prices} }}]"));
     let catalog = catalog.map_err(|mistakes| {
@@ -55,7 +55,7 @@ fn read(prices: &str) -> Result<Prices, String> {
 }
 
 #[test]
-fn what_tokens_cost_is_what_the_table_says() {
+fn costs_equal_the_independent_table() {
     let lists = lists();
     let rows = include_str!("table.csv").lines().skip(1);
     let mut count = 0;
@@ -82,7 +82,7 @@ fn what_tokens_cost_is_what_the_table_says() {
 }
 
 #[test]
-fn what_is_stored_is_read_again() {
+fn stored_prices_are_restored() {
     for (name, prices) in lists() {
         let Rates {
             input,
@@ -169,10 +169,10 @@ fn input_output_and_fees_have_defaults_and_nothing_else_does() {
     for key in Prices::WITHOUT_DEFAULT {
         let mistakes =
             catalog(&format!("input = \"1\", output = \"1\", {key} = \"1\""), "").unwrap_err();
-        let told = mistakes[0].to_string();
+        let message = mistakes[0].to_string();
         assert!(
-            told.contains(&format!("`defaults.{key}` belongs to a model")),
-            "{told}"
+            message.contains(&format!("`defaults.{key}` belongs to a model")),
+            "{message}"
         );
     }
 }
@@ -209,7 +209,7 @@ fn prices() -> impl Strategy<Value = Prices> {
     })
 }
 
-/// A prompt at one of the thresholds, or just beside it, or anywhere.
+/// A prompt size at one of the thresholds, one token off it, or anywhere.
 fn prompt_near(prices: &Prices, choice: usize, offset: i64, anywhere: u64) -> u64 {
     match prices.above.get(choice) {
         Some(above) => u64::try_from(i64::from(above.prompt_tokens) + offset).unwrap(),
@@ -218,10 +218,10 @@ fn prompt_near(prices: &Prices, choice: usize, offset: i64, anywhere: u64) -> u6
 }
 
 proptest! {
-    /// Each token is paid once, at the price of the highest threshold below the prompt, and no more is held than the
-    /// dearest of all ways to use as much.
+    /// Each token is charged once, at the rates of the highest threshold below the prompt size, and the cost never
+    /// exceeds the worst case.
     #[test]
-    fn an_answer_costs_its_tokens_at_the_prices_of_its_prompt(
+    fn a_response_costs_its_tokens_at_the_rates_of_its_prompt_size(
         prices in prices(), choice in 0_usize..6, offset in -1_i64..=1, anywhere in 0_u64..3_000,
         shares in prop::array::uniform3(0_u64..=100), output in 0_u64..5_000, more in (0_u64..500, 0_u64..500),
     ) {
@@ -251,15 +251,15 @@ proptest! {
             + i128::from(prices.request.nanos()) * 1_000;
         let cost = prices.cost(tokens);
         prop_assert_eq!(i128::from(cost.nanos()), (exact + 999) / 1_000);
-        let most = prices.most(prompt + more.0, output + more.1);
-        prop_assert!(cost <= most, "{cost} is more than {most}");
-        // A hybrid shows what is nowhere below its targets' prices.
-        let dearer = prices.max(&Prices { rates, ..Prices::default() });
-        prop_assert!(cost <= dearer.most(prompt, output));
+        let worst = prices.worst_case(prompt + more.0, output + more.1);
+        prop_assert!(cost <= worst, "{cost} is more than {worst}");
+        // A hybrid's prices are never below its targets' prices.
+        let higher = prices.max(&Prices { rates, ..Prices::default() });
+        prop_assert!(cost <= higher.worst_case(prompt, output));
     }
 }
 
-/// The table in the documentation, row by row.
+/// Compares the table in docs/MODELS.md with the catalog, row by row.
 #[test]
 fn the_documented_models_are_those_of_the_catalog() {
     let document = include_str!("../../../docs/MODELS.md");

@@ -1,4 +1,4 @@
-//! Bitcoin's addresses: base58 with a checksum, and bech32 and bech32m for segregated witness.
+//! Bitcoin addresses: base58 with a checksum; bech32 and bech32m for segregated witness.
 
 use bech32::{
     primitives::decode::{CharError, SegwitHrpstringError, UncheckedHrpstringError},
@@ -16,7 +16,7 @@ pub struct Address {
 #[serde(rename_all = "lowercase")]
 pub enum Network {
     Mainnet,
-    /// Signet's addresses look the same.
+    /// Also signet, whose addresses have the same form.
     Testnet,
     Regtest,
 }
@@ -29,7 +29,7 @@ pub enum Kind {
     P2wpkh,
     P2wsh,
     P2tr,
-    /// A version or a length that has no meaning yet; anyone may spend what is sent there.
+    /// A witness version or length without a defined meaning yet; anyone can spend coins sent to it.
     #[serde(rename = "future_witness")]
     FutureWitness,
 }
@@ -51,11 +51,11 @@ const PREFIXES: [(&str, Network); 3] = [
 pub fn looks_like_segwit(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let prefix = lower.rsplit_once('1').map(|(prefix, _)| prefix);
-    let ours = |(known, _): &(&str, Network)| {
-        // The last `1` separates; where it was mistyped, the first still tells.
+    let matches = |(known, _): &(&str, Network)| {
+        // The last `1` is the separator. If a later `1` is a typo, the start of the text still has the prefix.
         prefix == Some(*known) || lower.starts_with(&format!("{known}1"))
     };
-    PREFIXES.iter().any(ours)
+    PREFIXES.iter().any(matches)
 }
 
 pub fn read_segwit(text: &str) -> Result<Address, String> {
@@ -103,7 +103,7 @@ fn reason(error: &SegwitHrpstringError) -> String {
     }
 }
 
-/// Of a text that is 25 bytes of base58: a version, a hash of 20 bytes, a checksum of four.
+/// Parses a text of 25 bytes in base58: one byte of version, 20 of hash and four of checksum.
 pub fn read_base58(text: &str) -> Result<Address, String> {
     let checked = bs58::decode(text).with_check(None).into_vec();
     let bytes = checked.map_err(|_| "its checksum is wrong: a character may be mistyped")?;
@@ -131,7 +131,7 @@ mod tests {
         *,
     };
 
-    fn is(text: &str, network: Network, kind: Kind, encoding: Encoding) {
+    fn assert_address(text: &str, network: Network, kind: Kind, encoding: Encoding) {
         let address = Address {
             network,
             kind,
@@ -140,14 +140,14 @@ mod tests {
         assert_eq!(inspect(text), Any::Bitcoin(address), "{text}");
     }
 
-    fn is_not(text: &str, words: &str) {
+    fn assert_invalid(text: &str, expected: &str) {
         match inspect(text) {
-            Any::Invalid(_, reason) => assert!(reason.contains(words), "{text}: {reason}"),
+            Any::Invalid(_, reason) => assert!(reason.contains(expected), "{text}: {reason}"),
             valid => panic!("{text} is {valid:?}"),
         }
     }
 
-    /// The valid addresses of BIP-350, which has those of BIP-173 that are still valid.
+    /// Valid test vectors of BIP-350, which include the still valid ones of BIP-173.
     #[test]
     fn addresses_that_bip_350_calls_valid() {
         use {Encoding::*, Kind::*, Network::*};
@@ -202,13 +202,13 @@ mod tests {
                 Bech32,
             ),
         ] {
-            is(text, network, kind, encoding);
+            assert_address(text, network, kind, encoding);
         }
     }
 
     #[test]
     fn addresses_that_bip_173_calls_invalid() {
-        for (text, words) in [
+        for (text, expected) in [
             (
                 "tc1qw508d6qejxtdg4y5r3zarvary0c5xw7kg3g4ty",
                 "no known form",
@@ -235,13 +235,13 @@ mod tests {
             ),
             ("bc1gmk9yu", "checksum"),
         ] {
-            is_not(text, words);
+            assert_invalid(text, expected);
         }
     }
 
     #[test]
     fn addresses_that_bip_350_calls_invalid() {
-        for (text, words) in [
+        for (text, expected) in [
             (
                 "tc1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vq5zuyut",
                 "no known form",
@@ -291,26 +291,26 @@ mod tests {
             ),
             ("bc1gmk9yu", "checksum"),
         ] {
-            is_not(text, words);
+            assert_invalid(text, expected);
         }
     }
 
     #[test]
     fn base58_addresses() {
         use {Encoding::Base58, Kind::*, Network::*};
-        is("1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", Mainnet, P2pkh, Base58);
-        is("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", Mainnet, P2pkh, Base58);
-        is("3J98t1WpEZ73CNmQviecrnyiWrnqRhWNLy", Mainnet, P2sh, Base58);
-        is("mipcBbFg9gMiCh81Kj8tqqdgoZub1ZJRfn", Testnet, P2pkh, Base58);
-        is("2MzQwSSnBHWHqSAqtTVQ6v47XtaisrJa1Vc", Testnet, P2sh, Base58);
-        is("1111111111111111111114oLvT2", Mainnet, P2pkh, Base58);
+        assert_address("1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", Mainnet, P2pkh, Base58);
+        assert_address("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", Mainnet, P2pkh, Base58);
+        assert_address("3J98t1WpEZ73CNmQviecrnyiWrnqRhWNLy", Mainnet, P2sh, Base58);
+        assert_address("mipcBbFg9gMiCh81Kj8tqqdgoZub1ZJRfn", Testnet, P2pkh, Base58);
+        assert_address("2MzQwSSnBHWHqSAqtTVQ6v47XtaisrJa1Vc", Testnet, P2sh, Base58);
+        assert_address("1111111111111111111114oLvT2", Mainnet, P2pkh, Base58);
 
-        is_not("1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb", "checksum is wrong");
-        is_not(
+        assert_invalid("1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb", "checksum is wrong");
+        assert_invalid(
             "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfN0",
             "`0` is not used in base58",
         );
-        is_not("DH5yaieqoZN36fDVciNyRueRGvGLR3mr7L", "another currency's");
+        assert_invalid("DH5yaieqoZN36fDVciNyRueRGvGLR3mr7L", "another currency's");
         assert!(matches!(
             inspect("1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb"),
             Any::Invalid(Some(Family::Bitcoin), _)

@@ -1,4 +1,4 @@
-//! Ethereum's addresses and those of the chains that took after it.
+//! Addresses of Ethereum and other EVM chains.
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Address {
@@ -6,12 +6,12 @@ pub struct Address {
     pub checksum: Checksum,
 }
 
-/// EIP-55 puts a checksum into the case of the letters.
+/// State of the EIP-55 checksum, which is encoded in the case of the letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Checksum {
     Right,
-    /// All letters have one case, or there are none.
+    /// No checksum: all letters have the same case, or there are no letters.
     Absent,
     Wrong,
 }
@@ -21,7 +21,7 @@ pub fn looks_like(text: &str) -> bool {
     text.starts_with("0x") || text.starts_with("0X") || text.len() == 40 && hex(text)
 }
 
-/// The address and what its checksum says; a wrong one is for the reader to judge.
+/// Parses an address. A wrong checksum is not an error: the caller decides what to do with it.
 pub fn read(text: &str) -> Result<Address, String> {
     let Some(digits) = text.strip_prefix("0x") else {
         return Err("it must begin with `0x`".into());
@@ -54,7 +54,7 @@ fn checksum(digits: &str, bytes: alloy_primitives::Address) -> Checksum {
     let lower = digits.bytes().any(|byte| byte.is_ascii_lowercase());
     let upper = digits.bytes().any(|byte| byte.is_ascii_uppercase());
     if bytes.to_checksum(None).ends_with(digits) {
-        // An address without letters has nothing to check.
+        // An address without letters carries no checksum.
         if lower || upper {
             Checksum::Right
         } else {
@@ -71,7 +71,7 @@ fn checksum(digits: &str, bytes: alloy_primitives::Address) -> Checksum {
 mod tests {
     use super::*;
 
-    /// The examples of EIP-55 itself.
+    /// The examples in EIP-55.
     const EXAMPLES: [&str; 8] = [
         "0x52908400098527886E0F7030069857D2E4169EE7",
         "0x8617E340B3D01FA5F11F306F4090FD50E238070D",
@@ -120,8 +120,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
-        for (text, words) in [
+    fn errors_name_the_reason() {
+        for (text, expected) in [
             ("0x", "0 digits"),
             ("0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAe", "39 digits"),
             ("0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAedd", "41 digits"),
@@ -138,7 +138,7 @@ mod tests {
         ] {
             assert!(looks_like(text), "{text}");
             let reason = read(text).unwrap_err();
-            assert!(reason.contains(words), "{text}: {reason}");
+            assert!(reason.contains(expected), "{text}: {reason}");
         }
     }
 }

@@ -1,16 +1,16 @@
-//! Addresses of the chains we know, told apart by their form alone.
+//! Recognises and checks addresses of EVM chains, Bitcoin and Solana by their form.
 
 pub mod bitcoin;
 pub mod evm;
 pub mod solana;
 
-/// What a text turns out to be.
+/// Result of inspecting a text.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Address {
     Evm(evm::Address),
     Bitcoin(bitcoin::Address),
     Solana,
-    /// With the family it seems to be of, if any, and what is wrong with it.
+    /// No valid address: the family that it resembles, if any, and the reason.
     Invalid(Option<Family>, String),
 }
 
@@ -22,11 +22,13 @@ pub enum Family {
     Solana,
 }
 
-/// Longer texts are nothing that any chain calls an address.
+/// No address of any chain is longer.
 const MAX_CHARS: usize = 100;
 
-/// The three forms do not overlap: hexadecimal after `0x`; a prefix and `1` for segregated
-/// witness; and base58, where 25 bytes with a checksum are Bitcoin's and 32 bytes are Solana's.
+/// Determines what kind of address a text is.
+///
+/// The forms do not overlap: hexadecimal after `0x` is EVM; a prefix and `1` is Bitcoin with segregated witness; in
+/// base58, 25 bytes with a checksum are Bitcoin and 32 bytes are Solana.
 pub fn inspect(text: &str) -> Address {
     let invalid = |family, reason: &str| Address::Invalid(family, reason.into());
     if text.is_empty() {

@@ -1,7 +1,7 @@
-//! Solana's addresses: 32 bytes in base58, without a checksum.
+//! Solana addresses: 32 bytes in base58, without a checksum.
 //!
-//! Whether they are a point on the curve (a wallet) or not (an account that belongs to a program)
-//! is not looked at: both are addresses.
+//! Points on the curve (wallets) and other values (accounts of programs) are both addresses, so the curve is not
+//! checked.
 
 pub const BYTES: usize = 32;
 
@@ -23,7 +23,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lengths_and_letters_are_not() {
+    fn other_lengths_and_characters_are_no_address() {
         for text in [
             "1111111111111111111111111111111",                 // 31 bytes
             "111111111111111111111111111111111",               // 33 bytes

@@ -1,4 +1,4 @@
-//! A node of an EVM chain, asked over JSON-RPC.
+//! JSON-RPC client for a node of an EVM chain.
 
 use alloy_primitives::{Address, Bytes, U256};
 use axum::http::{Method, Uri, header};
@@ -17,33 +17,34 @@ use crate::config;
 
 pub struct Chain {
     pub name: String,
-    /// What its native coin is called.
+    /// Symbol of the chain's native coin.
     pub symbol: String,
     web: Web,
-    /// It may hold a key, so it is never shown.
+    /// Never shown, because it may contain a key.
     url: Uri,
 }
 
+/// Why a JSON-RPC call failed. The text is a predicate: the caller puts the name of the node before it.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum RpcFault {
     #[error("{0}")]
     Web(#[from] Fault),
-    /// The node's own words may tell who runs it; its code does not.
+    /// Only the node's error code is shown, because its message may reveal the operator of the node.
     #[error("refuses the call (code {0})")]
     Refused(i64),
-    #[error("says that the contract broke off")]
+    #[error("reports that the contract reverted")]
     Reverted,
 }
 
 impl RpcFault {
-    /// Whether a contract was asked and broke off.
+    /// Whether the called contract reverted.
     pub fn is_revert(self) -> bool {
         matches!(self, Self::Reverted)
     }
 }
 
 #[derive(Deserialize)]
-struct Reply {
+struct RpcResponse {
     result: Option<Box<RawValue>>,
     error: Option<RpcError>,
 }
@@ -56,11 +57,11 @@ struct RpcError {
 }
 
 impl RpcError {
-    /// Some nodes have a code for a contract that broke off; others have one for everything, and
-    /// tell it in words.
+    /// Whether the error is a revert. Some nodes have a code for reverts; others use one code for all errors and
+    /// mention the revert in the message.
     fn is_revert(&self) -> bool {
-        let says_so = || self.message.to_lowercase().contains("revert");
-        matches!(self.code, 3 | -32_015) || (self.code == -32_000 && says_so())
+        let in_message = || self.message.to_lowercase().contains("revert");
+        matches!(self.code, 3 | -32_015) || (self.code == -32_000 && in_message())
     }
 }
 
@@ -75,6 +76,7 @@ impl Chain {
         })
     }
 
+    /// Sends one JSON-RPC call.
     pub async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -85,45 +87,53 @@ impl Chain {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body.to_string().into()))
             .expect("made of checked parts");
-        let reply: Reply = self.web.ask(request).await?;
-        if let Some(error) = reply.error {
+        let response: RpcResponse = self.web.fetch_json(request).await?;
+        if let Some(error) = response.error {
             return Err(if error.is_revert() {
                 RpcFault::Reverted
             } else {
                 RpcFault::Refused(error.code)
             });
         }
-        let result = reply.result.as_ref().map_or("null", |result| result.get());
-        serde_json::from_str(result).map_err(|_| Fault::NotAsExpected.into())
+        let result = response
+            .result
+            .as_ref()
+            .map_or("null", |result| result.get());
+        serde_json::from_str(result).map_err(|_| Fault::Unexpected.into())
     }
 
-    /// Like [`Self::call`], in words for the model.
-    pub async fn ask<T: DeserializeOwned>(
+    /// Like [`Self::call`], with a fault turned into text for the model.
+    pub async fn query<T: DeserializeOwned>(
         &self,
         method: &str,
         params: Value,
     ) -> Result<T, Failure> {
-        let answer = self.call(method, params).await;
-        answer.map_err(|fault| self.failure(fault))
+        let result = self.call(method, params).await;
+        result.map_err(|fault| self.failure(fault))
     }
 
-    /// What a contract answers without anything being changed.
-    pub async fn read(&self, contract: Address, input: Vec<u8>) -> Result<Bytes, RpcFault> {
+    /// Calls a contract with `eth_call`, which changes nothing on the chain.
+    pub async fn read_contract(
+        &self,
+        contract: Address,
+        input: Vec<u8>,
+    ) -> Result<Bytes, RpcFault> {
         let call = json!({ "to": contract, "data": Bytes::from(input) });
         self.call("eth_call", json!([call, "latest"])).await
     }
 
     pub async fn block_number(&self) -> Result<U256, Failure> {
-        self.ask("eth_blockNumber", json!([])).await
+        self.query("eth_blockNumber", json!([])).await
     }
 
+    /// Logs a fault and turns it into text for the model.
     pub fn failure(&self, fault: RpcFault) -> Failure {
         let name = &self.name;
-        tracing::warn!(chain = name, reason = %fault, "the node of a chain failed a tool: {fault}");
-        Failure::because(format!("the node of the chain `{name}` {fault}"))
+        tracing::warn!(chain = name, reason = %fault, "built-in tool failed: the node of chain `{name}` {fault}");
+        Failure::other(format!("the node of the chain `{name}` {fault}"))
     }
 
-    /// Asks for something that costs nothing; says what was wrong.
+    /// Sends a request that costs nothing; returns what is wrong, if anything.
     pub async fn probe(&self) -> Result<String, String> {
         let id: Result<U256, _> = self.call("eth_chainId", json!([])).await;
         match id {
@@ -133,7 +143,7 @@ impl Chain {
     }
 }
 
-/// An address among the arguments; one with a wrong checksum is likely a mistyped one.
+/// Parses an address argument. A wrong checksum is refused, because the address is likely mistyped.
 pub fn address(field: &str, text: &str) -> Result<Address, Failure> {
     let wrong = |reason: &str| Failure::arguments(format!("`{field}` is no EVM address: {reason}"));
     let read = evm::read(text.trim()).map_err(|reason| wrong(&reason))?;

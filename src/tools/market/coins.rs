@@ -1,8 +1,8 @@
-//! Which coin is meant by a symbol: several share one.
+//! Finds the coin for a symbol, which several coins may share.
 
 use serde::Deserialize;
 
-/// Symbols that everybody means one coin by, and that coin's ID.
+/// Symbols that commonly mean one coin, with its ID.
 const WELL_KNOWN: [(&str, &str); 30] = [
     ("aave", "aave"),
     ("ada", "cardano"),
@@ -37,15 +37,15 @@ const WELL_KNOWN: [(&str, &str); 30] = [
 ];
 
 pub fn well_known(text: &str) -> Option<&'static str> {
-    let is = |(symbol, id): &&(&str, &str)| {
+    let matches = |(symbol, id): &&(&str, &str)| {
         symbol.eq_ignore_ascii_case(text) || id.eq_ignore_ascii_case(text)
     };
-    WELL_KNOWN.iter().find(is).map(|(_, id)| *id)
+    WELL_KNOWN.iter().find(matches).map(|(_, id)| *id)
 }
 
-/// What a search found.
+/// Response of the search API.
 #[derive(Deserialize)]
-pub struct Found {
+pub struct SearchResult {
     #[serde(default)]
     coins: Vec<Coin>,
 }
@@ -58,13 +58,13 @@ struct Coin {
     market_cap_rank: Option<u64>,
 }
 
-impl Found {
-    /// The largest of those that are called exactly so; one without a rank is small.
+impl SearchResult {
+    /// The highest-ranked coin whose symbol or ID equals `text`; coins without a rank come last.
     pub fn best(self, text: &str) -> Option<String> {
-        let called = |coin: &Coin| {
+        let matches = |coin: &Coin| {
             coin.symbol.eq_ignore_ascii_case(text) || coin.id.eq_ignore_ascii_case(text)
         };
-        let coins = self.coins.into_iter().filter(called);
+        let coins = self.coins.into_iter().filter(matches);
         let best = coins.min_by_key(|coin| coin.market_cap_rank.unwrap_or(u64::MAX));
         best.map(|coin| coin.id)
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_best_ranked_exact_match_is_taken() {
-        let found = || -> Found {
+        let found = || -> SearchResult {
             serde_json::from_str(
                 r#"{"coins":[
                     {"id":"pepe-fork","symbol":"PEPE","market_cap_rank":null},
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(found().best("pepe").as_deref(), Some("pepe"));
         assert_eq!(found().best("PEPE-FORK").as_deref(), Some("pepe-fork"));
         assert_eq!(found().best("pep"), None);
-        let unranked: Found = serde_json::from_str(r#"{"coins":[{"id":"x"}]}"#).unwrap();
+        let unranked: SearchResult = serde_json::from_str(r#"{"coins":[{"id":"x"}]}"#).unwrap();
         assert_eq!(unranked.best("X").as_deref(), Some("x"));
     }
 }

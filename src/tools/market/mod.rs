@@ -1,4 +1,4 @@
-//! Market data, from an HTTP API in the shape of `CoinGecko`'s.
+//! Client for market data from an HTTP API like `CoinGecko`'s.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,24 +20,24 @@ use super::{
 };
 use crate::config;
 
-/// Whatever a model wrote is one step of a path or one value of a query, and never more.
+/// Characters to escape, so that text of a model stays one segment of a path or one value of a query.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
-/// How many symbols are remembered.
-const MAX_FOUND: usize = 10_000;
+/// Most entries of the cache of searched symbols; it is cleared when full.
+const MAX_CACHED_IDS: usize = 10_000;
 
 pub struct Market {
     web: Web,
     base_url: String,
     key: Option<(HeaderName, HeaderValue)>,
-    /// What was searched for and found before: a coin keeps its ID.
-    found: Mutex<HashMap<String, Option<String>>>,
+    /// Cache of searches: the ID of each symbol, `None` if there is no such coin. The IDs of coins do not change.
+    ids: Mutex<HashMap<String, Option<String>>>,
 }
 
-/// What is known of coins now: by ID, then by the API's words (`usd`, `usd_market_cap`).
+/// Current values by coin ID, then by the API's field name (`usd`, `usd_market_cap`).
 pub type Prices = BTreeMap<String, BTreeMap<String, Option<Decimal>>>;
 
-/// Milliseconds since 1970, and what it was then.
+/// A time in Unix milliseconds and the value at that time.
 pub type Point = (i64, Option<Decimal>);
 
 #[derive(Debug, Default, Deserialize)]
@@ -62,28 +62,28 @@ impl Market {
             web,
             base_url: config.base_url.clone(),
             key: key.transpose()?,
-            found: Mutex::default(),
+            ids: Mutex::default(),
         })
     }
 
-    /// The ID of the coin that goes by this symbol or ID, or `None` where there is no such coin.
+    /// The ID of the coin with this symbol or ID; `None` if there is no such coin.
     pub async fn find(&self, symbol: &str) -> Result<Option<String>, Failure> {
         if let Some(id) = coins::well_known(symbol) {
             return Ok(Some(id.to_owned()));
         }
         let symbol = symbol.to_lowercase();
-        let known = self.found().get(&symbol).cloned();
-        if let Some(id) = known {
+        let cached = self.ids().get(&symbol).cloned();
+        if let Some(id) = cached {
             return Ok(id);
         }
         let path = format!("/search?query={}", encoded(&symbol));
-        let found: coins::Found = self.get(&path).await.map_err(failure)?;
+        let found: coins::SearchResult = self.get(&path).await.map_err(failure)?;
         let id = found.best(&symbol);
-        let mut found = self.found();
-        if found.len() >= MAX_FOUND {
-            found.clear();
+        let mut ids = self.ids();
+        if ids.len() >= MAX_CACHED_IDS {
+            ids.clear();
         }
-        found.insert(symbol, id.clone());
+        ids.insert(symbol, id.clone());
         Ok(id)
     }
 
@@ -98,7 +98,7 @@ impl Market {
         self.get(&path).await.map_err(failure)
     }
 
-    /// In US dollars; `None` where there is no such coin.
+    /// History in US dollars; `None` if there is no such coin.
     pub async fn history(&self, id: &str, days: u32) -> Result<Option<History>, Failure> {
         let id = encoded(id);
         let path = format!("/coins/{id}/market_chart?vs_currency=usd&days={days}");
@@ -109,7 +109,7 @@ impl Market {
         }
     }
 
-    /// Asks for something that costs nothing; says what was wrong.
+    /// Sends a request that costs nothing; returns what is wrong, if anything.
     pub async fn probe(&self) -> Result<String, String> {
         match self.get::<serde::de::IgnoredAny>("/ping").await {
             Ok(_) => Ok("answers".into()),
@@ -120,8 +120,8 @@ impl Market {
         }
     }
 
-    fn found(&self) -> MutexGuard<'_, HashMap<String, Option<String>>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ids(&self) -> MutexGuard<'_, HashMap<String, Option<String>>> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
@@ -132,7 +132,9 @@ impl Market {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(Bytes::new()));
-        self.web.ask(request.expect("made of checked parts")).await
+        self.web
+            .fetch_json(request.expect("made of checked parts"))
+            .await
     }
 }
 
@@ -140,9 +142,10 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
+/// Logs a fault and turns it into text for the model.
 fn failure(fault: Fault) -> Failure {
-    tracing::warn!(reason = %fault, "the source of market data failed a tool: {fault}");
-    Failure::because(format!("the source of market data {fault}"))
+    tracing::warn!(reason = %fault, "built-in tool failed: the source of market data {fault}");
+    Failure::other(format!("the source of market data {fault}"))
 }
 
 #[cfg(test)]
@@ -150,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_models_text_stays_in_its_place() {
+    fn text_of_a_model_cannot_change_the_url() {
         assert_eq!(encoded("usd-coin"), "usd-coin");
         assert_eq!(
             encoded("../x?y=1&z#w @/%00é"),

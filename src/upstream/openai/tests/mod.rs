@@ -23,7 +23,7 @@ fn sent(body: &[u8], quirks: &Quirks) -> Value {
 
 /// Quirks as an example has them: those known of a `base_url`, and its own.
 fn quirks(upstream: &Value) -> Quirks {
-    let mut quirks = Quirks::known_of(upstream["base_url"].as_str().unwrap_or_default());
+    let mut quirks = Quirks::for_base_url(upstream["base_url"].as_str().unwrap_or_default());
     let owned = |value: &Value| value.as_str().unwrap().to_owned();
     if upstream["max_tokens_field"] == "max_completion_tokens" {
         quirks.max_tokens_field = MaxTokensField::MaxCompletionTokens;

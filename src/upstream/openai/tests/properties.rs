@@ -184,7 +184,7 @@ proptest! {
     ) {
         let messages = messages(system.as_deref(), &turns);
         let chat = json!({ "model": MODEL, "messages": messages }).to_string();
-        let sent = sent(chat.as_bytes(), &Quirks::known_of(known));
+        let sent = sent(chat.as_bytes(), &Quirks::for_base_url(known));
         prop_assert_eq!(&sent["messages"], &Value::from(messages));
     }
 
