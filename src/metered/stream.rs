@@ -69,7 +69,7 @@ pub async fn stream(
         }
     };
     means.admitted.answers();
-    gateway.answered(&means.call.route);
+    gateway.record_hybrid_choice(&means.call.route);
     let (script, keeping) = form.script(means.call);
     let mut shape = Shape::new(script, means.call.choices());
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);

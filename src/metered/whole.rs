@@ -48,7 +48,7 @@ pub async fn whole(
         }
     };
     admitted.answers();
-    gateway.answered(&call.route);
+    gateway.record_hybrid_choice(&call.route);
     failpoint::reached("answered");
     let outcome = if begun.is_closed() {
         Outcome::ClientLeft
