@@ -9,7 +9,7 @@ use maud::html;
 use super::layout;
 use crate::{
     backoffice::BackofficeError,
-    gateway::actions::ActError,
+    gateway::actions::ActionError,
     ledger::LedgerError,
     wire::error::{Cause, GatewayError},
 };
@@ -68,22 +68,22 @@ impl From<LedgerError> for PortalError {
     }
 }
 
-impl From<ActError> for PortalError {
-    fn from(error: ActError) -> Self {
+impl From<ActionError> for PortalError {
+    fn from(error: ActionError) -> Self {
         match error {
-            ActError::Email
-            | ActError::KeyName
-            | ActError::Amount
-            | ActError::ZeroCeiling(_)
-            | ActError::Oneself
-            | ActError::Backoffice(BackofficeError::EmailTaken)
-            | ActError::NoSuchModel(_) => {
+            ActionError::Email
+            | ActionError::KeyName
+            | ActionError::Amount
+            | ActionError::ZeroCeiling(_)
+            | ActionError::Oneself
+            | ActionError::Backoffice(BackofficeError::EmailTaken)
+            | ActionError::NoSuchModel(_) => {
                 let error = error.to_string();
                 let (first, rest) = error.split_at(error.len().min(1));
                 Self::Invalid(format!("{}{rest}.", first.to_uppercase()))
             }
-            ActError::Backoffice(error) => error.into(),
-            ActError::Ledger(error) => error.into(),
+            ActionError::Backoffice(error) => error.into(),
+            ActionError::Ledger(error) => error.into(),
         }
     }
 }

@@ -165,7 +165,7 @@ async fn the_log_says_that_a_letter_was_not_sent_and_has_no_link() {
     smtp.refuse(true);
     let asked = forget(&browser, "ada@example.com").await;
     assert!(asked.assert_page().contains("Look into your mailbox"));
-    let said = "a letter could not be sent";
+    let said = "sending an e-mail failed";
     process
         .until(|process| process.stderr().contains(said))
         .await;

@@ -194,7 +194,7 @@ async fn secrets_of_payments_are_in_no_log() {
     let log = process.terminated().await.stderr;
     for told in [
         "status 401, invalid_request_error, api_key_expired",
-        "another sum was paid",
+        "the amount paid differs",
     ] {
         assert!(log.contains(told), "{told}: {log}");
     }

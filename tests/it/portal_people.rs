@@ -303,7 +303,7 @@ async fn operators_change_others_in_the_console_and_never_themselves() {
     for (path, fields) in [("role", &role[..]), ("remove", &[])] {
         let refused = operator.post(&format!("{mine}/{path}"), fields).await;
         assert_eq!(refused.status, 400, "{path}");
-        assert!(refused.text.contains("Nobody removes themselves"));
+        assert!(refused.text.contains("You cannot remove yourself"));
     }
 
     // A customer finds nothing of this.

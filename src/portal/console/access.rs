@@ -14,7 +14,7 @@ use crate::{
     base::timestamp,
     gateway::{
         Gateway,
-        actions::{Acts, TOKEN},
+        actions::{OperatorActions, TOKEN},
     },
     net::drain::drain_unread,
     portal::{
@@ -45,8 +45,8 @@ impl OperatorIn {
         self.session.person.is_some()
     }
 
-    pub fn acts(&self, gateway: &Arc<Gateway>) -> Acts {
-        Acts::by(gateway, self.who())
+    pub fn acts(&self, gateway: &Arc<Gateway>) -> OperatorActions {
+        OperatorActions::by(gateway, self.who())
     }
 
     /// The field without which a form of theirs is not taken.
@@ -87,7 +87,7 @@ impl FromRequestParts<Arc<Gateway>> for OperatorIn {
             Role::Operator => Ok(Self {
                 session,
                 token,
-                open_alerts: gateway.alerts.all_open(),
+                open_alerts: gateway.alerts.open_total(),
             }),
             Role::Customer => Err(PortalError::NotFound),
         }

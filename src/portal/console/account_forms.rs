@@ -13,7 +13,7 @@ use crate::{
     base::timestamp,
     gateway::{
         Gateway,
-        actions::{self, ActError},
+        actions::{self, ActionError},
     },
     ledger::{AccountChange, LedgerError, NewAccount, NewGrant},
     portal::{error::PortalError, layout},
@@ -125,7 +125,7 @@ pub async fn grant(
     };
     let page = path(&id);
     match me.acts(&gateway).grant(id, new).await {
-        Err(ActError::Ledger(LedgerError::ReferenceTaken { .. })) => Err(PortalError::Invalid(
+        Err(ActionError::Ledger(LedgerError::ReferenceTaken { .. })) => Err(PortalError::Invalid(
             "This form has given credit before. Load the account's page anew to give more.".into(),
         )),
         given => {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     backoffice::{Link, Person, Role},
-    gateway::{Gateway, actions::HandedLink},
+    gateway::{Gateway, actions::OneTimeLink},
     portal::{
         error::PortalError,
         form::Nothing,
@@ -187,7 +187,7 @@ pub async fn reset(
 }
 
 /// The one page that shows a link.
-fn handed_page(me: &OperatorIn, title: &str, handed: &HandedLink, back: &str) -> Page {
+fn handed_page(me: &OperatorIn, title: &str, handed: &OneTimeLink, back: &str) -> Page {
     let content = html! {
         h1 { (title) }
         p {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     backoffice::{Alert, AlertKind, Channel, Delivery, DeliveryState, Event, ToldAlert},
-    gateway::{Gateway, alerts::words},
+    gateway::{Gateway, alerts::messages},
     portal::{
         error::PortalError,
         form::Nothing,
@@ -129,7 +129,7 @@ fn open_table(open: &[ToldAlert]) -> Markup {
                         th scope="row" { (what(alert)) }
                         td { (moment(alert.opened_at)) }
                         td { (how(alert)) }
-                        td { (words::advice(alert.kind)) }
+                        td { (messages::advice(alert.kind)) }
                         td { (told(deliveries)) }
                     }
                 }
@@ -165,16 +165,16 @@ fn past_table(past: &[ToldAlert]) -> Markup {
 }
 
 fn what(alert: &Alert) -> Markup {
-    html! { (words::title(alert.kind)) " " code { (alert.kind.as_str()) } }
+    html! { (messages::title(alert.kind)) " " code { (alert.kind.as_str()) } }
 }
 
 /// In words, with where to look.
 fn how(alert: &Alert) -> Markup {
-    let summary = words::summary(alert.kind, &alert.subject, &alert.detail);
+    let summary = messages::summary(alert.kind, &alert.subject, &alert.detail);
     let (first, rest) = summary.split_at(summary.chars().next().map_or(0, char::len_utf8));
     let (to, name): (String, &str) = match alert.kind {
         AlertKind::BalanceLow | AlertKind::CreditExpiring => {
-            let account = words::account_of(alert.kind, &alert.subject);
+            let account = messages::account_of(alert.kind, &alert.subject);
             (accounts::path(account.unwrap_or_default()), "The account")
         }
         AlertKind::UpstreamFailing | AlertKind::UpstreamRefuses => {

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     gateway::{
         Gateway,
-        actions::{ActError, LimitChange},
+        actions::{ActionError, LimitChange},
     },
     ledger::{CeilingChange, LedgerError, LimitRule},
     portal::{
@@ -159,7 +159,7 @@ pub async fn change(
         tokens: read(form.tpm.as_ref())?,
     };
     match me.acts(&gateway).change_limit(change).await {
-        Err(ActError::Ledger(LedgerError::NotFound { .. })) => {
+        Err(ActionError::Ledger(LedgerError::NotFound { .. })) => {
             Err(PortalError::Invalid("There is no such account.".into()))
         }
         changed => {

@@ -50,7 +50,7 @@ impl Watched {
 
     /// A look at everything, so many seconds after the test has begun; what is due then is told.
     pub async fn look(&self, seconds: i64) {
-        let looked = alerts::look(self.gateway.inside(), self.now + seconds).await;
+        let looked = alerts::check(self.gateway.inside(), self.now + seconds).await;
         looked.unwrap();
         self.tell(seconds).await;
     }
