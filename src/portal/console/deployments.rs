@@ -1,4 +1,4 @@
-//! The upstreams that serve models, and how they are doing with this gateway.
+//! The deployments page: circuit state, counters and last failure of each, as seen by this gateway.
 
 use std::{
     sync::Arc,
@@ -9,19 +9,19 @@ use axum::extract::State;
 use maud::{Markup, html};
 
 use super::{
-    access::OperatorIn,
+    access::SignedInOperator,
     frame::{self, Place, scrolled},
 };
 use crate::{
     gateway::Gateway,
     portal::{
+        formatting::{count, duration, moment},
         layout::Page,
-        words::{count, duration, moment},
     },
     upstream::deployments::{Listed, State as Circuit},
 };
 
-pub async fn show(State(gateway): State<Arc<Gateway>>, me: OperatorIn) -> Page {
+pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> Page {
     let routes = gateway.routes();
     let listed = routes.deployments.listed();
     let table = html! {
@@ -44,7 +44,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, me: OperatorIn) -> Page {
     };
     let content = html! {
         h1 { "Deployments" }
-        p.muted { "Counted by this gateway since it was started. Of those with the lowest priority number, each is asked as often as its weight says; one whose circuit is open is left alone for a while." }
+        p.muted { "Counted by this gateway since it was started. Requests go to the deployments with the lowest priority number, in proportion to their weights. A deployment whose circuit is open is skipped for a while." }
         @if listed.is_empty() { p.empty { "There are none." } }
         @else { (scrolled("Deployments", &table)) }
     };
@@ -87,12 +87,12 @@ fn row(listed: &Listed) -> Markup {
 }
 
 fn circuit(state: Circuit) -> Markup {
-    let (class, words) = match state {
+    let (class, label) = match state {
         Circuit::Closed => ("badge good", "closed"),
         Circuit::HalfOpen => ("badge", "half open"),
         Circuit::Open => ("badge bad", "open"),
     };
-    html! { span class=(class) { (words) } }
+    html! { span class=(class) { (label) } }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "milliseconds of a call")]
