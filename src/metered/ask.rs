@@ -12,7 +12,7 @@ use crate::{
     prompt::ChatCall,
     upstream::{
         Parts,
-        deployments::{Asking, Deployment},
+        deployments::{Deployment, RunningAttempt},
     },
     wire::{
         chat::{Answer, Choice, FinishReason, Usage},
@@ -120,7 +120,7 @@ async fn one_model<Q: Question>(
     attempts: &mut Attempts<'_>,
     call: &ChatCall,
     admitted: &mut Admitted<'_>,
-) -> Result<(Q::Said, Asking), UpstreamError> {
+) -> Result<(Q::Said, RunningAttempt), UpstreamError> {
     loop {
         let asking = attempts.next(call, admitted)?;
         match question.ask(call, &asking.deployment).await {
@@ -140,7 +140,7 @@ impl Question for Whole {
         call: &ChatCall,
         deployment: &Deployment,
     ) -> Result<Self::Said, UpstreamError> {
-        let longest = deployment.longest;
+        let longest = deployment.total_timeout;
         let asked = tokio::time::timeout(longest, whole(call, deployment)).await;
         asked.unwrap_or(Err(UpstreamError::TooLong(longest)))
     }
@@ -170,7 +170,7 @@ impl<R: Reader> Question for Beginning<R> {
         call: &ChatCall,
         deployment: &Deployment,
     ) -> Result<Self::Said, UpstreamError> {
-        let longest = deployment.longest;
+        let longest = deployment.total_timeout;
         let mut time_left = TimeLeft {
             longest,
             left: longest,

@@ -17,7 +17,7 @@ use crate::{
     ledger::Attempt,
     prompt::ChatCall,
     routing::Reason,
-    upstream::deployments::{Asking, Record},
+    upstream::deployments::{Record, RunningAttempt},
     wire::error::UpstreamError,
 };
 
@@ -65,7 +65,7 @@ impl<'a> Attempts<'a> {
         &mut self,
         call: &ChatCall,
         admitted: &mut Admitted<'_>,
-    ) -> Result<Asking, UpstreamError> {
+    ) -> Result<RunningAttempt, UpstreamError> {
         let model = &call.route.target.id;
         let asking = self.routes.deployments.pick(model, &self.tried);
         let asking = asking.ok_or_else(|| UpstreamError::Connect("nobody to ask".into()))?;
@@ -75,16 +75,16 @@ impl<'a> Attempts<'a> {
     }
 
     /// It has begun to answer: there is no other attempt.
-    pub fn answered(self, asking: Asking) {
+    pub fn answered(self, asking: RunningAttempt) {
         let name = &asking.deployment.name;
         self.gateway.metrics.attempted(name, "answered");
-        asking.answered();
+        asking.succeeded();
     }
 
     /// It failed. Returns when another one can be asked, or with the failure if none is.
     pub async fn failed(
         &mut self,
-        asking: Asking,
+        asking: RunningAttempt,
         error: UpstreamError,
         call: &ChatCall,
         admitted: &mut Admitted<'_>,
@@ -107,12 +107,17 @@ impl<'a> Attempts<'a> {
     }
 
     /// It answered, but another model is asked all the same. That is no fault of the upstream's.
-    pub fn disappointed(&self, asking: Asking, error: &UpstreamError, admitted: &mut Admitted<'_>) {
+    pub fn disappointed(
+        &self,
+        asking: RunningAttempt,
+        error: &UpstreamError,
+        admitted: &mut Admitted<'_>,
+    ) {
         self.note(&asking, error, admitted);
-        asking.answered();
+        asking.succeeded();
     }
 
-    fn note(&self, asking: &Asking, error: &UpstreamError, admitted: &mut Admitted<'_>) {
+    fn note(&self, asking: &RunningAttempt, error: &UpstreamError, admitted: &mut Admitted<'_>) {
         let name = &asking.deployment.name;
         self.gateway.metrics.attempted(name, error.kind());
         if let Some(status) = error.status().filter(|_| error.is_operators_fault()) {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Found, Sighting, View};
 use crate::{
     backoffice::AlertKind,
-    upstream::deployments::{Listed, State},
+    upstream::deployments::{CircuitState, ConfiguredDeployment},
 };
 
 const KIND: AlertKind = AlertKind::UpstreamFailing;
@@ -15,10 +15,10 @@ const KIND: AlertKind = AlertKind::UpstreamFailing;
 pub fn look<'a>(view: &View<'a>) -> Found<'a> {
     let (routes, now) = (view.gateway.routes(), Instant::now());
     let mut seen: Vec<Sighting> = Vec::new();
-    for listed in routes.deployments.listed() {
+    for listed in routes.deployments.configured() {
         let circuit = listed.counts().circuit;
         // One that only asked to be left alone for a while has not failed.
-        if circuit.state(now) == State::Closed || !circuit.has_opened() {
+        if circuit.state(now) == CircuitState::Closed || !circuit.has_opened() {
             continue;
         }
         // Why it failed is left out: providers quote what they were asked.
@@ -26,7 +26,7 @@ pub fn look<'a>(view: &View<'a>) -> Found<'a> {
             "provider": &*listed.provider,
             "model": listed.model,
             "upstream_model": listed.upstream_model,
-            "failures_in_a_row": circuit.in_a_row(),
+            "failures_in_a_row": circuit.consecutive_failures(),
         });
         seen.push(Sighting {
             kind: KIND,
@@ -38,7 +38,7 @@ pub fn look<'a>(view: &View<'a>) -> Found<'a> {
 }
 
 /// As it stands in the configuration.
-fn name(listed: &Listed) -> String {
+fn name(listed: &ConfiguredDeployment) -> String {
     let (provider, model) = (&listed.provider, &listed.model);
     match &listed.upstream_model {
         Some(name) => format!("{provider}/{model}/{name}"),
