@@ -19,7 +19,7 @@ use crate::{
     base::{money::NanoUsd, timestamp},
     catalog::Plan,
     gateway::{ChoiceTally, Gateway, HybridTally},
-    upstream::deployments::Listed,
+    upstream::deployments::ConfiguredDeployment,
 };
 
 #[derive(Serialize)]
@@ -88,10 +88,10 @@ struct LastFailure {
     reason: String,
 }
 
-impl From<&Listed> for DeploymentObject {
-    fn from(listed: &Listed) -> Self {
+impl From<&ConfiguredDeployment> for DeploymentObject {
+    fn from(listed: &ConfiguredDeployment) -> Self {
         let (counts, now) = (listed.counts(), Instant::now());
-        let open_until = counts.circuit.rests_until();
+        let open_until = counts.circuit.open_until();
         let open_for = open_until.map(|until| until.saturating_duration_since(now));
         #[expect(
             clippy::cast_possible_truncation,
@@ -112,7 +112,7 @@ impl From<&Listed> for DeploymentObject {
             running: counts.running,
             answered: counts.answered,
             failed: counts.failed,
-            failures_in_a_row: counts.circuit.in_a_row(),
+            failures_in_a_row: counts.circuit.consecutive_failures(),
             first_byte_ms: counts.first_byte.map(milliseconds),
             last_failure: counts.last_failure.map(|(at, reason)| LastFailure {
                 at: shown(at),
@@ -130,7 +130,7 @@ fn shown(time: SystemTime) -> String {
 
 pub async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
     let routes = gateway.routes();
-    let deployments = routes.deployments.listed().iter();
+    let deployments = routes.deployments.configured().iter();
     let object = RoutingObject {
         object: "routing",
         deployments: deployments.map(DeploymentObject::from).collect(),

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{CheckContext, CheckResult, Finding};
 use crate::{
     backoffice::AlertKind,
-    upstream::deployments::{Listed, State},
+    upstream::deployments::{CircuitState, ConfiguredDeployment},
 };
 
 const KIND: AlertKind = AlertKind::UpstreamFailing;
@@ -15,10 +15,10 @@ const KIND: AlertKind = AlertKind::UpstreamFailing;
 pub fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
     let (routes, now) = (context.gateway.routes(), Instant::now());
     let mut findings: Vec<Finding> = Vec::new();
-    for listed in routes.deployments.listed() {
+    for listed in routes.deployments.configured() {
         let circuit = listed.counts().circuit;
         // A circuit that is open only because of `Retry-After` is not a failure.
-        if circuit.state(now) == State::Closed || !circuit.has_opened() {
+        if circuit.state(now) == CircuitState::Closed || !circuit.has_opened() {
             continue;
         }
         // The reason of the failure is left out, because providers quote the request in it.
@@ -26,7 +26,7 @@ pub fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
             "provider": &*listed.provider,
             "model": listed.model,
             "upstream_model": listed.upstream_model,
-            "failures_in_a_row": circuit.in_a_row(),
+            "failures_in_a_row": circuit.consecutive_failures(),
         });
         findings.push(Finding {
             kind: KIND,
@@ -38,7 +38,7 @@ pub fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
 }
 
 /// Returns the deployment's name: its provider, model and upstream model as configured.
-fn name(listed: &Listed) -> String {
+fn name(listed: &ConfiguredDeployment) -> String {
     let (provider, model) = (&listed.provider, &listed.model);
     match &listed.upstream_model {
         Some(name) => format!("{provider}/{model}/{name}"),

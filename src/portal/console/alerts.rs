@@ -129,7 +129,7 @@ fn open_table(open: &[ToldAlert]) -> Markup {
                         th scope="row" { (what(alert)) }
                         td { (moment(alert.opened_at)) }
                         td { (how(alert)) }
-                        td { (words::advice(alert.kind)) }
+                        td { (messages::advice(alert.kind)) }
                         td { (deliveries_list(deliveries)) }
                     }
                 }

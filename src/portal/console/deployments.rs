@@ -18,12 +18,12 @@ use crate::{
         formatting::{count, duration, moment},
         layout::Page,
     },
-    upstream::deployments::{Listed, State as Circuit},
+    upstream::deployments::{CircuitState as Circuit, ConfiguredDeployment},
 };
 
 pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> Page {
     let routes = gateway.routes();
-    let listed = routes.deployments.listed();
+    let listed = routes.deployments.configured();
     let table = html! {
         table {
             caption { "In the order of the configuration" }
@@ -51,7 +51,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> 
     frame::page(&me, Place::Deployments, "Deployments", &content)
 }
 
-fn row(listed: &Listed) -> Markup {
+fn row(listed: &ConfiguredDeployment) -> Markup {
     let (counts, now) = (listed.counts(), Instant::now());
     html! {
         tr {
@@ -64,7 +64,7 @@ fn row(listed: &Listed) -> Markup {
             td.number { (listed.weight) }
             td {
                 (circuit(counts.circuit.state(now)))
-                @if let Some(until) = counts.circuit.rests_until().filter(|until| *until > now) {
+                @if let Some(until) = counts.circuit.open_until().filter(|until| *until > now) {
                     @let rest = until.saturating_duration_since(now).as_millis();
                     " " span.muted { "for " (duration(i64::try_from(rest).unwrap_or(i64::MAX))) }
                 }
@@ -73,7 +73,7 @@ fn row(listed: &Listed) -> Markup {
             td.number { (count(counts.answered)) }
             td.number {
                 (count(counts.failed))
-                @if counts.circuit.in_a_row() > 0 { " " span.muted { "(" (counts.circuit.in_a_row()) " in a row)" } }
+                @if counts.circuit.consecutive_failures() > 0 { " " span.muted { "(" (counts.circuit.consecutive_failures()) " in a row)" } }
             }
             td.number { @match counts.first_byte { Some(seconds) => { (milliseconds(seconds)) }, None => { "–" } } }
             td.failure {
