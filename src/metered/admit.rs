@@ -83,7 +83,7 @@ pub async fn admit<'a>(
     let held = gateway.ledger.hold(HoldRequest {
         id,
         seen: caller.seen,
-        places: place.places(),
+        places: place.reservations(),
         request_id,
         account_id,
         key_id: &caller.key_id,
@@ -174,7 +174,7 @@ impl Admitted<'_> {
             })?;
         self.counted += latest.total();
         self.reserved = need.tokens;
-        self.credit.is_placed(self.place.places());
+        self.credit.is_placed(self.place.reservations());
         let need = need.after(self.credit.price(used));
         self.credit
             .extend(need.tokens, need.amount, need.worst, gateway.max_overdraft)
@@ -336,7 +336,7 @@ impl Admitted<'_> {
 
     fn end(mut self, tokens: u64, outcome: Outcome, failure: Option<String>) {
         self.place.settle(tokens);
-        self.credit.is_placed(self.place.places());
+        self.credit.is_placed(self.place.reservations());
         if let Some(call) = self.credit.free(outcome, failure) {
             self.gateway.metrics.ended(&call);
         }
