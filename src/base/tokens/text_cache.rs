@@ -1,8 +1,8 @@
-//! Texts that a thread has counted lately. Conversations are sent again with every turn, and system prompts with every
-//! request: they are hashed instead of counted.
+//! Cache of the token counts of longer texts, one for each thread. Conversations are sent again with every turn, and
+//! system prompts with every request: hashing them is faster than counting.
 //!
-//! The hash is `SipHash` with a random key of the process, so that nobody can make up two texts with one hash. It has the
-//! sender in it: how long a request takes tells nobody what others have sent.
+//! The hash is `SipHash` with a random key of the process, so that clients cannot construct two texts with one hash. It
+//! includes the sender, so that the time of a request does not reveal which texts others have sent.
 
 use std::{
     cell::Cell,
@@ -10,19 +10,19 @@ use std::{
     sync::LazyLock,
 };
 
-/// Texts of fewer bytes are counted as quickly as they are hashed.
+/// Shortest text that is cached, in bytes. Shorter ones are counted as fast as they are hashed.
 const SHORTEST: usize = 128;
-/// How many a thread remembers: 32 KiB of them.
-const REMEMBERED: usize = 2048;
+/// Slots for each thread: 32 KiB.
+const SLOTS: usize = 2048;
 
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 thread_local! {
-    /// The hash of a text and its tokens. No text that is remembered has none.
-    static COUNTS: [Cell<(u64, u64)>; REMEMBERED] = const { [const { Cell::new((0, 0)) }; REMEMBERED] };
+    /// The hash of a text and its tokens. 0 tokens mark an empty slot, because no cached text has none.
+    static COUNTS: [Cell<(u64, u64)>; SLOTS] = const { [const { Cell::new((0, 0)) }; SLOTS] };
 }
 
-/// What the texts of one sender have in common.
+/// The sender of texts, as a hash that separates the cached texts of different senders.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sender(u64);
 
@@ -32,8 +32,8 @@ impl Sender {
     }
 }
 
-/// The tokens of a text as this thread counted them before, or as `count` does now; which says too whether it would
-/// always count the same.
+/// The token count of a text: from the cache, or from `count`. That also returns whether its result is certain: only
+/// then it is cached.
 pub fn tokens(sender: Sender, text: &str, count: impl FnOnce() -> (u64, bool)) -> u64 {
     if text.len() < SHORTEST {
         return count().0;
@@ -42,9 +42,9 @@ pub fn tokens(sender: Sender, text: &str, count: impl FnOnce() -> (u64, bool)) -
     hasher.write_u64(sender.0);
     hasher.write(text.as_bytes());
     let hash = hasher.finish();
-    let place = usize::try_from(hash % REMEMBERED as u64).unwrap_or(0);
+    let at = usize::try_from(hash % SLOTS as u64).unwrap_or(0);
     COUNTS.with(|counts| {
-        let slot = &counts[place];
+        let slot = &counts[at];
         match slot.get() {
             (found, tokens) if found == hash && tokens > 0 => tokens,
             _ => {
