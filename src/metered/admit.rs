@@ -82,7 +82,7 @@ pub async fn admit(
     let held = gateway.ledger.hold(HoldRequest {
         id,
         seen: caller.seen,
-        places: reservation.places(),
+        places: reservation.reservations(),
         request_id,
         account_id,
         key_id: &caller.key_id,
@@ -173,7 +173,7 @@ impl Admitted {
             })?;
         self.counted += latest.total();
         self.reserved = need.tokens;
-        self.hold.is_placed(self.reservation.places());
+        self.hold.is_placed(self.reservation.reservations());
         let need = need.after(self.hold.price(used));
         self.hold
             .extend(need.tokens, need.amount, need.worst, gateway.max_overdraft)
@@ -344,7 +344,7 @@ impl Admitted {
 
     fn end(mut self, tokens: u64, outcome: Outcome, failure: Option<String>) {
         self.reservation.settle(tokens);
-        self.hold.is_placed(self.reservation.places());
+        self.hold.is_placed(self.reservation.reservations());
         if let Some(call) = self.hold.free(outcome, failure) {
             self.gateway.metrics.ended(&call);
         }
