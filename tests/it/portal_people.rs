@@ -121,10 +121,10 @@ async fn whoever_is_invited_in_the_console_signs_in_to_that_account() {
         400
     );
 
-    // Somebody has the address now.
+    // The address is in use now.
     let taken = operator.post(&invitations, &fields).await;
     assert_eq!(taken.status, 400);
-    assert!(taken.text.contains("Somebody has this e-mail address"));
+    assert!(taken.text.contains("This e-mail address is already in use"));
 
     // What was done is written down, and the secret is nowhere.
     let done = actions(&gateway, Some(&gateway.account_id)).await;

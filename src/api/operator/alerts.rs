@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::{accounts::List, error::OperatorError};
 use crate::{
     api::Json,
-    backoffice::{Delivery, ToldAlert},
+    backoffice::{AlertWithDeliveries, Delivery},
     base::timestamp,
     gateway::{Gateway, alerts::words},
 };
@@ -44,8 +44,8 @@ struct DeliveryObject {
     error: Option<String>,
 }
 
-impl From<ToldAlert> for AlertObject {
-    fn from(ToldAlert { alert, deliveries }: ToldAlert) -> Self {
+impl From<AlertWithDeliveries> for AlertObject {
+    fn from(AlertWithDeliveries { alert, deliveries }: AlertWithDeliveries) -> Self {
         Self {
             summary: words::summary(alert.kind, &alert.subject, &alert.detail),
             id: alert.id,
@@ -78,8 +78,8 @@ impl From<Delivery> for DeliveryObject {
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
     let backoffice = &gateway.backoffice;
     let (open, past) = tokio::try_join!(
-        backoffice.told_open_alerts(MOST_OPEN),
-        backoffice.told_closed_alerts(None, MOST_PAST),
+        backoffice.open_alerts_with_deliveries(MOST_OPEN),
+        backoffice.closed_alerts_with_deliveries(None, MOST_PAST),
     )?;
     let all = open.into_iter().chain(past).map(AlertObject::from);
     Ok(Json(List::new(all.collect())).into_response())

@@ -1,4 +1,4 @@
-//! What is fetched when it is needed, and kept for a while.
+//! A cache for a value that is fetched when it is needed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,71 +6,74 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::OidcError;
 
-/// How long it is kept.
-const FRESH: Duration = Duration::from_hours(1);
-/// How often it is fetched before its time, because it may have changed.
-const RENEWED_EVERY: Duration = Duration::from_mins(1);
+/// How long a value is cached.
+const MAX_AGE: Duration = Duration::from_hours(1);
+/// The least time between two early refreshes.
+const REFRESH_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Of a crowd that wants it one fetches it; the others wait, and hear what that one has heard.
-pub struct Kept<T>(Mutex<Latest<T>>);
+/// A cached value. Of concurrent callers one fetches it; the others wait and share its result, also a failure.
+pub struct Cached<T>(Mutex<Latest<T>>);
 
 struct Latest<T> {
     value: Option<(Instant, Arc<T>)>,
     failure: Option<(Instant, OidcError)>,
-    renewed: Option<Instant>,
+    refreshed: Option<Instant>,
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for Cached<T> {
     fn default() -> Self {
         Self(Mutex::new(Latest {
             value: None,
             failure: None,
-            renewed: None,
+            refreshed: None,
         }))
     }
 }
 
-impl<T> Kept<T> {
+impl<T> Cached<T> {
+    /// The cached value, or a new one if there is none or it is too old.
     pub async fn get(
         &self,
         fetch: impl Future<Output = Result<T, OidcError>>,
     ) -> Result<Arc<T>, OidcError> {
-        let asked = Instant::now();
+        let called_at = Instant::now();
         let mut latest = self.0.lock().await;
         if let Some((fetched, value)) = &latest.value
-            && fetched.elapsed() < FRESH
+            && fetched.elapsed() < MAX_AGE
         {
             return Ok(value.clone());
         }
-        latest.fetch(asked, fetch).await
+        latest.fetch(called_at, fetch).await
     }
 
-    /// Fetches it anew; where that was done a moment ago, it is as it was then.
-    pub async fn renewed(
+    /// Fetches the value even if it is cached; returns the cached one if that was done less than a minute ago.
+    pub async fn refresh(
         &self,
         fetch: impl Future<Output = Result<T, OidcError>>,
     ) -> Result<Arc<T>, OidcError> {
-        let asked = Instant::now();
+        let called_at = Instant::now();
         let mut latest = self.0.lock().await;
-        if let (Some((_, value)), Some(renewed)) = (&latest.value, latest.renewed)
-            && renewed.elapsed() < RENEWED_EVERY
+        if let (Some((_, value)), Some(refreshed)) = (&latest.value, latest.refreshed)
+            && refreshed.elapsed() < REFRESH_INTERVAL
         {
             return Ok(value.clone());
         }
-        let fetched = latest.fetch(asked, fetch).await;
-        latest.renewed = Some(Instant::now());
+        let fetched = latest.fetch(called_at, fetch).await;
+        latest.refreshed = Some(Instant::now());
         fetched
     }
 }
 
 impl<T> Latest<T> {
+    /// Fetches the value, unless a fetch has failed after `called_at`: then the caller has waited for that one and shares
+    /// its failure.
     async fn fetch(
         &mut self,
-        asked: Instant,
+        called_at: Instant,
         fetch: impl Future<Output = Result<T, OidcError>>,
     ) -> Result<Arc<T>, OidcError> {
         if let Some((failed, error)) = &self.failure
-            && *failed > asked
+            && *failed > called_at
         {
             return Err(error.clone());
         }
@@ -96,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often it was fetched, which takes a second.
+    /// A fetch that takes a second and returns the number of fetches so far.
     async fn next(count: &Cell<u32>) -> Result<u32, OidcError> {
         sleep(Duration::from_secs(1)).await;
         count.set(count.get() + 1);
@@ -104,33 +107,33 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_fetched_once_an_hour_and_renewed_once_a_minute() {
-        let (kept, count) = (Kept::default(), Cell::new(0));
+    async fn a_value_is_fetched_once_an_hour_and_refreshed_once_a_minute() {
+        let (cached, count) = (Cached::default(), Cell::new(0));
         for _ in 0..3 {
-            assert_eq!(*kept.get(next(&count)).await.unwrap(), 1);
+            assert_eq!(*cached.get(next(&count)).await.unwrap(), 1);
         }
-        // At once, however new it is; then no more for a minute.
+        // The first refresh fetches although the value is new; the next ones do not for a minute.
         for _ in 0..3 {
-            assert_eq!(*kept.renewed(next(&count)).await.unwrap(), 2);
+            assert_eq!(*cached.refresh(next(&count)).await.unwrap(), 2);
         }
-        advance(RENEWED_EVERY).await;
-        assert_eq!(*kept.renewed(next(&count)).await.unwrap(), 3);
-        assert_eq!(*kept.get(next(&count)).await.unwrap(), 3);
-        advance(FRESH).await;
-        assert_eq!(*kept.get(next(&count)).await.unwrap(), 4);
+        advance(REFRESH_INTERVAL).await;
+        assert_eq!(*cached.refresh(next(&count)).await.unwrap(), 3);
+        assert_eq!(*cached.get(next(&count)).await.unwrap(), 3);
+        advance(MAX_AGE).await;
+        assert_eq!(*cached.get(next(&count)).await.unwrap(), 4);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_crowd_waits_for_one_failure_and_not_for_one_each() {
-        let (kept, count) = (Kept::<u32>::default(), Cell::new(0));
+    async fn concurrent_callers_share_one_failure() {
+        let (cached, count) = (Cached::<u32>::default(), Cell::new(0));
         let failing = || async {
             next(&count).await?;
             Err(OidcError::Unavailable("on purpose".into()))
         };
-        let (one, other) = tokio::join!(kept.get(failing()), kept.get(failing()));
+        let (one, other) = tokio::join!(cached.get(failing()), cached.get(failing()));
         assert!(one.is_err() && other.is_err());
         assert_eq!(count.get(), 1);
-        assert!(kept.get(failing()).await.is_err());
-        assert_eq!(count.get(), 2, "whoever comes later tries again");
+        assert!(cached.get(failing()).await.is_err());
+        assert_eq!(count.get(), 2, "a later caller tries again");
     }
 }

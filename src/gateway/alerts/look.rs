@@ -72,8 +72,9 @@ async fn write_down(view: &View<'_>, found: Found<'_>) -> Result<(), BackofficeE
             backoffice.see_alert(&alert.id, &detail, view.now).await?;
             if !alert.announced {
                 let routes = to_all(view.gateway, kind, &subject);
-                let told_after = view.now - QUIET;
-                let announced = backoffice.announce_alert(alert, &routes, view.now, told_after);
+                let announced_after = view.now - QUIET;
+                let announced =
+                    backoffice.announce_alert(alert, &routes, view.now, announced_after);
                 announced.await?;
             }
             continue;
@@ -84,7 +85,7 @@ async fn write_down(view: &View<'_>, found: Found<'_>) -> Result<(), BackofficeE
             detail: &detail,
             routes: &to_all(view.gateway, kind, &subject),
             now: view.now,
-            told_after: view.now - QUIET,
+            announced_after: view.now - QUIET,
         };
         if let Some(id) = backoffice.open_alert(new).await? {
             let summary = words::summary(kind, &subject, &detail);
@@ -123,7 +124,7 @@ pub async fn send_test(gateway: &Gateway, now: i64) -> Result<(), BackofficeErro
         routes: &to_operators(gateway),
         now,
         // However often.
-        told_after: i64::MAX,
+        announced_after: i64::MAX,
     };
     if let Some(id) = backoffice.open_alert(new).await?
         && let Some(alert) = backoffice.alert(&id).await?
