@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     base::keys::random_id,
-    conversations::{Kept, Record},
+    conversations::{Record, StoreOutcome},
     gateway::Gateway,
     prompt::ChatCall,
     wire::{
@@ -128,8 +128,8 @@ impl Storing {
             input: self.input,
         };
         match gateway.conversations.store(record).await {
-            Ok(Kept::Stored) => true,
-            Ok(Kept::TooLarge) => false,
+            Ok(StoreOutcome::Stored) => true,
+            Ok(StoreOutcome::TooLarge) => false,
             Err(error) => {
                 tracing::debug!(%error, "storing a response failed; it is delivered with `store: false`");
                 false

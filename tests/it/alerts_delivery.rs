@@ -62,7 +62,10 @@ async fn what_nobody_took_is_told_again_under_the_same_number() {
     let elsewhere = "HTTP/1.1 302 Found\r\nlocation: /portal\r\ncontent-length: 0\r\n\r\n";
     watched.hook.play(vec![Step::Send(elsewhere.into())]);
     watched.tell(365).await;
-    assert_eq!(delivery(&watched).await.2, "it answered 302");
+    assert_eq!(
+        delivery(&watched).await.2,
+        "the endpoint returned status 302"
+    );
     watched.hook.answer(204, "text/plain", "");
     watched.tell(2_165).await;
     watched.tell(999_999).await;

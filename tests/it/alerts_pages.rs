@@ -34,7 +34,7 @@ async fn an_operator_sees_what_is_open_what_is_over_and_who_has_heard() {
         "less than $5.00",
         "Give the account credit",
         "waiting",
-        "it answered 500",
+        "the endpoint returned status 500",
         "Alerts <span class=\"badge bad\">1<span class=\"unseen\"> open</span></span>",
     ] {
         assert!(text.contains(shown), "{shown} in {text}");
