@@ -94,7 +94,7 @@ pub async fn admit<'a>(
         reserved_tokens: need.tokens,
         amount: need.amount,
         worst: need.worst,
-        decision: call.route.told(),
+        decision: call.route.decision_json(),
         overdraft: gateway.max_overdraft,
     });
     let credit = match held.await {
@@ -147,7 +147,7 @@ impl Admitted<'_> {
     /// Another model answers than was thought: what it says is charged at its price.
     pub fn goes_to(&mut self, route: &Route) {
         self.prices = route.target.prices.clone();
-        self.credit.goes_to(&route.target, route.told());
+        self.credit.goes_to(&route.target, route.decision_json());
     }
 
     /// Admits another question for the same request: `used` by all before it, `latest` by the last
@@ -366,7 +366,7 @@ fn unpaid(
                 held: shortage.held,
                 needed: need.least_available(overdraft),
                 max_tokens_that_fit: fits(&shortage),
-                passes: shortage.covers_alone(need.amount, need.worst, overdraft),
+                is_temporary: shortage.covers_alone(need.amount, need.worst, overdraft),
                 billing_url,
             });
             match shortage.expired_at {

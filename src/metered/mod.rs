@@ -130,7 +130,7 @@ pub async fn start(
 /// Whether there is anybody to ask.
 fn is_served(gateway: &Gateway, call: &ChatCall) -> bool {
     let routes = gateway.routes_now();
-    let mut possible = call.route.possible();
+    let mut possible = call.route.possible_targets();
     possible.any(|model| routes.deployments.count(&model.id) > 0)
 }
 

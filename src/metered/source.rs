@@ -21,7 +21,7 @@ use crate::{
         chat::{Answer, FinishReason, ToolChoice, Usage},
         error::UpstreamError,
         part::Part,
-        shape::Shape,
+        stream_normalizer::StreamNormalizer,
     },
 };
 
@@ -49,7 +49,7 @@ struct Live {
     parts: Parts,
     time_left: TimeLeft,
     /// All of the answer, where it may turn out to call a tool.
-    heard: Option<Shape<Assembled>>,
+    heard: Option<StreamNormalizer<Assembled>>,
     /// How it broke off, if it has already.
     broken: Option<UpstreamError>,
 }
@@ -233,9 +233,9 @@ fn enough(call: &ChatCall) -> usize {
 }
 
 /// One step's answer, with what is charged for it.
-fn assembled(heard: Shape<Assembled>, means: &mut Means<'_, '_>) -> Answer {
+fn assembled(heard: StreamNormalizer<Assembled>, means: &mut Means<'_, '_>) -> Answer {
     let usage = means.charged(heard.usage());
-    heard.into_script().into_answer(usage)
+    heard.into_writer().into_answer(usage)
 }
 
 /// What of a part the caller hears at once.
@@ -299,7 +299,7 @@ impl Reader for Plain {
 
 /// Reads until it is clear whether the model answers or calls a tool.
 struct Attentive {
-    heard: Shape<Assembled>,
+    heard: StreamNormalizer<Assembled>,
     spoken: Vec<Part>,
     bytes: usize,
     enough: usize,
@@ -317,7 +317,7 @@ struct Attentive {
 impl Attentive {
     fn new(call: &ChatCall) -> Self {
         Self {
-            heard: Shape::new(Assembled::default(), call.choices()),
+            heard: StreamNormalizer::new(Assembled::default(), call.choices()),
             spoken: Vec::new(),
             bytes: 0,
             enough: enough(call),

@@ -19,8 +19,8 @@ use crate::{
     wire::{
         chat::Bill,
         error::{Envelope, UpstreamError},
-        script::Script,
-        shape::Shape,
+        stream_normalizer::StreamNormalizer,
+        stream_writer::StreamWriter,
     },
 };
 
@@ -31,7 +31,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
 /// noticed sooner; this is for one of many answers on a connection that is otherwise alive.
 const READER_TIMEOUT: Duration = Duration::from_mins(1);
 
-type AnyShape = Shape<Box<dyn Script>>;
+type AnyShape = StreamNormalizer<Box<dyn StreamWriter>>;
 
 /// Streams the answer. Until there is something to hand on, a failure is still an ordinary error
 /// with a status of its own; after that it is the last event of the stream.
@@ -71,7 +71,7 @@ pub async fn stream(
     means.admitted.answers();
     gateway.answered(&means.call.route);
     let (script, keeping) = form.script(means.call);
-    let mut shape = Shape::new(script, means.call.choices());
+    let mut shape = StreamNormalizer::new(script, means.call.choices());
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
     let started = Started {
         reply: Reply::Stream(receiver),

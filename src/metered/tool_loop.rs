@@ -12,7 +12,7 @@ use super::{Admitted, failure::Failure};
 use crate::{
     gateway::Gateway,
     ledger::Step,
-    prompt::{ChatCall, Offered},
+    prompt::{ChatCall, OfferedTools},
     tools::ToolOutcome,
     wire::{
         chat::{Answer, Choice, FinishReason, Message, ToolCall, ToolChoice, Usage},
@@ -48,7 +48,7 @@ impl Steps {
         call: &mut ChatCall,
         admitted: &mut Admitted<'_>,
     ) -> Result<(), Failure> {
-        let Offered::BuiltIn(toolbox) = &call.tools else {
+        let OfferedTools::BuiltIn(toolbox) = &call.tools else {
             return Ok(());
         };
         if self.asked + 1 >= toolbox.max_steps || self.tool_time >= TOOL_TIME {
@@ -56,7 +56,7 @@ impl Steps {
         }
         if self.asked > 0 {
             // What was used before is priced as this model's: from here on it stays.
-            call.route.settle();
+            call.route.fix_target();
             admitted
                 .renew(call, self.used, self.latest)
                 .await
@@ -115,13 +115,13 @@ impl Steps {
         call: &mut ChatCall,
         admitted: &mut Admitted<'_>,
     ) {
-        let Offered::BuiltIn(toolbox) = &call.tools else {
+        let OfferedTools::BuiltIn(toolbox) = &call.tools else {
             return;
         };
         let toolbox = toolbox.clone();
         let started = Instant::now();
         calls.truncate(MAX_CALLS);
-        call.messages.push(Message::calling(said, calls.clone()));
+        call.messages.push(Message::tool_calls(said, calls.clone()));
         for tool_call in calls {
             let name = &tool_call.function.name;
             let arguments = tool_call.function.arguments.decode();

@@ -109,7 +109,7 @@ impl Asking {
         counts.failed += 1;
         counts.last_failure = Some((SystemTime::now(), error.to_string()));
         let before = counts.circuit.state(Instant::now());
-        counts.circuit.failed(Instant::now(), error.asked_rest());
+        counts.circuit.failed(Instant::now(), error.retry_after());
         let after = counts.circuit.state(Instant::now());
         drop(counts);
         if before == State::Closed && after == State::Open {
