@@ -176,7 +176,7 @@ fn estimate(time: Duration) {
     let cl100k = tiktoken_rs::cl100k_base().unwrap();
     for (name, text) in [
         ("Markdown", include_str!("../docs/ARCHITECTURE.md")),
-        ("code", include_str!("../src/wire/shape.rs")),
+        ("code", include_str!("../src/wire/stream_normalizer.rs")),
         ("JSON", include_str!("../tests/clients/package-lock.json")),
         ("CJK", CJK),
         ("random", &random),

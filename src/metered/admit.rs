@@ -93,7 +93,7 @@ pub async fn admit(
         reserved_tokens: need.tokens,
         amount: need.amount,
         worst: need.worst,
-        decision: call.route.told(),
+        decision: call.route.decision_json(),
         overdraft: gateway.max_overdraft,
     });
     let hold = match held.await {
@@ -146,7 +146,7 @@ impl Admitted {
     /// Sets the model that answers, at whose prices the call is charged.
     pub fn set_route(&mut self, route: &Route) {
         self.prices = route.target.prices.clone();
-        self.hold.goes_to(&route.target, route.told());
+        self.hold.goes_to(&route.target, route.decision_json());
     }
 
     /// Admits the next step. `used` is the usage of all steps before it, `latest` that of the last one, which replaces the
@@ -374,7 +374,7 @@ fn unpaid(
                 held: shortage.held,
                 needed: need.least_available(overdraft),
                 max_tokens_that_fit: fits(&shortage),
-                passes: shortage.covers_alone(need.amount, need.worst, overdraft),
+                is_temporary: shortage.covers_alone(need.amount, need.worst, overdraft),
                 billing_url,
             });
             match shortage.expired_at {

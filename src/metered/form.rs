@@ -13,8 +13,8 @@ use crate::{
         chat::{Answer, Bill, Frames, ShowUsage},
         error::Envelope,
         responses::{Events, NewResponse, error_event},
-        script::Script,
-        shape::Shape,
+        stream_normalizer::StreamNormalizer,
+        stream_writer::StreamWriter,
     },
 };
 
@@ -49,7 +49,7 @@ impl Form {
     }
 
     /// What writes a streamed response, and what stores it if the caller wants it stored.
-    pub fn script(self, call: &ChatCall) -> (Box<dyn Script>, Option<Storing>) {
+    pub fn script(self, call: &ChatCall) -> (Box<dyn StreamWriter>, Option<Storing>) {
         match self {
             Self::Chat => {
                 let usage = ShowUsage {
@@ -108,14 +108,18 @@ impl Storing {
     }
 
     /// Stores a streamed response that is complete.
-    pub async fn store_streamed<S: Script>(self, gateway: &Gateway, shape: &mut Shape<S>) {
+    pub async fn store_streamed<S: StreamWriter>(
+        self,
+        gateway: &Gateway,
+        shape: &mut StreamNormalizer<S>,
+    ) {
         let bill = shape.billed();
-        let stored = match shape.script().to_store(bill) {
+        let stored = match shape.writer().to_store(bill) {
             Some(response) => Box::pin(self.store(gateway, response)).await,
             None => false,
         };
         if !stored {
-            shape.script().not_stored();
+            shape.writer().not_stored();
         }
     }
 

@@ -117,7 +117,7 @@ fn the_estimate_is_near_what_tokenizers_count() {
             "documentation",
             include_str!("../../../docs/ARCHITECTURE.md"),
         ),
-        ("code", include_str!("../../wire/shape.rs")),
+        ("code", include_str!("../../wire/stream_normalizer.rs")),
         (
             "JSON",
             include_str!("../../../tests/clients/package-lock.json"),
