@@ -107,7 +107,7 @@ impl Shared {
             let (call, places): (i64, Vec<i64>) = (get(row, 2)?, get(row, 3)?);
             let call = CallId(unsigned(call));
             // A call's number says when it began. By the limiter's clock its steps came so much later.
-            let age_ms = unsigned(now_ms - call.begun_ms());
+            let age_ms = unsigned(now_ms - call.started_ms());
             let first_ms = record::places(&places)
                 .next()
                 .map_or(0, |place| place.at_ms);

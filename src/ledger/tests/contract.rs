@@ -130,7 +130,14 @@ async fn a_key_that_was_disabled_holds_nothing(place: TestStore) {
     set(KeyState::Disabled).await.unwrap();
     let refused = paying.hold(COST, COST, 0).await.err();
     assert_eq!(refused, Some(HoldRefused::KeyInactive));
-    assert!(paying.ledger.look(paying.digest).await.unwrap().is_none());
+    assert!(
+        paying
+            .ledger
+            .fresh_caller(paying.digest)
+            .await
+            .unwrap()
+            .is_none()
+    );
     charge(&mut running, COST).await.expect("it had begun");
     set(KeyState::Active).await.unwrap();
     assert!(paying.hold(COST, COST, 0).await.is_ok());
@@ -155,7 +162,7 @@ async fn a_closed_account_holds_nothing(place: TestStore) {
     let refused = paying.hold(COST, COST, 0).await.err();
     let balance = NanoUsd::new(DOLLAR);
     assert_eq!(refused, Some(HoldRefused::NoAccount { balance }));
-    let caller = paying.ledger.look(paying.digest).await.unwrap();
+    let caller = paying.ledger.fresh_caller(paying.digest).await.unwrap();
     assert!(caller.unwrap().account_closed);
     change(false).await.unwrap();
     assert!(paying.hold(COST, COST, 0).await.is_ok());
@@ -254,7 +261,7 @@ async fn a_call_that_came_to_nothing_is_remembered(place: TestStore) {
     paying.hold(30, 30, 0).await.unwrap().cancel();
     let held = paying.hold(30, 30, 0).await.unwrap();
     let id = held.id().to_string();
-    held.free(Outcome::ProviderFailed, Some("status 529".into()));
+    held.release(Outcome::ProviderFailed, Some("status 529".into()));
     drop(paying.hold(30, 30, 0).await.unwrap());
     let found = paying.ledger.find_calls(&id).await.unwrap();
     let [call] = found.as_slice() else {

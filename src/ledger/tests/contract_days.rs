@@ -47,7 +47,7 @@ async fn sums_are_those_of_the_calls(place: TestStore) {
     }
     let failed = hold_with(&paying, &key, "large").await;
     paying.advance(1);
-    failed.free(Outcome::ProviderFailed, None);
+    failed.release(Outcome::ProviderFailed, None);
     drop(hold_with(&paying, &second, "large").await);
     hold_with(&paying, &second, "large").await.cancel();
     let mut held = hold_with(&paying, &second, "small").await;

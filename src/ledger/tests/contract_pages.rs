@@ -93,7 +93,7 @@ async fn calls_are_found_by_key_model_and_outcome(place: TestStore) {
             Outcome::Answered | Outcome::ClientLeft => {
                 charge_for(&mut held, tokens(COST), outcome).await.unwrap();
             }
-            _ => drop(held.free(outcome, None)),
+            _ => drop(held.release(outcome, None)),
         }
         // Over some days, most of them at the same time as others.
         paying.advance(if at % 8 == 7 { 30_000 } else { 0 });
@@ -206,7 +206,7 @@ async fn a_call_is_told_whole(place: TestStore) {
     let freed = paying.hold(COST, COST, 0).await.unwrap();
     let id = freed.id();
     assert!(paying.ledger.call(id).await.unwrap().is_none(), "it runs");
-    freed.free(Outcome::NoUsage, Some("none".into()));
+    freed.release(Outcome::NoUsage, Some("none".into()));
     let told = paying.ledger.call(id).await.unwrap().unwrap();
     let told = (told.outcome, told.failure.as_deref());
     assert_eq!(told, (Outcome::NoUsage, Some("none")));

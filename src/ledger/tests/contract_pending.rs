@@ -14,8 +14,10 @@ contract!(
 /// A call whose charge is in the spool when its process ends.
 async fn left_behind(paying: &Paying, held: i64, worst: i64, cost: i64) -> PendingCharge {
     let mut held = paying.hold(held, worst, worst).await.unwrap();
-    let owed = held.owed(tokens(cost), Outcome::Answered).unwrap();
-    held.is_spooled();
+    let owed = held
+        .pending_charge(tokens(cost), Outcome::Answered)
+        .unwrap();
+    held.mark_spooled();
     owed
 }
 
@@ -46,8 +48,8 @@ async fn a_delivered_call_is_charged_once_by_the_next_process(place: TestStore) 
 async fn a_charge_that_came_about_is_not_made_again(place: TestStore) {
     let paying = Paying::on_with(place, 100).await;
     let mut held = paying.hold(30, 30, 0).await.unwrap();
-    let owed = held.owed(tokens(25), Outcome::Answered).unwrap();
-    held.is_spooled();
+    let owed = held.pending_charge(tokens(25), Outcome::Answered).unwrap();
+    held.mark_spooled();
     charge(&mut held, 25).await.unwrap();
     drop(held);
     assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
@@ -72,8 +74,8 @@ async fn what_is_not_covered_any_more_is_owed(place: TestStore) {
 async fn a_call_that_was_told_to_be_free_stays_free(place: TestStore) {
     let paying = Paying::on_with(place, 100).await;
     let held = paying.hold(30, 30, 0).await.unwrap();
-    let owed = held.owed(tokens(25), Outcome::Answered).unwrap();
-    held.free(Outcome::NotCharged, None);
+    let owed = held.pending_charge(tokens(25), Outcome::Answered).unwrap();
+    held.release(Outcome::NotCharged, None);
     let id = owed.call.id.to_string();
     until("it is written down", async || {
         !paying.ledger.find_calls(&id).await.unwrap().is_empty()

@@ -214,7 +214,7 @@ impl Paying {
 
     /// A key that is disabled is not seen: what was seen of it before is kept.
     pub async fn look(&self) {
-        if let Some(caller) = self.ledger.look(self.digest).await.unwrap() {
+        if let Some(caller) = self.ledger.fresh_caller(self.digest).await.unwrap() {
             // As it is remembered for the next request.
             let fresh = false;
             *self.seen.lock().unwrap() = Seen {

@@ -27,7 +27,7 @@ async fn past() -> Past {
         let who = if n % 5 == 0 { &neighbour } else { &paying };
         let mut held = who.hold(COST, COST, 0).await.unwrap();
         match n {
-            _ if n % 11 == 0 => calls.extend(held.free(Outcome::ProviderFailed, None)),
+            _ if n % 11 == 0 => calls.extend(held.release(Outcome::ProviderFailed, None)),
             _ if n % 13 == 0 => long.push(held),
             _ => calls.push(held.charge(tokens(COST), Outcome::Answered).await.unwrap()),
         }
@@ -42,7 +42,7 @@ async fn past() -> Past {
         }
     }
     for held in long {
-        calls.extend(held.free(Outcome::Stopped, None));
+        calls.extend(held.release(Outcome::Stopped, None));
     }
     paying.assert_sound().await;
     Past {

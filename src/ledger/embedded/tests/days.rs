@@ -99,7 +99,7 @@ async fn sums_of_calls_that_came_to_nothing_are_forgotten() {
         .hold(COST, COST, 0)
         .await
         .unwrap()
-        .free(Outcome::Lost, None);
+        .release(Outcome::Lost, None);
     let call = call.unwrap();
     assert_eq!(paying.days().await[0].calls, 2);
     let other = crate::ledger::CallId(call.id.0 + 1);

@@ -68,7 +68,7 @@ async fn a_call_that_does_not_wait_for_its_charge_is_not_charged() {
     stranger.batch_execute(lock).await.unwrap();
     let charged = held.charge(tokens(COST), Outcome::Answered).await;
     assert!(matches!(charged, Err(LedgerError::Unavailable)));
-    held.free(Outcome::NotCharged, Some("too slow".into()));
+    held.release(Outcome::NotCharged, Some("too slow".into()));
     stranger.batch_execute("COMMIT").await.unwrap();
     until("the hold is freed", async || paying.held().await == 0).await;
     assert_eq!(paying.balance().await, DOLLAR);
@@ -158,7 +158,7 @@ async fn a_zero_byte_blocks_nobody() {
     let freed = crate::ledger::HoldRequest { id, ..request };
     let freed = paying.ledger.hold(freed).await.unwrap();
     charge(&mut charged, COST).await.unwrap();
-    freed.free(Outcome::ProviderFailed, Some(odd.into()));
+    freed.release(Outcome::ProviderFailed, Some(odd.into()));
     paying.pay().await.unwrap();
     let found = paying.ledger.find_calls("odd\u{fffd} text").await.unwrap();
     assert_eq!(found.len(), 2);

@@ -45,7 +45,14 @@ async fn a_key_that_is_disabled_at_one_is_disabled_at_the_other() {
     let remembered = other.ledger.caller(other.digest).await.unwrap();
     let refused = other.ledger.hold(other.request(COST, COST, 0)).await.err();
     assert_eq!(refused, Some(HoldRefused::KeyInactive));
-    assert!(other.ledger.look(other.digest).await.unwrap().is_none());
+    assert!(
+        other
+            .ledger
+            .fresh_caller(other.digest)
+            .await
+            .unwrap()
+            .is_none()
+    );
     let again = other.ledger.caller(other.digest).await.unwrap();
     assert!(again.is_none(), "forgotten, after {remembered:?}");
 }
@@ -89,7 +96,12 @@ async fn what_was_remembered_of_a_plan_or_a_setting_is_stale_once_it_changes() {
 #[tokio::test]
 async fn settings_that_change_meanwhile_keep_nobody_from_beginning() {
     let (one, other) = two(DOLLAR).await;
-    let caller = other.ledger.look(other.digest).await.unwrap().unwrap();
+    let caller = other
+        .ledger
+        .fresh_caller(other.digest)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(caller.seen.fresh);
     let off = one.ledger.set_model("svc-standard", Some(false), None);
     off.await.unwrap();
@@ -132,9 +144,9 @@ async fn every_place_in_the_minute_is_remembered() {
     let freed = hold(&one, &[place(700, 0)]).await;
     let cancelled = hold(&one, &[place(800, 0)]).await;
     charge(&mut charged, 40).await.unwrap();
-    freed.free(Outcome::ProviderFailed, None);
+    freed.release(Outcome::ProviderFailed, None);
     cancelled.cancel();
-    running.is_placed(&[place(550, 0), place(900, 1)]);
+    running.set_reservations(&[place(550, 0), place(900, 1)]);
     let (amount, overdraft) = (NanoUsd::new(2 * COST), NanoUsd::new(0));
     let extended = running.extend(1, amount, amount, overdraft).await;
     extended.unwrap();
