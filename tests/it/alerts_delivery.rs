@@ -62,7 +62,10 @@ async fn what_nobody_took_is_told_again_under_the_same_number() {
     let elsewhere = "HTTP/1.1 302 Found\r\nlocation: /portal\r\ncontent-length: 0\r\n\r\n";
     watched.hook.play(vec![Step::Send(elsewhere.into())]);
     watched.tell(365).await;
-    assert_eq!(delivery(&watched).await.2, "it answered 302");
+    assert_eq!(
+        delivery(&watched).await.2,
+        "the endpoint returned status 302"
+    );
     watched.hook.answer(204, "text/plain", "");
     watched.tell(2_165).await;
     watched.tell(999_999).await;
@@ -258,13 +261,16 @@ async fn a_running_gateway_tells_and_logs_no_secret() {
     stores::execute(folder.path(), "UPDATE ledger_entries SET delta = delta - 1").await;
     assert_eq!(post("/audit", json!({})).await["ok"], false);
     process
-        .until(|process| process.stderr().contains("an alert was not delivered"))
+        .until(|process| process.stderr().contains("delivering an alert failed"))
         .await;
     assert_eq!(hook.received()[0].body["data"]["kind"], "audit.mismatch");
     let ended = process.terminated().await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let log = ended.stdout + &ended.stderr;
-    assert!(log.contains("an alert: the books of 1 account"), "{log}");
+    assert!(
+        log.contains("alert opened: the ledger entries of 1 account"),
+        "{log}"
+    );
     for secret in [SECRET, &SECRET[6..], PLACE] {
         assert!(!log.contains(secret), "{secret} in {log}");
     }

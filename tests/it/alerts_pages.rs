@@ -19,7 +19,7 @@ async fn an_operator_sees_what_is_open_what_is_over_and_who_has_heard() {
     let gateway = &watched.gateway;
     let browser = person(gateway).await;
     let page = browser.get(PAGE).await;
-    assert!(page.assert_page().contains("Nothing is wrong"));
+    assert!(page.assert_page().contains("There are no open alerts"));
     let (id, key) = watched.account_with("1").await;
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
     gateway.idle().await;
@@ -34,7 +34,7 @@ async fn an_operator_sees_what_is_open_what_is_over_and_who_has_heard() {
         "less than $5.00",
         "Give the account credit",
         "waiting",
-        "it answered 500",
+        "the endpoint returned status 500",
         "Alerts <span class=\"badge bad\">1<span class=\"unseen\"> open</span></span>",
     ] {
         assert!(text.contains(shown), "{shown} in {text}");
@@ -70,7 +70,7 @@ async fn an_operator_sees_what_is_open_what_is_over_and_who_has_heard() {
     let page = browser.get(PAGE).await;
     let text = page.assert_page();
     assert!(
-        text.contains("Nothing is wrong") && text.contains("that it is over"),
+        text.contains("There are no open alerts") && text.contains("Webhook, closed"),
         "{text}"
     );
     assert!(!text.contains("> open</span>"), "{text}");

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
-use tollgate::{backoffice::ToldAlert, base::timestamp, gateway::alerts};
+use tollgate::{backoffice::AlertWithDeliveries, base::timestamp, gateway::alerts};
 
 use super::{FakeUpstream, TestGateway, upstream::Received};
 
@@ -50,7 +50,7 @@ impl Watched {
 
     /// A look at everything, so many seconds after the test has begun; what is due then is told.
     pub async fn look(&self, seconds: i64) {
-        let looked = alerts::look(self.gateway.inside(), self.now + seconds).await;
+        let looked = alerts::check(self.gateway.inside(), self.now + seconds).await;
         looked.unwrap();
         self.tell(seconds).await;
     }
@@ -77,11 +77,14 @@ impl Watched {
     }
 
     /// Those that are open, and those that are over.
-    pub async fn alerts(&self) -> (Vec<ToldAlert>, Vec<ToldAlert>) {
+    pub async fn alerts(&self) -> (Vec<AlertWithDeliveries>, Vec<AlertWithDeliveries>) {
         let backoffice = &self.gateway.inside().backoffice;
         (
-            backoffice.told_open_alerts(100).await.unwrap(),
-            backoffice.told_closed_alerts(None, 100).await.unwrap(),
+            backoffice.open_alerts_with_deliveries(100).await.unwrap(),
+            backoffice
+                .closed_alerts_with_deliveries(None, 100)
+                .await
+                .unwrap(),
         )
     }
 

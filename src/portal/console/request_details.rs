@@ -1,0 +1,178 @@
+//! The details of one request for operators, including upstreams and failures, which customers do not see.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    access::{Id, SignedInOperator},
+    accounts,
+    frame::{self, Place, scrolled},
+    requests::{outcome, path},
+};
+use crate::{
+    base::timestamp,
+    gateway::Gateway,
+    ledger::{Attempt, Call, CallId, Step},
+    portal::{
+        error::PortalError,
+        formatting::{count, duration, moment, money},
+        layout::{self, Page},
+        requests as customers,
+    },
+};
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    me: SignedInOperator,
+    Id(id): Id,
+) -> Result<Page, PortalError> {
+    let id = CallId::parse(&id).ok_or(PortalError::NotFound)?;
+    let call = gateway.ledger.call(id).await?;
+    let call = call.ok_or(PortalError::NotFound)?;
+    let mut others = gateway.ledger.find_calls(&call.request_id).await?;
+    others.retain(|other| other.id != call.id);
+    let content = html! {
+        nav.back aria-label="Back" { a href="/portal/console/requests" { "All requests" } }
+        h1 { "Request " code.whole { (call.id) } }
+        p { (outcome(call.outcome)) }
+        @if let Some(failure) = &call.failure { p.problem.failure { (failure) } }
+        (facts(&call))
+        (attempts(&call.attempts))
+        (customers::cost(&call))
+        (steps(&call.steps))
+        (decision(call.decision.as_deref()))
+        @if !others.is_empty() {
+            section {
+                h2 { "Others with the same request ID" }
+                ul { @for other in &others { li { a href=(path(other.id)) { (other.id) } } } }
+            }
+        }
+    };
+    Ok(frame::page(&me, Place::Requests, "Request", &content))
+}
+
+fn facts(call: &Call) -> Markup {
+    let first_byte = call.first_byte_ms.map(|at| at - call.admitted_ms);
+    html! {
+        dl {
+            dt { "Request ID" } dd { code.whole { (call.request_id) } }
+            dt { "Account" } dd { a href=(accounts::path(&call.account_id)) { code { (call.account_id) } } }
+            dt { "Key" } dd { a href={ "/portal/console/requests?key=" (layout::encoded(&call.key_id)) } { code { (call.key_id) } } }
+            dt { "Requested model" } dd { code { (call.model) } }
+            dt { "Model that answered" } dd { code { (call.routed_model) } }
+            dt { "Upstream" } dd { (call.upstream.as_deref().unwrap_or("none")) }
+            dt { "Form" } dd { @if call.stream { "a stream" } @else { "one answer" } }
+            dt { "Admitted" } dd { (moment(call.admitted_ms.div_euclid(1_000))) " " span.muted { (timestamp::shown_ms(call.admitted_ms)) } }
+            dt { "First byte after" } dd { @match first_byte { Some(ms) => { (duration(ms)) }, None => { "there was none" } } }
+            dt { "Took" } dd { (duration(call.ended_ms - call.admitted_ms)) }
+            dt { "Reserved" } dd { (count(call.reserved_tokens)) " tokens of the rate-limit window" }
+            dt { "Held" } dd { (money(call.held)) ", at most " (money(call.most)) }
+            @if let Some(cost) = call.provider_cost {
+                dt { "Its provider charges" } dd { (money(cost.rounded_up())) }
+            }
+        }
+    }
+}
+
+fn attempts(attempts: &[Attempt]) -> Markup {
+    let table = html! {
+        table {
+            caption { "Upstreams that were tried and failed, in order" }
+            thead { tr {
+                th scope="col" { "Upstream" } th scope="col" { "What went wrong" } th.number scope="col" { "Took" }
+            } }
+            tbody {
+                @for attempt in attempts {
+                    tr {
+                        th scope="row" { (attempt.upstream) }
+                        td.failure { (attempt.failure) }
+                        td.number { (duration(ms(attempt.ms))) }
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        @if !attempts.is_empty() {
+            section { h2 { "Failed attempts" } (scrolled("Failed attempts", &table)) }
+        }
+    }
+}
+
+fn steps(steps: &[Step]) -> Markup {
+    let table = html! {
+        table {
+            caption { "The provider's answers and the gateway's own tools, in order" }
+            thead { tr {
+                th scope="col" { "Step" } th scope="col" { "What came of it" } th.number scope="col" { "Took" }
+            } }
+            tbody { @for step in steps { (step_row(step)) } }
+        }
+    };
+    html! {
+        @if !steps.is_empty() {
+            section { h2 { "Steps" } (scrolled("Steps", &table)) }
+        }
+    }
+}
+
+fn step_row(step: &Step) -> Markup {
+    let (name, came, took) = match step {
+        Step::Provider {
+            upstream,
+            finish_reason,
+            prompt_tokens,
+            cached_tokens,
+            cache_write_tokens,
+            cache_write_1h_tokens: _,
+            completion_tokens,
+            ms,
+        } => (
+            html! { "Answer of " (upstream) },
+            html! {
+                (count((*prompt_tokens).into())) " tokens in (" (count((*cached_tokens).into())) " cached"
+                @if *cache_write_tokens > 0 { ", " (count((*cache_write_tokens).into())) " written to the cache" }
+                "), "
+                (count((*completion_tokens).into())) " out"
+                @if let Some(reason) = finish_reason { ", " code { (reason) } }
+            },
+            ms,
+        ),
+        Step::Tool {
+            name,
+            arguments_bytes,
+            outcome,
+            result_bytes,
+            ms,
+        } => (
+            html! { "Tool " code { (name) } },
+            html! { (outcome) ", " (arguments_bytes) " bytes in, " (result_bytes) " out" },
+            ms,
+        ),
+    };
+    html! {
+        tr { th scope="row" { (name) } td { (came) } td.number { (duration(self::ms(*took))) } }
+    }
+}
+
+/// The routing decision of a hybrid, as indented JSON.
+fn decision(kept: Option<&str>) -> Markup {
+    let Some(kept) = kept else { return html! {} };
+    let read = serde_json::from_str::<Value>(kept);
+    let shown = read
+        .ok()
+        .and_then(|value| serde_json::to_string_pretty(&value).ok());
+    html! {
+        section {
+            h2 { "How its model was chosen" }
+            pre.json tabindex="0" { (shown.as_deref().unwrap_or(kept)) }
+        }
+    }
+}
+
+fn ms(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,108 @@
+//! Sign-up with `[mail]` configured: an e-mailed link proves that the address belongs to the visitor.
+//!
+//! Only the e-mail says whether the address already has an account; the page does not.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+};
+use maud::html;
+
+use super::{
+    cookies::Token,
+    error::PortalError,
+    layout, oidc,
+    session::token_field,
+    sign_in::{problem_notice, with_visit},
+    sign_up::{SignUp, email_problem, identity_fields, name_problem},
+};
+use crate::{
+    api::Peer,
+    backoffice::{
+        NewLink, Person, Purpose,
+        mail::{Email, templates},
+    },
+    base::{keys::random_id, timestamp},
+    gateway::Gateway,
+};
+
+pub fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) -> Response {
+    let content = html! {
+        h1 { "Make an account" }
+        p { "We send you an e-mail with a link to choose a password." }
+        (problem_notice(problem))
+        (oidc::sign_in_button(gateway, ""))
+        form.stack method="post" action="/portal/sign-up" {
+            (token_field(visit))
+            (identity_fields(sent))
+            button.primary type="submit" { "Send me the link" }
+        }
+        p.muted { "Already have one? " a href="/portal/sign-in" { "Sign in" } "." }
+    };
+    layout::plain("Make an account", &content).into_response()
+}
+
+pub async fn request_link(
+    gateway: &Arc<Gateway>,
+    peer: Option<Extension<Peer>>,
+    headers: &HeaderMap,
+    sent: &SignUp,
+) -> Result<Response, PortalError> {
+    let email = sent.email.trim();
+    if let Some(problem) = email_problem(gateway, email).or_else(|| name_problem(&sent.name)) {
+        let mut response = with_visit(gateway, headers, |visit| {
+            form(gateway, visit, sent, Some(problem))
+        });
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        return Ok(response);
+    }
+    let peer = peer.map(|Extension(Peer(address))| address);
+    let throttle = &gateway.portal.throttle;
+    throttle
+        .message(email, peer)
+        .map_err(|seconds| PortalError::TooMany { seconds })?;
+    let person = gateway.backoffice.person_by_email(email).await?;
+    let (inside, to, name) = (gateway.clone(), email.to_owned(), sent.name.clone());
+    gateway.send_later(async move { message(&inside, person, to, &name).await });
+    let content = html! {
+        h1 { "Look into your mailbox" }
+        p { "An e-mail is on its way to " strong { (email) } ". The link in it is good for a day." }
+        p.muted { "Nothing there? Check your spam folder, or " a href="/portal/sign-up" { "try again" } "." }
+    };
+    Ok(layout::plain("Look into your mailbox", &content).into_response())
+}
+
+async fn message(
+    gateway: &Gateway,
+    known: Option<Person>,
+    email: String,
+    name: &str,
+) -> Option<Email> {
+    let portal = &gateway.portal.url;
+    if let Some(person) = known {
+        return Some(templates::known_already(&person.email, portal));
+    }
+    let name = Some(name.trim()).filter(|name| !name.is_empty());
+    let new = NewLink {
+        email: email.clone(),
+        purpose: Purpose::Proof {
+            account_id: random_id("acct_"),
+            name: name.map(str::to_owned),
+        },
+        made_by: None,
+        now: timestamp::now(),
+    };
+    match gateway.backoffice.make_link(new).await {
+        Ok(made) => {
+            let link = gateway.portal.welcome_url(&made.secret);
+            Some(templates::proof(&email, portal, &link))
+        }
+        Err(error) => {
+            tracing::error!(%error, "creating a sign-up link failed; no e-mail is sent");
+            None
+        }
+    }
+}

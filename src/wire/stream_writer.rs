@@ -1,0 +1,111 @@
+//! The interface by which a streamed response is written in the format of one API.
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::{
+    chat::{Bill, FinishReason},
+    json_text::JsonText,
+};
+use crate::wire::error::Envelope;
+
+/// Writes the frames of one streamed response in the format of one API.
+///
+/// The calls come in order: a choice is opened before its content, choice 0 first; a tool call is started once, then
+/// come its arguments, and it ends before the next one starts; each choice is closed once; `end` or `fail` comes last.
+/// Frames that are ready to be sent are appended to `out`.
+pub trait StreamWriter: Send {
+    fn open(&mut self, choice: u32, out: &mut Vec<Bytes>);
+
+    fn content(
+        &mut self,
+        choice: u32,
+        text: &JsonText,
+        logprobs: Option<&RawValue>,
+        out: &mut Vec<Bytes>,
+    );
+
+    /// Starts a tool call. `number` counts the choice's calls from 0.
+    fn tool_call(&mut self, choice: u32, number: usize, id: &str, name: &str, out: &mut Vec<Bytes>);
+
+    fn tool_arguments(
+        &mut self,
+        choice: u32,
+        number: usize,
+        arguments: &JsonText,
+        out: &mut Vec<Bytes>,
+    );
+
+    fn close(&mut self, choice: u32, reason: FinishReason, out: &mut Vec<Bytes>);
+
+    /// The complete response to be stored, if the caller wants it stored.
+    fn to_store(&self, _bill: Option<Bill>) -> Option<String> {
+        None
+    }
+
+    /// Records that storing the response failed.
+    fn not_stored(&mut self) {}
+
+    /// Writes the last frames of a response that is complete and charged.
+    fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>);
+
+    /// Writes the last frames of a response that failed after its head was sent.
+    fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>);
+}
+
+impl<S: StreamWriter + ?Sized> StreamWriter for Box<S> {
+    fn open(&mut self, choice: u32, out: &mut Vec<Bytes>) {
+        (**self).open(choice, out);
+    }
+
+    fn content(
+        &mut self,
+        choice: u32,
+        text: &JsonText,
+        logprobs: Option<&RawValue>,
+        out: &mut Vec<Bytes>,
+    ) {
+        (**self).content(choice, text, logprobs, out);
+    }
+
+    fn tool_call(
+        &mut self,
+        choice: u32,
+        number: usize,
+        id: &str,
+        name: &str,
+        out: &mut Vec<Bytes>,
+    ) {
+        (**self).tool_call(choice, number, id, name, out);
+    }
+
+    fn tool_arguments(
+        &mut self,
+        choice: u32,
+        number: usize,
+        arguments: &JsonText,
+        out: &mut Vec<Bytes>,
+    ) {
+        (**self).tool_arguments(choice, number, arguments, out);
+    }
+
+    fn close(&mut self, choice: u32, reason: FinishReason, out: &mut Vec<Bytes>) {
+        (**self).close(choice, reason, out);
+    }
+
+    fn to_store(&self, bill: Option<Bill>) -> Option<String> {
+        (**self).to_store(bill)
+    }
+
+    fn not_stored(&mut self) {
+        (**self).not_stored();
+    }
+
+    fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>) {
+        (**self).end(bill, out);
+    }
+
+    fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {
+        (**self).fail(envelope, out);
+    }
+}
