@@ -128,7 +128,7 @@ async fn pairs_a_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> 
                 let request = HoldRequest {
                     id: ledger.next_call(),
                     seen: Seen::fresh(),
-                    places: &[],
+                    reservations: &[],
                     request_id: "req_0123456789abcdefghijklmn",
                     account_id: &account,
                     key_id: &key,

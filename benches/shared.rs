@@ -95,7 +95,7 @@ async fn paying(ledger: &Ledger, accounts: usize) -> Vec<Caller> {
             .create_key(&account.id, "bench".into())
             .await
             .unwrap();
-        let caller = ledger.look(secret.digest()).await.unwrap();
+        let caller = ledger.fresh_caller(secret.digest()).await.unwrap();
         callers.push(caller.unwrap());
     }
     callers
@@ -114,7 +114,7 @@ async fn pairs(ledger: &Arc<Ledger>, paying: &[Caller], callers: usize) -> (u64,
                 let request = HoldRequest {
                     id: ledger.next_call(),
                     seen: caller.seen,
-                    places: &[],
+                    reservations: &[],
                     request_id: "req_0123456789abcdefghijklmn",
                     account_id: &caller.account_id,
                     key_id: &caller.key_id,

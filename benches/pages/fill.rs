@@ -125,7 +125,7 @@ async fn account(ledger: &Ledger, email: &str, keys: usize) -> Vec<Caller> {
             .create_key(&account.id, format!("key {number}"))
             .await
             .unwrap();
-        let caller = ledger.look(key.digest()).await.unwrap();
+        let caller = ledger.fresh_caller(key.digest()).await.unwrap();
         callers.push(caller.unwrap());
     }
     callers
@@ -136,7 +136,7 @@ async fn one(ledger: &Arc<Ledger>, caller: &Caller, model: &Model, number: usize
     let held = ledger.hold(HoldRequest {
         id: ledger.next_call(),
         seen: caller.seen,
-        places: &[],
+        reservations: &[],
         request_id: &request_id,
         account_id: &caller.account_id,
         key_id: &caller.key_id,
@@ -152,7 +152,7 @@ async fn one(ledger: &Arc<Ledger>, caller: &Caller, model: &Model, number: usize
     });
     let mut held = held.await.expect("there is credit");
     if number % 100 < FAILED {
-        held.free(Outcome::ProviderFailed, Some("HTTP 500".into()));
+        held.release(Outcome::ProviderFailed, Some("HTTP 500".into()));
         return;
     }
     let usage = Usage {

@@ -89,7 +89,7 @@ async fn visitor(ledger: &Ledger, key: Option<ApiKey>) -> Option<Caller> {
         return None;
     };
     let digest = key.digest();
-    match ledger.look(digest).await {
+    match ledger.fresh_caller(digest).await {
         Ok(caller) => caller,
         Err(_) => ledger.caller(digest).await.ok().flatten(),
     }

@@ -67,7 +67,7 @@ pub async fn authenticate(
     next: Next,
 ) -> Response {
     let caller = match key_presented(request.headers()) {
-        Ok(key) => known(gateway.ledger.look(key.digest()).await),
+        Ok(key) => known(gateway.ledger.fresh_caller(key.digest()).await),
         Err(error) => Err(error),
     };
     match caller {
@@ -90,7 +90,7 @@ pub async fn route_not_found(State(gateway): State<Arc<Gateway>>, request: Reque
     let path = request.uri().path().to_owned();
     let asked = if path == "/v1" || path.starts_with("/v1/") {
         match key_presented(request.headers()) {
-            Ok(key) => known(gateway.ledger.look(key.digest()).await).map(Some),
+            Ok(key) => known(gateway.ledger.fresh_caller(key.digest()).await).map(Some),
             Err(error) => Err(error),
         }
     } else {

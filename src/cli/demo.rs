@@ -72,7 +72,7 @@ async fn demo_person(
             .await?;
         return Ok(password);
     }
-    let caller = gateway.ledger.look(key.digest()).await?;
+    let caller = gateway.ledger.fresh_caller(key.digest()).await?;
     let account_id = caller.map(|caller| caller.account_id);
     backoffice
         .add_person(NewPerson {
@@ -90,7 +90,7 @@ async fn demo_person(
 /// The key of an earlier start (`known`) if it still works, else a new one for the demo account.
 async fn demo_key(ledger: &Ledger, known: Option<ApiKey>) -> Result<ApiKey, LedgerError> {
     if let Some(key) = known {
-        let caller = ledger.look(key.digest()).await?;
+        let caller = ledger.fresh_caller(key.digest()).await?;
         if caller.is_some_and(|caller| !caller.account_closed) {
             return Ok(key);
         }

@@ -1,6 +1,6 @@
-//! What a call is charged: each answer of a provider by itself, and the sum rounded up once.
+//! What a call is charged: each provider response is priced by itself, and the sum is rounded up once.
 //!
-//! A price may depend on the size of a prompt, so the steps of a call are not added up before they are priced.
+//! Prices may depend on the size of the prompt, so the usage of several steps is not added up before it is priced.
 
 use super::{Call, Step};
 use crate::{
@@ -11,13 +11,13 @@ use crate::{
 
 /// What makes up a charge.
 pub struct Breakdown {
-    /// Kind by kind, and price by price where answers of one call had different ones.
+    /// One line for each kind of token and price; steps of one call may have different prices.
     pub lines: Vec<Line>,
-    /// How many answers there were, for fees.
+    /// How many provider responses there were; fees are charged for each.
     pub answers: u64,
 }
 
-/// What a call costs that used so much in all.
+/// The price of a call: of its provider steps, or of `total` if it has none.
 pub fn price(prices: &Prices, steps: &[Step], total: Usage) -> NanoUsd {
     let mut answers = steps.iter().filter_map(counts).peekable();
     if answers.peek().is_none() {
@@ -28,7 +28,7 @@ pub fn price(prices: &Prices, steps: &[Step], total: Usage) -> NanoUsd {
 }
 
 impl Call {
-    /// Of what so many tokens cost.
+    /// Splits the price of a call with this usage into its parts.
     pub fn breakdown(&self, total: Usage) -> Breakdown {
         let answers = answers(&self.steps, total);
         let mut lines: Vec<Line> = Vec::new();
@@ -50,7 +50,7 @@ impl Call {
     }
 }
 
-/// The counts of each answer that a call is charged for: those of its steps, or the only one.
+/// The usage of each charged provider response: that of the steps, or `total` if there are none.
 fn answers(steps: &[Step], total: Usage) -> Vec<Usage> {
     let answers: Vec<_> = steps.iter().filter_map(counts).collect();
     if answers.is_empty() {
@@ -59,7 +59,7 @@ fn answers(steps: &[Step], total: Usage) -> Vec<Usage> {
     answers
 }
 
-/// What a provider counted for a step; reasoning is part of the completion and not kept.
+/// The usage of a provider step. Reasoning is part of the completion tokens and not stored for steps.
 fn counts(step: &Step) -> Option<Usage> {
     match *step {
         Step::Provider {

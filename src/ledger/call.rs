@@ -1,4 +1,4 @@
-//! A call that was admitted, from its hold to its end: what is charged and what is remembered.
+//! The record of an admitted call, from its hold to its end: what it was charged, and its trace.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::{
     wire::chat::Usage,
 };
 
-/// The whole story of a call.
+/// The record of a call.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub id: CallId,
-    /// What the client was told to quote; it may repeat itself.
+    /// The `X-Request-ID` of the response; not unique, because clients may choose it.
     pub request_id: String,
     pub account_id: String,
     pub key_id: String,
@@ -29,32 +29,32 @@ pub struct Call {
     pub stream: bool,
     pub reserved_tokens: u64,
     pub held: NanoUsd,
-    /// The most it could have come to.
+    /// The most that the call could have cost.
     pub most: NanoUsd,
-    /// The answering model's, as they were then.
+    /// The routed model's prices when the call was admitted.
     pub prices: Arc<Prices>,
-    /// What its provider charges the operator for it, where the operator has said at which prices.
+    /// The provider's charge to the operator, if the operator has configured the provider's prices.
     pub provider_cost: Option<PicoUsd>,
-    /// Milliseconds since 1970, as all times here.
+    /// Milliseconds since 1970, like all times here.
     pub admitted_ms: i64,
     pub first_byte_ms: Option<i64>,
     pub ended_ms: i64,
     pub outcome: Outcome,
-    /// What went wrong, for the operator.
+    /// Why the call failed, for the operator.
     pub failure: Option<String>,
-    /// Upstreams that were asked and failed, in order.
+    /// Failed attempts, in order.
     pub attempts: Vec<Attempt>,
-    /// What was done, in order, where the gateway ran tools; else the one answer is all there is.
+    /// The steps of a call with built-in tools, in order; empty for a call with a single step.
     pub steps: Vec<Step>,
-    /// How a hybrid came to the model that answered, as JSON.
+    /// How a hybrid chose the routed model, as JSON.
     pub decision: Option<String>,
-    /// Its places in the minute, where the ledger is to remember them.
-    pub places: Vec<Reservation>,
-    /// `None` where nothing was charged.
+    /// Its rate-limit reservations, one for each step; empty if the limiter stores them itself.
+    pub reservations: Vec<Reservation>,
+    /// `None` if nothing was charged.
     pub charged: Option<Charged>,
 }
 
-/// An upstream that was asked and failed.
+/// An attempt that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     pub upstream: String,
@@ -62,14 +62,14 @@ pub struct Attempt {
     pub ms: u64,
 }
 
-/// One step of a call in which the gateway ran tools.
+/// One step of a call with built-in tools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Step {
-    /// A provider answered.
+    /// A provider responded.
     Provider {
         upstream: String,
-        /// Where it was kept.
+        /// `None` if the provider reported none.
         #[serde(skip_serializing_if = "Option::is_none")]
         finish_reason: Option<String>,
         prompt_tokens: u32,
@@ -81,7 +81,7 @@ pub enum Step {
         completion_tokens: u32,
         ms: u64,
     },
-    /// A tool was run. What it was asked and what it said is not kept.
+    /// A built-in tool ran. Its arguments and its result are not stored.
     Tool {
         name: String,
         arguments_bytes: usize,
@@ -91,7 +91,7 @@ pub enum Step {
     },
 }
 
-/// What a call was charged, and what that did to the balance.
+/// What a call was charged, and the balance before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charged {
     pub usage: Usage,
@@ -104,21 +104,21 @@ pub struct Charged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Answered,
-    /// The client was gone before the end; the provider was read on, and what was used is owed.
+    /// The client disconnected; the response was read to its end and charged.
     ClientLeft,
-    /// The provider failed before there was anything to hand on.
+    /// The provider failed before there was anything to send to the client.
     ProviderFailed,
-    /// The provider broke off in the middle of a stream.
+    /// The provider failed in the middle of a stream.
     Interrupted,
-    /// It was delivered without a usage to bill by.
+    /// The response was delivered, but the provider reported no usage to charge.
     NoUsage,
-    /// The charge could not be written down, and the answer was withheld.
+    /// The charge could not be committed, and the response was withheld.
     NotCharged,
-    /// A further step was not allowed: credit or tokens ran out, or the key was disabled.
+    /// A further step was refused: credit or tokens ran out, or the key was disabled.
     NotRenewed,
-    /// The gateway was stopped before the call was over.
+    /// The gateway stopped before the call was over.
     Stopped,
-    /// The call's task died.
+    /// The call's task ended without reporting an outcome, e.g. by a panic.
     Lost,
 }
 
@@ -157,20 +157,20 @@ impl Outcome {
 }
 
 impl Call {
-    pub(super) fn ends(&mut self, now_ms: i64, outcome: Outcome) {
+    pub(super) fn end(&mut self, now_ms: i64, outcome: Outcome) {
         self.ended_ms = now_ms;
         self.outcome = outcome;
     }
 
-    /// So many tokens were used by all of its steps: the latest one used what those before it did not.
-    pub(super) fn used(&mut self, tokens: u64) {
-        if let Some((latest, earlier)) = self.places.split_last_mut() {
-            let before: u64 = earlier.iter().map(|place| place.tokens).sum();
+    /// Sets the tokens of the last reservation, given the total of all steps; those of earlier steps are final.
+    pub(super) fn set_tokens_used(&mut self, tokens: u64) {
+        if let Some((latest, earlier)) = self.reservations.split_last_mut() {
+            let before: u64 = earlier.iter().map(|reservation| reservation.tokens).sum();
             latest.tokens = tokens.saturating_sub(before);
         }
     }
 
-    /// What these counts cost at the call's prices.
+    /// What this usage costs at the call's prices.
     pub fn price(&self, usage: Usage) -> NanoUsd {
         bill::price(&self.prices, &self.steps, usage)
     }

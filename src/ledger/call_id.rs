@@ -1,29 +1,28 @@
-//! The number of a call: ours, rising, and told apart from what a client calls its request.
+//! Call IDs: assigned by the gateway, increasing, and distinct from clients' request IDs.
 
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Milliseconds since 1970 and a count within them, so that rows are appended in the order of
-/// their keys.
+/// Milliseconds since 1970 and a counter within the millisecond, so that rows are appended in key order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
 const COUNT_BITS: u32 = 19;
 const PREFIX: &str = "call_";
-/// Crockford's: no letter that looks like a digit.
+/// Crockford's base 32: no letter that looks like a digit.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const CHARS: u32 = 13;
 
 impl CallId {
-    /// The least number of a call that began at this time.
+    /// The lowest ID of a call that started at this time.
     pub fn first_of(ms: i64) -> Self {
         Self(u64::try_from(ms).unwrap_or(0) << COUNT_BITS)
     }
 
-    /// When the call began, in milliseconds since 1970.
-    pub fn begun_ms(self) -> i64 {
+    /// When the call started, in milliseconds since 1970.
+    pub fn started_ms(self) -> i64 {
         i64::try_from(self.0 >> COUNT_BITS).unwrap_or(i64::MAX)
     }
 
@@ -34,7 +33,7 @@ impl CallId {
         }
         let mut number: u64 = 0;
         for byte in digits.bytes() {
-            let digit = ALPHABET.iter().position(|letter| *letter == byte)?;
+            let digit = ALPHABET.iter().position(|symbol| *symbol == byte)?;
             number = number
                 .checked_mul(32)?
                 .checked_add(u64::try_from(digit).ok()?)?;
@@ -48,14 +47,14 @@ impl fmt::Display for CallId {
         f.write_str(PREFIX)?;
         for place in (0..CHARS).rev() {
             let digit = (self.0 >> (5 * place)) & 31;
-            let letter = ALPHABET[usize::try_from(digit).unwrap_or(0)];
-            fmt::Write::write_char(f, char::from(letter))?;
+            let symbol = ALPHABET[usize::try_from(digit).unwrap_or(0)];
+            fmt::Write::write_char(f, char::from(symbol))?;
         }
         Ok(())
     }
 }
 
-/// Hands out numbers that rise, whatever the clock does, and go on where the last process ended.
+/// Generates increasing IDs, also if the clock stands still or goes back, continuing after the last process's.
 pub struct CallIds(AtomicU64);
 
 impl CallIds {
@@ -63,7 +62,7 @@ impl CallIds {
         Self(AtomicU64::new(last.map_or(0, |last| last.0)))
     }
 
-    /// Calls that come have higher numbers than this one.
+    /// Makes later IDs higher than this one.
     pub fn go_on_after(&self, id: CallId) {
         self.0.fetch_max(id.0, Ordering::Relaxed);
     }
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_rise_though_the_clock_stands_or_goes_back() {
+    fn ids_increase_also_if_the_clock_stands_or_goes_back() {
         let ids = CallIds::after(None);
         let made: Vec<_> = [5, 5, 4, 1_800_000_000_000, 7]
             .map(|now| ids.next(now))
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_read() {
+    fn a_displayed_id_can_be_parsed() {
         for number in [0, 1, 943_718_400_000_000_000, u64::MAX >> 1] {
             let shown = CallId(number).to_string();
             assert_eq!(CallId::parse(&shown), Some(CallId(number)), "{shown}");

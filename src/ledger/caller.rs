@@ -1,34 +1,36 @@
-//! Who a request comes from, and how lately that was looked up.
+//! The caller of a request: account, key and plan, with the version of the data they were read from.
 
 use crate::{base::keys::KeyDigest, catalog::Plan};
 
-/// Who a request comes from.
+/// The authenticated caller of a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub account_id: String,
     pub key_id: String,
     pub plan: Plan,
     pub account_closed: bool,
-    /// When its credit begins to expire, as it was when it was looked up. A ledger of our own is asked instead:
+    /// When the account's credit begins to expire, as of the lookup; always `None` from the embedded ledger. Use
     /// [`super::Ledger::credits_expire_at`].
     pub credits_expire_at: Option<i64>,
-    /// What it is looked up by.
+    /// Digest of the key, for another lookup.
     pub digest: KeyDigest,
     pub seen: Seen,
 }
 
-/// What is known of a caller is as old as these versions. A hold is refused where they are no longer
-/// the latest; of settings only where they are from memory.
+/// The versions of account and settings that a caller was read at.
+///
+/// A shared ledger refuses a hold as stale if the account's version has changed. It compares the version of the
+/// settings only if the caller came from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub account: i64,
     pub settings: i64,
-    /// It was asked for just now, and is not from memory.
+    /// The caller was read from the store, not from the cache.
     pub fresh: bool,
 }
 
 impl Seen {
-    /// Of a ledger whose memory is never behind.
+    /// For the embedded ledger, whose memory is always current.
     pub fn fresh() -> Self {
         Self {
             account: 0,

@@ -1,4 +1,4 @@
-//! Which rows are wanted, put together from what was asked for. The two kinds of SQL differ in little.
+//! Builds the `WHERE` clauses of page queries, in the dialects of SQLite and PostgreSQL.
 
 use super::{CallsPage, Outcome};
 
@@ -8,39 +8,40 @@ pub enum Sql {
     Postgres,
 }
 
-/// What a parameter stands for.
+/// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Text(String),
     Number(i64),
 }
 
-/// Conditions and their parameters.
+/// A `WHERE` clause and its parameters.
 #[derive(Debug)]
 pub struct Conditions {
     sql: Sql,
-    /// From `WHERE` on; empty where everything is wanted.
+    /// Begins with `WHERE`; empty if there is no condition.
     pub text: String,
     pub values: Vec<Value>,
     /// The column before the time in the order of the rows: see [`Self::only`].
-    first: Option<&'static str>,
-    /// The page begins after a line.
-    goes_on: bool,
+    leading: Option<&'static str>,
+    /// The page continues after a cursor.
+    has_cursor: bool,
 }
 
 impl Conditions {
-    /// The calls of a page, in PostgreSQL: in SQLite they are not found by conditions.
+    /// Conditions for a page of calls, in PostgreSQL. The SQLite ledger does not find calls by conditions.
     pub fn of_calls(page: &CallsPage<'_>) -> Self {
         let mut wanted = Self::none(Sql::Postgres);
         if let Some(account_id) = page.account_id {
-            let mark = wanted.value(Value::Text(account_id.to_owned()));
-            wanted.only("account_id", &mark);
+            let placeholder = wanted.value(Value::Text(account_id.to_owned()));
+            wanted.only("account_id", &placeholder);
         }
         for (column, name) in [("key_id", page.key_id), ("model", page.model)] {
             let Some(name) = name else { continue };
-            let mark = wanted.value(Value::Text(name.to_owned()));
-            // PostgreSQL takes those of a key for few, and would look at all of them to sort them.
-            wanted.and(&format!("coalesce({column} = {mark}, false)"));
+            let placeholder = wanted.value(Value::Text(name.to_owned()));
+            // Hides the equality from PostgreSQL's planner, which expects few matches of it and would read and sort
+            // all.
+            wanted.and(&format!("coalesce({column} = {placeholder}, false)"));
         }
         if let Some(outcome) = page.outcome {
             let literal = format!("'{}'", outcome.as_str());
@@ -51,7 +52,7 @@ impl Conditions {
                 wanted.and(&format!("outcome = {literal}"));
             }
             if is_rare {
-                // It says nothing new, but that the index of those can be used.
+                // Redundant, but lets the planner use the partial index of these outcomes.
                 wanted.and("outcome <> 'answered'");
             }
         }
@@ -62,8 +63,8 @@ impl Conditions {
         wanted
     }
 
-    /// The sums of a page's calls, where they say within which times there are any: whoever asks for a
-    /// key that is hardly used must not look through all calls of its account.
+    /// Conditions for the daily sums that tell within which times a page's calls lie, so that a page of a rarely used
+    /// key does not read all calls of its account. `None` without an account and a key or model.
     pub fn of_sums(sql: Sql, page: &CallsPage<'_>) -> Option<Self> {
         let (account_id, _) = page.account_id.zip(page.key_id.or(page.model))?;
         let mut wanted = Self::none(sql);
@@ -73,41 +74,41 @@ impl Conditions {
             ("model", page.model),
         ] {
             let Some(name) = name else { continue };
-            let mark = wanted.value(Value::Text(name.to_owned()));
-            wanted.and(&format!("{column} = {mark}"));
+            let placeholder = wanted.value(Value::Text(name.to_owned()));
+            wanted.and(&format!("{column} = {placeholder}"));
         }
         Some(wanted)
     }
 
-    /// Asks for the first and the last time of sums; for nothing where there are none.
+    /// A query for the first and the last time of the selected sums; yields NULLs if there are none.
     pub fn first_and_last(&self) -> String {
         let (first, conditions) = (self.sql.first_ms(), &self.text);
         format!("SELECT {first}, max(last_ms) FROM usage_days {conditions}")
     }
 
-    /// No calls that ended before or after these times.
+    /// Restricts calls to those that ended between these times, both included.
     pub fn within(&mut self, first_ms: i64, last_ms: i64) {
         let first = self.value(Value::Number(first_ms));
         self.and(&format!("ended_ms >= {first}"));
-        // One bound is enough: an index begins at one, and not at the tighter of two.
-        if !self.goes_on {
+        // The cursor is an upper bound already, and an index scan begins at one bound, not at the tighter of two.
+        if !self.has_cursor {
             let last = self.value(Value::Number(last_ms));
             self.and(&format!("ended_ms <= {last}"));
         }
     }
 
-    /// In which order the rows are wanted.
+    /// The `ORDER BY` clause.
     pub fn newest_first(&self, time: &str) -> String {
-        let columns = self.first.into_iter().chain([time, "id"]);
+        let columns = self.leading.into_iter().chain([time, "id"]);
         let columns: Vec<String> = columns.map(|column| format!("{column} DESC")).collect();
         format!("ORDER BY {}", columns.join(", "))
     }
 
-    /// The accounts whose ID begins with a text, or whose e-mail or name has it somewhere.
+    /// Conditions for accounts whose ID begins with a text, or whose e-mail or name contains it.
     pub fn of_accounts(sql: Sql, text: &str, before: Option<(i64, String)>) -> Self {
         let mut wanted = Self::none(sql);
         if !text.is_empty() {
-            let (text, like) = (literal(text), sql.like());
+            let (text, like) = (escape_like(text), sql.like());
             let start = wanted.value(Value::Text(format!("{text}%")));
             let part = wanted.value(Value::Text(format!("%{text}%")));
             wanted.and(&format!(
@@ -126,53 +127,54 @@ impl Conditions {
             sql,
             text: String::new(),
             values: Vec::new(),
-            first: None,
-            goes_on: false,
+            leading: None,
+            has_cursor: false,
         }
     }
 
-    /// Those of one account or outcome, by the index that has them in order.
+    /// Selects the rows of one account or outcome through the index that has them in order of time.
     ///
-    /// PostgreSQL would rather go through all calls, newest first, where it expects many to be of this one;
-    /// and if there were none lately it would go far. An order that only the right index has keeps it from
-    /// that, as long as it does not notice that there is one value.
+    /// Expecting many matches, PostgreSQL would rather scan all calls from the newest on, which goes far if there were
+    /// no matches lately. Ordering by this column first, which only the right index provides, prevents that, provided
+    /// that the planner does not see that there is a single value: hence `= ANY (ARRAY[…])`.
     fn only(&mut self, column: &'static str, value: &str) {
         self.and(&format!("{column} = ANY (ARRAY[{value}])"));
-        self.first = Some(column);
+        self.leading = Some(column);
     }
 
     fn and(&mut self, condition: &str) {
-        let word = if self.text.is_empty() {
+        let keyword = if self.text.is_empty() {
             "WHERE "
         } else {
             " AND "
         };
-        self.text.push_str(word);
+        self.text.push_str(keyword);
         self.text.push_str(condition);
     }
 
-    /// What comes after a line, newest first. The time stands alone as well: an index can begin there.
+    /// Selects the rows after a cursor, newest first. The time has a condition of its own, where an index scan can
+    /// begin.
     fn and_before(&mut self, column: &str, time: i64, id: Value) {
-        self.goes_on = true;
+        self.has_cursor = true;
         let (time, id) = (self.value(Value::Number(time)), self.value(id));
         self.and(&format!(
             "{column} <= {time} AND ({column} < {time} OR id < {id})"
         ));
     }
 
-    /// The mark that stands for it in the text.
+    /// Adds a parameter and returns its placeholder.
     fn value(&mut self, value: Value) -> String {
         self.values.push(value);
-        let mark = match self.sql {
+        let placeholder = match self.sql {
             Sql::Lite => '?',
             Sql::Postgres => '$',
         };
-        format!("{mark}{}", self.values.len())
+        format!("{placeholder}{}", self.values.len())
     }
 }
 
 impl Sql {
-    /// `LIKE` that takes small letters for capital ones.
+    /// The case-insensitive `LIKE`.
     fn like(self) -> &'static str {
         match self {
             Self::Lite => "LIKE",
@@ -189,16 +191,16 @@ impl Sql {
     }
 }
 
-/// As `LIKE` reads it: with no sign that stands for others.
-fn literal(text: &str) -> String {
-    let mut literal = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if matches!(letter, '%' | '_' | '\\') {
-            literal.push('\\');
+/// Escapes the wildcards of `LIKE`.
+fn escape_like(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for ch in text.chars() {
+        if matches!(ch, '%' | '_' | '\\') {
+            escaped.push('\\');
         }
-        literal.push(letter);
+        escaped.push(ch);
     }
-    literal
+    escaped
 }
 
 #[cfg(test)]
@@ -207,7 +209,7 @@ mod tests {
     use crate::ledger::CallId;
 
     #[test]
-    fn everything_is_wanted_without_conditions() {
+    fn no_filters_select_everything() {
         let calls = Conditions::of_calls(&CallsPage::default());
         let accounts = Conditions::of_accounts(Sql::Lite, "", None);
         assert_eq!((calls.text.as_str(), accounts.text.as_str()), ("", ""));
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_is_in_the_order_of_a_server() {
+    fn an_account_filter_orders_by_its_index() {
         let page = CallsPage {
             account_id: Some("acct_1"),
             key_id: Some("key_1"),
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn no_sign_of_a_text_stands_for_others() {
+    fn wildcards_in_a_search_text_are_escaped() {
         let wanted = Conditions::of_accounts(Sql::Lite, r"a%b_c\", None);
         let values = [
             Value::Text(r"a\%b\_c\\%".into()),

@@ -1,14 +1,13 @@
-//! One account's credit: what it was granted, what is set aside, what it owes.
+//! One account's credit: grants, holds, charges and debt.
 //!
-//! Pure: no clock, no disk. A hold takes its credit from particular grants, the one that expires
-//! first before the others, so that a grant's expiry takes what is free of it and never what a
-//! running call was promised, and so that no call is paid from a grant that had expired before it
-//! began.
+//! A pure state machine without clock or disk. A hold takes its credit from particular grants, the earliest expiry
+//! first. So the expiry of a grant forfeits only its unheld part and never what a running call holds, and no call is
+//! paid from a grant that had expired before the call was admitted.
 
 use std::sync::Arc;
 
+mod display;
 mod shortage;
-mod shown;
 #[cfg(test)]
 mod tests;
 
@@ -20,17 +19,17 @@ use crate::base::{fast_map::FastMap, money::NanoUsd};
 
 #[derive(Clone, Debug, Default)]
 pub struct Credit {
-    /// In order of use: earliest expiry first, those without one last. What is used up is not kept.
+    /// In order of use: earliest expiry first, those without expiry last. Used-up grants are removed.
     funds: Vec<Funds>,
-    /// Spent beyond every grant; the next one pays it.
+    /// Charges beyond all grants; the next grant pays it.
     debt: i64,
     holds: FastMap<CallId, Hold>,
     held: i64,
-    /// What running calls may cost beyond what they hold.
+    /// The sum of what running calls may cost beyond their holds.
     exposure: i64,
-    /// Set while it was an expiry, and not a call, that left nothing.
+    /// When the last credit expired, if an expiry and not a call used it up.
     pub(super) lapsed_at: Option<i64>,
-    /// The latest time it was asked about. A clock that is set back revives nothing.
+    /// The latest time passed in; a clock that is set back does not revive expired credit.
     latest: i64,
 }
 
@@ -46,13 +45,13 @@ pub struct Funds {
 #[derive(Clone, Debug)]
 struct Hold {
     amount: i64,
-    /// How much of which grant.
+    /// Grants and the amounts held of them.
     parts: Vec<(Arc<str>, i64)>,
-    /// What the call may cost beyond that.
+    /// What the call may cost beyond the held amount.
     risk: i64,
-    /// Grants that had not expired by then pay for all of the call.
+    /// Grants that had not expired by then may pay for all of the call.
     admitted_at: i64,
-    /// Its charge is being written down; until that is done it can still be undone.
+    /// The charge has been applied and is being committed; until then it can be undone.
     charged: bool,
 }
 
@@ -63,17 +62,17 @@ pub struct Left {
     pub remaining: NanoUsd,
 }
 
-/// What a charge did, to be written down.
+/// The effects of a charge, to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
     pub left: Vec<Left>,
-    /// What is owed now, where that has changed.
+    /// The new debt, if it has changed.
     pub debt: Option<NanoUsd>,
     pub before: NanoUsd,
     pub after: NanoUsd,
 }
 
-/// What a grant came to once it had paid the debt, to be written down.
+/// The effects of a grant, after it has paid the debt, to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     pub remaining: NanoUsd,
@@ -81,18 +80,18 @@ pub struct Granted {
     pub after: NanoUsd,
 }
 
-/// What time has done to an account, to be written down: what was owed is paid from what has become
-/// free, and what is free of expired grants is gone.
+/// The effects of time passing, to be stored: debt paid from credit that was released, and the forfeits of expired
+/// grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Update {
     pub left: Vec<Left>,
-    /// What is owed now, where that has changed.
+    /// The new debt, if it has changed.
     pub debt: Option<NanoUsd>,
     pub forfeits: Vec<Forfeit>,
     pub lapsed_at: Option<i64>,
 }
 
-/// What an expiry took of a grant, to be written down.
+/// The part of a grant that was forfeited by its expiry, to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forfeit {
     pub left: Left,
@@ -110,7 +109,7 @@ impl Funds {
         }
     }
 
-    /// What is left of a grant, and how much of that running calls hold.
+    /// As [`Self::new`], with the part that running calls hold.
     pub fn partly_held(
         grant_id: Arc<str>,
         remaining: NanoUsd,
@@ -127,7 +126,7 @@ impl Funds {
         self.expires_at.is_none_or(|at| at > now)
     }
 
-    fn free(&self) -> i64 {
+    fn unheld(&self) -> i64 {
         self.remaining.nanos() - self.held
     }
 
@@ -144,7 +143,7 @@ impl Funds {
 }
 
 impl Credit {
-    /// What an earlier process left behind; `funds` in the order in which they were given.
+    /// Restores the state that an earlier process stored; `funds` in the order in which they were granted.
     pub fn restored(funds: Vec<Funds>, debt: NanoUsd, lapsed_at: Option<i64>) -> Self {
         let mut credit = Self {
             debt: debt.nanos(),
@@ -157,8 +156,8 @@ impl Credit {
         credit
     }
 
-    /// An account's credit as it stands elsewhere, to be asked about and not changed: who holds what is not
-    /// known here. `funds` are in order of use.
+    /// A read-only view of an account's credit in a shared store: the individual holds are unknown. `funds` are in
+    /// order of use.
     pub fn as_of(
         funds: Vec<Funds>,
         debt: NanoUsd,
@@ -176,8 +175,7 @@ impl Credit {
         }
     }
 
-    /// What the account has: everything that has not expired or was promised to a running call
-    /// before it did, less what is owed.
+    /// The balance: credit that has not expired, or that a running call holds, less the debt.
     pub fn balance(&self, now: i64) -> NanoUsd {
         let now = now.max(self.latest);
         let counted = self.funds.iter().map(|funds| {
@@ -194,29 +192,29 @@ impl Credit {
         NanoUsd::new(self.held)
     }
 
-    /// What a new call can be paid from: the balance less what is held.
+    /// What a new call can hold: the balance less all holds.
     pub fn available(&self, now: i64) -> NanoUsd {
         let now = now.max(self.latest);
         let live = self.funds.iter().filter(|funds| funds.is_live(now));
-        NanoUsd::new(live.map(Funds::free).sum::<i64>() - self.owed(now))
+        NanoUsd::new(live.map(Funds::unheld).sum::<i64>() - self.owed(now))
     }
 
     /// When the credit that is used next expires.
     pub fn expires_at(&self, now: i64) -> Option<i64> {
         let now = now.max(self.latest);
         let mut usable = self.funds.iter().filter(|funds| funds.is_live(now));
-        usable.find(|funds| funds.free() > 0)?.expires_at
+        usable.find(|funds| funds.unheld() > 0)?.expires_at
     }
 
-    /// How many calls have something set aside.
+    /// How many holds are open.
     pub fn open_holds(&self) -> usize {
         self.holds.values().filter(|hold| !hold.charged).count()
     }
 
-    /// Sets `amount` aside for a call that may cost up to `worst`, or changes nothing.
+    /// Holds `amount` for a call that may cost up to `worst`, or refuses and changes nothing.
     ///
-    /// The difference between the two is what the account may end up owing. The sum of it over
-    /// all running calls stays within what is free and `overdraft`.
+    /// The difference of the two is the call's risk, which the account may end up owing. The sum of the risks of all
+    /// running calls stays within the available credit plus `overdraft`.
     pub fn hold(
         &mut self,
         id: CallId,
@@ -238,7 +236,7 @@ impl Credit {
             if missing == 0 {
                 break;
             }
-            set_aside(funds, &mut missing, &mut parts);
+            hold_part(funds, &mut missing, &mut parts);
         }
         self.exposure += risk;
         self.held += amount;
@@ -253,10 +251,10 @@ impl Credit {
         Ok(())
     }
 
-    /// Sets more aside for a call that goes on: `amount` and `worst` are for all of it. Refused, it
-    /// changes nothing, and the call still has what it had.
+    /// Raises the hold of a call for its next step; `amount` and `worst` are for the whole call. If it is refused,
+    /// nothing changes and the call keeps its hold.
     ///
-    /// What it holds already stays where it is: of grants, too, that have expired since.
+    /// Credit that the call holds already stays held, also of grants that have expired since.
     pub fn extend(
         &mut self,
         id: CallId,
@@ -283,7 +281,7 @@ impl Credit {
             self.exposure = exposure;
             (hold.amount, hold.risk) = (amount, risk);
             for funds in self.funds.iter_mut().filter(|funds| funds.is_live(now)) {
-                set_aside(funds, &mut missing, &mut hold.parts);
+                hold_part(funds, &mut missing, &mut hold.parts);
             }
         }
         self.holds.insert(id, hold);
@@ -294,18 +292,18 @@ impl Credit {
         }
     }
 
-    /// Gives back what a call had set aside, unless it was charged. A second time it does nothing.
+    /// Releases the hold of a call, unless it was charged. Repeating it has no effect.
     ///
-    /// Says whether anything was known of it.
+    /// Returns whether there was a hold, open or charged.
     pub fn release(&mut self, id: CallId) -> bool {
         let hold = self.holds.remove(&id);
         if let Some(hold) = hold.as_ref().filter(|hold| !hold.charged) {
-            self.give_back(hold);
+            self.release_parts(hold);
         }
         hold.is_some()
     }
 
-    /// Lets a call be charged that holds nothing: a process that is gone had delivered it.
+    /// Adds an empty hold, so that a call can be charged that an earlier process delivered.
     pub fn hold_nothing(&mut self, id: CallId) {
         let admitted_at = self.latest;
         self.holds.entry(id).or_insert_with(|| Hold {
@@ -317,16 +315,16 @@ impl Credit {
         });
     }
 
-    /// Charges a call; `None` if nothing is held for it any more.
+    /// Charges a call; `None` if it has no open hold.
     ///
-    /// It is paid from what the call holds, then from what is free, then on account.
+    /// The cost is taken from the hold, then from available credit; the rest becomes debt.
     pub fn charge(&mut self, id: CallId, cost: NanoUsd, now: i64) -> Option<Charge> {
         let now = self.tick(now);
         let hold = self.holds.get_mut(&id).filter(|hold| !hold.charged)?;
         hold.charged = true;
         let hold = hold.clone();
         let (before, debt) = (self.total(), self.debt);
-        self.give_back(&hold);
+        self.release_parts(&hold);
         let mut owed = cost.nanos();
         let mut left = Vec::with_capacity(1);
         for (grant_id, taken) in &hold.parts {
@@ -335,10 +333,10 @@ impl Credit {
             }
         }
         for funds in self.funds.iter_mut().filter(|funds| funds.is_live(now)) {
-            draw(funds, funds.free(), &mut owed, &mut left);
+            draw(funds, funds.unheld(), &mut owed, &mut left);
         }
         self.debt += owed;
-        self.forget_the_used_up();
+        self.remove_used_up();
         Some(Charge {
             left,
             debt: (self.debt != debt).then_some(NanoUsd::new(self.debt)),
@@ -347,7 +345,7 @@ impl Credit {
         })
     }
 
-    /// Adds a grant, which pays what is owed first.
+    /// Adds a grant, which pays the debt first.
     pub fn grant(&mut self, funds: &Funds) -> Granted {
         let amount = funds.remaining.nanos();
         let paid = self.debt.min(amount);
@@ -365,13 +363,13 @@ impl Credit {
         }
     }
 
-    /// Pays what is owed from what is free, the earliest expiry first, and then takes what is free of
-    /// grants that have expired and not promised to running calls.
+    /// Pays debt from credit that is not held, the earliest expiry first, then forfeits what expired grants have left
+    /// and running calls do not hold.
     pub fn bring_up_to_date(&mut self, now: i64) -> Update {
         let now = self.tick(now);
         let (mut owed, mut left) = (self.debt, Vec::new());
         for funds in &mut self.funds {
-            draw(funds, funds.free(), &mut owed, &mut left);
+            draw(funds, funds.unheld(), &mut owed, &mut left);
         }
         let debt = (owed != self.debt).then_some(NanoUsd::new(owed));
         self.debt = owed;
@@ -384,10 +382,10 @@ impl Credit {
         }
     }
 
-    /// Has grants that have expired hold what running calls may cost beyond their holds, as far as they reach, so that
-    /// they pay for all of the calls that were admitted before.
-    fn promise_expired(&mut self, now: i64) {
-        let lapsed = |funds: &Funds| !funds.is_live(now) && funds.free() > 0;
+    /// Extends the holds of running calls to cover their risks, as far as expired grants reach, so that these grants
+    /// pay for all of the calls that were admitted before they expired.
+    fn hold_expired(&mut self, now: i64) {
+        let lapsed = |funds: &Funds| !funds.is_live(now) && funds.unheld() > 0;
         if self.exposure == 0 || !self.funds.iter().any(lapsed) {
             return;
         }
@@ -398,23 +396,23 @@ impl Credit {
             let until = funds.expires_at.unwrap_or(i64::MAX);
             for (_, hold) in running.iter_mut().filter(|it| it.1.admitted_at < until) {
                 let mut missing = hold.risk;
-                set_aside(funds, &mut missing, &mut hold.parts);
-                let promised = hold.risk - missing;
-                hold.amount += promised;
+                hold_part(funds, &mut missing, &mut hold.parts);
+                let added = hold.risk - missing;
+                hold.amount += added;
                 hold.risk = missing;
-                self.held += promised;
-                self.exposure -= promised;
+                self.held += added;
+                self.exposure -= added;
             }
         }
     }
 
     fn forfeit(&mut self, now: i64) -> Vec<Forfeit> {
-        self.promise_expired(now);
+        self.hold_expired(now);
         let mut forfeits = Vec::new();
         let mut total = self.total().nanos();
-        let lapsed = |funds: &&mut Funds| !funds.is_live(now) && funds.free() > 0;
+        let lapsed = |funds: &&mut Funds| !funds.is_live(now) && funds.unheld() > 0;
         for funds in self.funds.iter_mut().filter(lapsed) {
-            let amount = funds.free();
+            let amount = funds.unheld();
             funds.take(amount);
             total -= amount;
             self.lapsed_at = self.lapsed_at.max(funds.expires_at);
@@ -427,12 +425,12 @@ impl Credit {
         if self.live_total(now) > 0 {
             self.lapsed_at = None;
         }
-        self.forget_the_used_up();
+        self.remove_used_up();
         forfeits
     }
 
-    /// Takes over what running calls hold, as far as there are grants to hold it from. What was
-    /// being charged is held again: the charge did not come about.
+    /// Copies the holds of running calls from an earlier state, as far as there are grants to hold from. Charged holds
+    /// are open again: their charge was not committed.
     pub fn take_over_holds(&mut self, before: &Credit) {
         self.latest = self.latest.max(before.latest);
         for (id, hold) in &before.holds {
@@ -440,13 +438,13 @@ impl Credit {
             let mut parts = Vec::new();
             for (grant_id, taken) in &hold.parts {
                 if let Some(funds) = self.funds_mut(grant_id) {
-                    let mut wanted = *taken;
-                    set_aside(funds, &mut wanted, &mut parts);
-                    missing -= taken - wanted;
+                    let mut part = *taken;
+                    hold_part(funds, &mut part, &mut parts);
+                    missing -= taken - part;
                 }
             }
             for funds in &mut self.funds {
-                set_aside(funds, &mut missing, &mut parts);
+                hold_part(funds, &mut missing, &mut parts);
             }
             let amount = hold.amount - missing;
             self.exposure += hold.risk;
@@ -465,13 +463,13 @@ impl Credit {
         }
     }
 
-    /// Everything that remains of all grants, less what is owed: what the books must add up to.
+    /// The sum of what is left of all grants, less the debt. It must equal the sum of the account's entries.
     pub fn total(&self) -> NanoUsd {
         let remaining = self.funds.iter().map(|funds| funds.remaining.nanos());
         NanoUsd::new(remaining.sum::<i64>() - self.debt)
     }
 
-    /// What contradicts itself, if anything does: this is asked in production too.
+    /// Describes an internal inconsistency, if there is one; checked in production too.
     pub fn contradiction(&self) -> Option<String> {
         let open = || self.holds.values().filter(|hold| !hold.charged);
         let held: i64 = open().map(|hold| hold.amount).sum();
@@ -479,13 +477,13 @@ impl Credit {
             .flat_map(|hold| &hold.parts)
             .map(|(_, part)| part)
             .sum();
-        let set_aside: i64 = self.funds.iter().map(|funds| funds.held).sum();
+        let by_grants: i64 = self.funds.iter().map(|funds| funds.held).sum();
         let risk: i64 = open().map(|hold| hold.risk).sum();
-        let overdrawn = self.funds.iter().find(|funds| funds.free() < 0);
-        if (held, parts, set_aside) != (self.held, self.held, self.held) {
-            let said = self.held;
+        let overdrawn = self.funds.iter().find(|funds| funds.unheld() < 0);
+        if (held, parts, by_grants) != (self.held, self.held, self.held) {
+            let counted = self.held;
             return Some(format!(
-                "{said} nano-dollars are held by count, {held} by calls, {set_aside} by grants"
+                "{counted} nano-dollars are held by count, {held} by calls, {by_grants} by grants"
             ));
         }
         if risk != self.exposure || self.debt < 0 {
@@ -502,20 +500,20 @@ impl Credit {
         self.latest
     }
 
-    /// What has not expired, less what is owed.
+    /// Credit that has not expired, less the debt.
     fn live_total(&self, now: i64) -> i64 {
         let live = self.funds.iter().filter(|funds| funds.is_live(now));
         live.map(|funds| funds.remaining.nanos()).sum::<i64>() - self.owed(now)
     }
 
-    /// The debt, but for what expired credit pays of it before it is gone.
+    /// The debt, less what expired credit will pay of it before it is forfeited.
     fn owed(&self, now: i64) -> i64 {
         let lapsed = self.funds.iter().filter(|funds| !funds.is_live(now));
-        let paid = lapsed.map(Funds::free).sum::<i64>();
+        let paid = lapsed.map(Funds::unheld).sum::<i64>();
         (self.debt - paid).max(0)
     }
 
-    /// In its place in the order of use: behind those that expire at the same time or earlier.
+    /// Inserts funds in order of use: after those that expire earlier or at the same time.
     fn put(&mut self, funds: Funds) {
         if funds.remaining.nanos() == 0 {
             return;
@@ -533,7 +531,7 @@ impl Credit {
             .find(|funds| funds.grant_id == *grant_id)
     }
 
-    fn give_back(&mut self, hold: &Hold) {
+    fn release_parts(&mut self, hold: &Hold) {
         self.exposure -= hold.risk;
         self.held -= hold.amount;
         for (grant_id, taken) in &hold.parts {
@@ -543,15 +541,15 @@ impl Credit {
         }
     }
 
-    fn forget_the_used_up(&mut self) {
+    fn remove_used_up(&mut self) {
         self.funds.retain(|funds| funds.remaining.nanos() > 0);
     }
 
-    /// Credit that is gone because it expired is another thing than credit that was spent.
+    /// The shortage to report; it distinguishes credit that has expired from credit that was spent.
     fn shortage(&self, now: i64) -> Shortage {
         let lapsed = || self.funds.iter().filter(|funds| !funds.is_live(now));
-        // What goes to pay a debt was spent, and has not expired.
-        let lost = lapsed().map(Funds::free).sum::<i64>() > self.debt;
+        // Expired credit that will pay a debt counts as spent.
+        let lost = lapsed().map(Funds::unheld).sum::<i64>() > self.debt;
         let at = lapsed().filter_map(|funds| funds.expires_at).max();
         let usable = self.live_total(now);
         Shortage {
@@ -568,9 +566,9 @@ impl Credit {
     }
 }
 
-/// Holds as much of these funds as is wanted and free.
-fn set_aside(funds: &mut Funds, missing: &mut i64, parts: &mut Vec<(Arc<str>, i64)>) {
-    let taken = funds.free().clamp(0, *missing);
+/// Holds up to `missing` of these funds, as far as they are not held.
+fn hold_part(funds: &mut Funds, missing: &mut i64, parts: &mut Vec<(Arc<str>, i64)>) {
+    let taken = funds.unheld().clamp(0, *missing);
     if taken > 0 {
         funds.held += taken;
         parts.push((funds.grant_id.clone(), taken));
@@ -578,7 +576,7 @@ fn set_aside(funds: &mut Funds, missing: &mut i64, parts: &mut Vec<(Arc<str>, i6
     }
 }
 
-/// Pays what is owed from these funds, up to `most`.
+/// Pays `owed` from these funds, up to `most`.
 fn draw(funds: &mut Funds, most: i64, owed: &mut i64, left: &mut Vec<Left>) {
     let part = most.clamp(0, *owed);
     if part > 0 {

@@ -1,4 +1,4 @@
-//! How the ledger fails, and why it cannot be opened.
+//! Errors of ledger operations, and of opening a ledger.
 
 use crate::db::postgres;
 
@@ -13,19 +13,19 @@ pub enum LedgerError {
         track: &'static str,
         tier: &'static str,
     },
-    #[error("`{reference}` was given before, with another amount or expiry")]
+    #[error("reference `{reference}` was used before, with another amount or expiry")]
     ReferenceTaken { reference: String },
     #[error("that is more credit than an account can hold")]
     TooMuchCredit,
     #[error("the database failed: {0}")]
     Database(#[from] rusqlite::Error),
-    #[error("nothing is held for this call any more")]
+    #[error("the call has no open hold")]
     NoHold,
     #[error("the change could not be written to the disk")]
     NotCommitted,
     #[error("the ledger has stopped")]
     Stopped,
-    #[error("the store does not answer")]
+    #[error("the ledger database is unreachable")]
     Unavailable,
     #[error("the database failed: {0}")]
     Postgres(postgres::Error),
@@ -34,21 +34,24 @@ pub enum LedgerError {
 impl From<postgres::Error> for LedgerError {
     fn from(error: postgres::Error) -> Self {
         if error.is_transient() {
-            tracing::warn!(%error, "the store does not answer");
+            tracing::warn!(
+                %error,
+                "the ledger database is unreachable; the operation fails as unavailable"
+            );
             return Self::Unavailable;
         }
         Self::Postgres(error)
     }
 }
 
-/// Why a database cannot be used at all.
+/// Why a ledger cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{path} is in use by another tollgate process; stop that one or use another path")]
     InUse { path: String },
     #[error(
-        "{path} has a second name (a hard link): a database that is opened by two names is damaged; remove the other name \
-         (`find -samefile {path}` finds it), or use a copy"
+        "{path} has a second name (hard link), and a database opened by two names can be damaged; remove the other \
+         name (`find -samefile {path}` finds it), or use a copy"
     )]
     Linked { path: String },
     #[error("{path} cannot be used: {source}")]

@@ -1,4 +1,4 @@
-//! How the writer's thread is doing, as others see it without asking it.
+//! Health of the ledger's writer, readable by other threads without waiting for it.
 
 use std::{
     fmt,
@@ -14,21 +14,21 @@ use prometheus_client::metrics::{
     histogram::{Histogram, exponential_buckets},
 };
 
-/// With more steps than this waiting, no new call is begun: each brings one more.
+/// With more operations than this waiting, new holds are refused, because each brings one more operation.
 const MAX_WAITING: usize = 10_000;
-/// While less than this has passed since the last transaction, charges come so often that many go into one.
+/// If the last transaction ended less than this ago, charges are so frequent that they are worth batching.
 const QUIET: Duration = Duration::from_millis(1);
-/// A transaction that takes longer hangs.
+/// A transaction that takes longer counts as stuck.
 const MAX_BUSY: Duration = Duration::from_secs(2);
 
-/// Why what is written to a database file would not be found again.
+/// Why data written to the open database file could not be found again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misplaced {
     Moved,
     Replaced,
-    /// It has a second name.
+    /// The file has a second hard link.
     Linked,
-    /// The write-ahead log or the lock file is another, or none.
+    /// The write-ahead log or the lock file was replaced or deleted.
     Companion,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Misplaced {
 }
 
 impl Misplaced {
-    /// What the operator has to do.
+    /// What the operator should do.
     pub(super) fn advice(self) -> &'static str {
         match self {
             Self::Moved | Self::Replaced => {
@@ -57,32 +57,32 @@ impl Misplaced {
 }
 
 pub struct Health {
-    unwell: AtomicBool,
-    /// For good.
+    failing: AtomicBool,
+    /// Never reset.
     damaged: AtomicBool,
     misplaced: Mutex<Option<Misplaced>>,
     waiting: AtomicUsize,
     started: Instant,
-    /// Milliseconds from `started`, plus one; zero while nothing is being committed.
+    /// When the current transaction began, in milliseconds from `started` plus one; zero if there is none.
     busy_since: AtomicU64,
-    /// When the last transaction was over, in microseconds from `started`.
+    /// When the last transaction ended, in microseconds from `started`.
     ended: AtomicU64,
-    /// How many steps went into each transaction.
+    /// Operations in each transaction.
     pub batch_steps: Histogram,
-    /// How long each transaction took, its commit included.
+    /// Duration of each transaction, its commit included.
     pub commit_seconds: Histogram,
-    /// Calls that were charged after their hold was gone.
+    /// Calls that were charged after their hold had been released.
     pub late_settlements: Counter,
-    /// Holds that an audit released because no running call had them.
+    /// Holds that an audit released because they had no running call.
     pub stray_holds: Counter,
-    /// How often the database's clock was found to have been set.
+    /// How often the database server's clock was found to have been set.
     pub clock_jumps: Counter,
 }
 
 impl Default for Health {
     fn default() -> Self {
         Self {
-            unwell: AtomicBool::new(false),
+            failing: AtomicBool::new(false),
             damaged: AtomicBool::new(false),
             misplaced: Mutex::new(None),
             waiting: AtomicUsize::new(0),
@@ -99,35 +99,35 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Whether a charge that is sent now can be expected to be written down soon.
+    /// Whether a charge sent now can be expected to be committed soon.
     pub fn takes_charges(&self) -> bool {
-        self.is_well() && self.has_room() && !self.hangs() && !self.damaged.load(Relaxed)
+        self.is_well() && self.has_room() && !self.is_stuck() && !self.damaged.load(Relaxed)
     }
 
-    /// Whether fewer steps wait than may.
+    /// Whether the queue is shorter than its limit.
     pub(super) fn has_room(&self) -> bool {
         self.waiting() < MAX_WAITING
     }
 
-    /// How many steps wait for their turn.
+    /// How many operations are queued.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
 
     pub(super) fn is_well(&self) -> bool {
-        !self.unwell.load(Relaxed)
+        !self.failing.load(Relaxed)
     }
 
     pub(super) fn set_well(&self, well: bool) {
-        self.unwell.store(!well, Relaxed);
+        self.failing.store(!well, Relaxed);
     }
 
-    /// What is stored cannot be trusted any more.
+    /// Records that the stored data is damaged.
     pub(super) fn set_damaged(&self) {
         self.damaged.store(true, Relaxed);
     }
 
-    /// Where the database's files are not where they were; no charges are taken then.
+    /// Set if the database's files are not where they were when they were opened; charges are refused then.
     pub fn misplaced(&self) -> Option<Misplaced> {
         *self
             .misplaced
@@ -159,18 +159,18 @@ impl Health {
         self.commit_seconds.observe(took.as_secs_f64());
     }
 
-    /// What was begun beside the steps is over.
+    /// Records the end of a transaction that ran no queued operations.
     pub(super) fn rests(&self) {
         self.busy_since.store(0, Relaxed);
     }
 
-    /// Whether nothing is being written, nothing waits, and nothing was written just now.
+    /// Whether nothing is being written, nothing is queued, and nothing was written just now.
     pub(super) fn is_quiet(&self) -> bool {
         let since = self.elapsed_us().saturating_sub(self.ended.load(Relaxed));
         self.is_well() && self.waiting() == 0 && u128::from(since) >= QUIET.as_micros()
     }
 
-    fn hangs(&self) -> bool {
+    fn is_stuck(&self) -> bool {
         let since = self.busy_since.load(Relaxed);
         let most = u64::try_from(MAX_BUSY.as_millis()).unwrap_or(u64::MAX);
         since > 0 && self.elapsed_ms() + 1 > since + most

@@ -1,4 +1,4 @@
-//! A running call: what is set aside for it, its story so far, and how it ends.
+//! A running call: its hold, its record so far, and how it ends.
 
 use std::sync::Arc;
 
@@ -15,31 +15,31 @@ use crate::{
     wire::chat::Usage,
 };
 
-/// Why nothing was set aside for a call.
+/// Why no hold was placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldRefused {
     /// The key was disabled or deleted since it was looked up.
     KeyInactive,
-    /// The account is closed or gone.
+    /// The account is closed or unknown.
     NoAccount {
         balance: NanoUsd,
     },
     Short(Shortage),
-    /// Charges cannot be written just now, or the account's books do not add up.
+    /// Charges cannot be committed at present, or the account is frozen.
     Unavailable,
-    /// What is remembered of the account or of settings is no longer so: look again.
+    /// The cached account or settings are out of date: look the caller up again.
     Stale,
 }
 
-/// Who pays for a call, what it may cost, and what it will be remembered by.
+/// A hold to place: the account, the amounts, and the beginning of the call's record.
 #[derive(Clone, Debug)]
 pub struct HoldRequest<'a> {
-    /// See [`Ledger::next_call`].
+    /// From [`Ledger::next_call`].
     pub id: CallId,
-    /// What is known of the caller is as old as this.
+    /// The versions the caller was read at.
     pub seen: Seen,
-    /// Its place in the minute, where the ledger is to remember it.
-    pub places: &'a [Reservation],
+    /// Rate-limit reservations for the ledger to store; empty if the limiter stores them itself.
+    pub reservations: &'a [Reservation],
     pub request_id: &'a str,
     pub account_id: &'a str,
     pub key_id: &'a str,
@@ -49,32 +49,32 @@ pub struct HoldRequest<'a> {
     pub stream: bool,
     pub reserved_tokens: u64,
     pub amount: NanoUsd,
-    /// The most the call can come to.
+    /// The most that the call can cost.
     pub worst: NanoUsd,
-    /// How a hybrid came to the model that answers, as JSON.
+    /// How a hybrid chose the routed model, as JSON.
     pub decision: Option<String>,
-    /// How far an account may go below zero by calls that cost more than they held.
+    /// How far below zero the account may go by calls that cost more than they held.
     pub overdraft: NanoUsd,
 }
 
-/// Credit that is set aside for a running call.
+/// The hold of a running call.
 ///
-/// Dropped without a word it is given back, so no ending of a call can strand it.
+/// Dropping it releases the hold, so no way of ending a call can leak it.
 pub struct Held {
     ledger: Arc<Ledger>,
-    /// Taken when it is said how the call ended. Shared only with a charge that is on its way.
+    /// Taken when the call has ended. The reference is shared only with a charge in flight.
     call: Option<Arc<Call>>,
-    /// A charge that is on its way.
+    /// A charge in flight, which a repeated [`Self::charge`] waits for.
     pending: Option<Pending>,
     id: CallId,
-    /// Its charge is in the spool: whatever becomes of this, the call is owed.
+    /// The charge is in the spool, so the call will be charged whatever happens to this hold.
     is_spooled: bool,
-    /// When the credit it is paid from expires.
+    /// When the credit that pays for the call expires.
     pub expires_at: Option<i64>,
 }
 
 impl HoldRequest<'_> {
-    fn begun(self, admitted_ms: i64) -> Call {
+    fn into_call(self, admitted_ms: i64) -> Call {
         Call {
             id: self.id,
             request_id: self.request_id.to_owned(),
@@ -97,20 +97,20 @@ impl HoldRequest<'_> {
             attempts: Vec::new(),
             steps: Vec::new(),
             decision: self.decision,
-            places: self.places.to_vec(),
+            reservations: self.reservations.to_vec(),
             charged: None,
         }
     }
 }
 
 impl Ledger {
-    /// Sets credit aside, or refuses and changes nothing.
+    /// Places a hold, or refuses and changes nothing.
     pub async fn hold(self: &Arc<Self>, request: HoldRequest<'_>) -> Result<Held, HoldRefused> {
         let (id, seen, overdraft) = (request.id, request.seen, request.overdraft);
-        let call = Arc::new(request.begun(self.clock().now_ms()));
+        let call = Arc::new(request.into_call(self.clock().now_ms()));
         let expires_at = match &**self {
             Self::Embedded(ledger) => ledger.hold(&call, overdraft)?,
-            // Boxed, here and below, so that a ledger of our own keeps no room for it.
+            // Boxed here and below, so that futures of the embedded ledger do not reserve space for it.
             Self::Shared(ledger) => Box::pin(ledger.hold(&call, seen, overdraft)).await?,
         };
         Ok(Held {
@@ -133,28 +133,28 @@ impl Held {
         self.id
     }
 
-    /// What is set aside, in nano-dollars.
+    /// The held amount in nano-dollars.
     #[cfg(test)]
     pub fn amount(&self) -> i64 {
         self.call.as_ref().map_or(0, |call| call.held.nanos())
     }
 
-    /// Which provider is asked.
-    pub fn asks(&mut self, upstream: &Arc<str>) {
+    /// Records the deployment that the next attempt uses.
+    pub fn set_deployment(&mut self, upstream: &Arc<str>) {
         if let Some(call) = self.call_mut() {
             call.upstream = Some(upstream.clone());
         }
     }
 
-    /// Which provider was asked last.
+    /// The deployment of the last attempt.
     pub fn upstream(&self) -> &str {
         let call = self.call.as_ref();
         call.and_then(|call| call.upstream.as_deref())
             .unwrap_or_default()
     }
 
-    /// Another model answers than was thought.
-    pub fn goes_to(&mut self, model: &Model, decision: Option<String>) {
+    /// Records that another model than planned serves the call.
+    pub fn set_route(&mut self, model: &Model, decision: Option<String>) {
         if let Some(call) = self.call_mut() {
             call.routed_model.clone_from(&model.id);
             call.prices = model.prices.clone();
@@ -162,42 +162,41 @@ impl Held {
         }
     }
 
-    /// A provider charges the operator so much more for this call.
-    pub fn adds_provider_cost(&mut self, cost: PicoUsd) {
+    /// Adds what a provider charges the operator for a step.
+    pub fn add_provider_cost(&mut self, cost: PicoUsd) {
         if let Some(call) = self.call_mut() {
             call.provider_cost = Some(call.provider_cost.unwrap_or_default() + cost);
         }
     }
 
-    /// What so many tokens of the call are charged.
+    /// What this usage of the call is charged.
     pub fn price(&self, usage: Usage) -> NanoUsd {
         let call = self.call.as_ref();
         call.map_or_else(NanoUsd::default, |call| call.price(usage))
     }
 
-    /// It failed, and another may be asked.
+    /// Records a failed attempt; another may follow.
     pub fn failed_attempt(&mut self, attempt: Attempt) {
         if let Some(call) = self.call_mut() {
             call.attempts.push(attempt);
         }
     }
 
-    /// A step is over: a provider has answered, or a tool was run.
+    /// Records a finished step: of a provider or of a tool.
     pub fn step(&mut self, step: Step) {
         if let Some(call) = self.call_mut() {
             call.steps.push(step);
         }
     }
 
-    /// Where its steps are in the minute by now.
-    pub fn is_placed(&mut self, places: &[Reservation]) {
+    /// Records the rate-limit reservations of all steps so far.
+    pub fn set_reservations(&mut self, reservations: &[Reservation]) {
         if let Some(call) = self.call_mut() {
-            places.clone_into(&mut call.places);
+            reservations.clone_into(&mut call.reservations);
         }
     }
 
-    /// Sets more aside for the next step, or refuses and keeps what there is. `amount` and `worst`
-    /// are for the whole call.
+    /// Raises the hold for the next step, or refuses and changes nothing. `amount` and `worst` are for the whole call.
     pub async fn extend(
         &mut self,
         reserved_tokens: u64,
@@ -220,33 +219,33 @@ impl Held {
         Ok(())
     }
 
-    /// The provider has begun to answer.
-    pub fn answers(&mut self) {
+    /// Records when the provider's response began.
+    pub fn first_byte(&mut self) {
         let now_ms = self.ledger.clock().now_ms();
         if let Some(call) = self.call_mut() {
             call.first_byte_ms = Some(now_ms);
         }
     }
 
-    /// Charges what the call used at the answering model's prices, and gives back the rest.
+    /// Settles the call: charges its usage at the routed model's prices, and releases the hold.
     ///
-    /// It is committed when this returns. A charge that fails to be written changes nothing: the
-    /// credit stays set aside, and the charge can be tried again.
+    /// The charge is committed when this returns `Ok`. A charge that fails changes nothing: the hold stays, and the
+    /// charge can be repeated.
     pub async fn charge(&mut self, usage: Usage, outcome: Outcome) -> Result<Call, LedgerError> {
         let now_ms = self.ledger.clock().now_ms();
-        let held = self.call.as_mut().ok_or(LedgerError::NoHold)?;
+        let call = self.call.as_mut().ok_or(LedgerError::NoHold)?;
         let charged = match &*self.ledger {
             Ledger::Embedded(ledger) => {
-                // In place: that it ended, and when, is said anew if this comes to nothing.
-                Arc::make_mut(held).ends(now_ms, outcome);
-                let charged = ledger.charge(held.clone(), usage).await?;
-                Arc::make_mut(held).charged = Some(charged);
+                // Changed in place: a repeated charge overwrites time and outcome.
+                Arc::make_mut(call).end(now_ms, outcome);
+                let charged = ledger.charge(call.clone(), usage).await?;
+                Arc::make_mut(call).charged = Some(charged);
                 self.call.take().map(Arc::unwrap_or_clone)
             }
             Ledger::Shared(ledger) => {
-                let mut call = Call::clone(held);
-                call.ends(now_ms, outcome);
-                call.used(usage.total());
+                let mut call = Call::clone(call);
+                call.end(now_ms, outcome);
+                call.set_tokens_used(usage.total());
                 let charge = ledger.charge(Box::new(call), usage, &mut self.pending);
                 let charged = Box::pin(charge).await?;
                 self.call = None;
@@ -256,27 +255,27 @@ impl Held {
         charged.ok_or(LedgerError::NoHold)
     }
 
-    /// The charge, for the spool; `None` once it was made.
-    pub fn owed(&self, usage: Usage, outcome: Outcome) -> Option<PendingCharge> {
+    /// The charge, to be spooled; `None` once it has been made.
+    pub fn pending_charge(&self, usage: Usage, outcome: Outcome) -> Option<PendingCharge> {
         let mut call = Box::new(Call::clone(self.call.as_ref()?));
-        call.ends(self.ledger.clock().now_ms(), outcome);
-        call.used(usage.total());
+        call.end(self.ledger.clock().now_ms(), outcome);
+        call.set_tokens_used(usage.total());
         let cost = call.price(usage);
         Some(PendingCharge { call, usage, cost })
     }
 
-    /// The charge is in the spool. From now on the call can only be charged: dropped, it leaves that to whoever reads
-    /// the spool next, and nothing is written that says otherwise.
-    pub fn is_spooled(&mut self) {
+    /// Records that the charge is in the spool. From now on the call can only be charged: when dropped, it keeps its
+    /// hold for the spool's reader and writes no record of another outcome.
+    pub fn mark_spooled(&mut self) {
         self.is_spooled = true;
     }
 
-    /// Gives everything back: the call came to nothing.
-    pub fn free(mut self, outcome: Outcome, failure: Option<String>) -> Option<Call> {
+    /// Releases the hold without a charge, and stores the call's record.
+    pub fn release(mut self, outcome: Outcome, failure: Option<String>) -> Option<Call> {
         self.end(outcome, failure)
     }
 
-    /// Gives everything back, and no trace is kept: the call was never begun.
+    /// Releases the hold and stores no record: the call was never started.
     pub fn cancel(mut self) {
         if let Some(call) = self.call.take() {
             match &*self.ledger {
@@ -292,11 +291,11 @@ impl Held {
             return None;
         }
         let mut call = Arc::unwrap_or_clone(call);
-        call.ends(self.ledger.clock().now_ms(), outcome);
+        call.end(self.ledger.clock().now_ms(), outcome);
         call.failure = failure;
         match &*self.ledger {
             Ledger::Embedded(ledger) => ledger.free(Box::new(call.clone())),
-            Ledger::Shared(ledger) => ledger.free(&call),
+            Ledger::Shared(ledger) => ledger.release(&call),
         }
         Some(call)
     }

@@ -1,10 +1,10 @@
-//! The operator's ceilings: for all, for a model, for an account, for both together.
+//! The operator's rate-limit ceilings: for all, for a model, for an account, or for one account with one model.
 
 use std::collections::HashMap;
 
 use crate::base::rate::Ceilings;
 
-/// A ceiling the operator set. Without an account or a model it holds for all of them.
+/// Ceilings that the operator has set. `None` as account or model means all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitRule {
     pub account: Option<String>,
@@ -13,7 +13,7 @@ pub struct LimitRule {
     pub tokens: Option<u32>,
 }
 
-/// What becomes of a ceiling.
+/// A change of one ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CeilingChange {
     #[default]
@@ -39,15 +39,15 @@ pub struct Set {
     pub tokens: Option<u32>,
 }
 
-/// Every rule, found by account and model; an empty name stands for all.
+/// All rules by account and model; the empty string stands for all.
 #[derive(Default)]
 pub struct LimitRules {
     by_account: HashMap<String, HashMap<String, Set>>,
 }
 
 impl LimitRules {
-    /// The ceilings of an account with a model: from the most specific rule that has one, each for
-    /// itself. An account's own word goes before a model's.
+    /// The ceilings of an account with a model: each from the most specific rule that sets it. A rule for the account
+    /// takes precedence over one for the model.
     pub fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
         if self.by_account.is_empty() {
             return default;
@@ -66,7 +66,7 @@ impl LimitRules {
         }
     }
 
-    /// Puts a rule in place of the one for the same account and model; one without a value goes.
+    /// Replaces the rule for this account and model; a rule that sets no ceiling is removed.
     pub fn put(&mut self, rule: &LimitRule) {
         let account = rule.account.as_deref().unwrap_or_default();
         let model = rule.model.as_deref().unwrap_or_default();
@@ -86,7 +86,7 @@ impl LimitRules {
         rule.copied().unwrap_or_default()
     }
 
-    /// In a settled order.
+    /// All rules, sorted by account and model.
     pub fn all(&self) -> Vec<LimitRule> {
         let named = |name: &String| (!name.is_empty()).then(|| name.clone());
         let mut rules: Vec<_> = self
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_specific_word_counts_for_each_ceiling() {
+    fn the_most_specific_rule_counts_for_each_ceiling() {
         let default = Ceilings {
             requests: 60,
             tokens: 1_000,
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(
             ceilings("b", "m"),
             (10, 100),
-            "a rule without a value is gone"
+            "a rule without a ceiling is removed"
         );
         assert_eq!(ceilings("b", "n"), (60, 1_000));
         assert_eq!(rules.all().len(), 3);

@@ -1,8 +1,15 @@
-//! Accounts, keys, credit and the operator's word on models: what must outlive the process.
+//! The ledger: accounts, keys, credit, charged calls, and the operator's settings of models and limits.
 //!
-//! Two kinds keep it: a file beside the gateway (`embedded`), or a database that many gateways
-//! share. What both have in common is here: the words, one account's credit as a pure machine, and
-//! the story of a call. A change is committed before its caller hears of it.
+//! It has two backends: `embedded`, a SQLite file of one gateway, and `postgres`, a database that several gateways
+//! share. This folder has what both share: the types, one account's credit as a pure state machine, and the record of a
+//! call.
+//!
+//! A change is committed before its method returns `Ok`. Charges, and grants with a reference, can be repeated without
+//! being applied twice. While charges cannot be committed, new holds are refused. A hold that is dropped is released,
+//! and the charge of a delivered response that cannot be committed goes to the [`spool`].
+//!
+//! This room may use `limits` and the rooms below it in `src/lib.rs`. It uses `db`, `net`, `wire`, `catalog` and
+//! `base`.
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
@@ -57,30 +64,30 @@ use crate::{
     db::postgres::Address,
 };
 
-/// How long a call waits for a shared database before it begins, unless it is said otherwise.
+/// Default timeout of placing a hold in a shared database.
 pub const DEADLINE: Duration = Duration::from_millis(500);
 
-/// Where all of it is kept.
+/// The ledger, in one of its two backends.
 pub enum Ledger {
     Embedded(Embedded),
     Shared(Shared),
 }
 
-/// Looking up.
+/// Opening, and lookups.
 impl Ledger {
-    /// Opens the database, bringing its tables up to date, and takes it for this process alone.
+    /// Opens the SQLite file, migrates its schema, and locks it for this process.
     pub fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
         Self::open_at(path, durability, Clock::System)
     }
 
-    /// The same by another clock.
+    /// As [`Self::open`], with a clock of the caller's choice.
     pub fn open_at(path: &Path, durability: Durability, clock: Clock) -> Result<Self, OpenError> {
         Embedded::open_at(path, durability, clock).map(Self::Embedded)
     }
 
-    /// Takes a place among the gateways that share a database, bringing its tables up to date.
+    /// Connects to a PostgreSQL database that several gateways share, migrates its schema, and takes a lease.
     ///
-    /// A call that cannot set its credit aside within `deadline` is not begun.
+    /// A call whose hold is not placed within `deadline` is refused.
     pub async fn share(
         address: &Address,
         durability: Durability,
@@ -90,16 +97,16 @@ impl Ledger {
         shared.await.map(Self::Shared)
     }
 
-    /// Waits, within bounds, until everything is written; the gateway is about to end.
+    /// Waits, for a bounded time, until everything is written; called when the gateway stops.
     pub async fn close(&self) {
         match self {
-            // It writes what is left when it is dropped.
+            // The embedded ledger writes the rest when it is dropped.
             Self::Embedded(_) => {}
             Self::Shared(ledger) => ledger.close().await,
         }
     }
 
-    /// The number of a call that is about to begin.
+    /// A new call ID, higher than all before it.
     pub fn next_call(&self) -> CallId {
         match self {
             Self::Embedded(ledger) => ledger.next_call(),
@@ -107,8 +114,7 @@ impl Ledger {
         }
     }
 
-    /// The caller that a key belongs to, if it is one that may be used; from memory where it is
-    /// remembered.
+    /// The caller with this key, if the key is active; from the cache if it is there.
     pub async fn caller(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.caller(digest)),
@@ -116,15 +122,15 @@ impl Ledger {
         }
     }
 
-    /// The same, as it is now; settings are brought up to date as well.
-    pub async fn look(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
+    /// The caller with this key, read from the store; refreshes the cached settings as well.
+    pub async fn fresh_caller(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.caller(digest)),
-            Self::Shared(ledger) => Box::pin(ledger.look(digest)).await,
+            Self::Shared(ledger) => Box::pin(ledger.fresh_caller(digest)).await,
         }
     }
 
-    /// Brings the settings in memory up to date: models and limits.
+    /// Reads model settings and limits from the store into memory.
     pub async fn refresh(&self) -> Result<(), LedgerError> {
         match self {
             Self::Embedded(_) => Ok(()),
@@ -153,7 +159,8 @@ impl Ledger {
         }
     }
 
-    /// When the credit of a caller's account begins to expire. `seen` is what was looked up with the caller.
+    /// When the account's credit begins to expire. `seen` is the expiry that was read together with the caller; a
+    /// shared ledger uses it, the embedded one reads its memory.
     pub fn credits_expire_at(&self, account_id: &str, seen: Option<i64>) -> Option<i64> {
         match self {
             Self::Embedded(ledger) => ledger.balances(account_id).expires_at,
@@ -161,7 +168,7 @@ impl Ledger {
         }
     }
 
-    /// What the account was given, oldest first.
+    /// The account's grants, oldest first.
     pub async fn grants(&self, account_id: &str) -> Result<Vec<Grant>, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.grants(account_id),
@@ -169,7 +176,7 @@ impl Ledger {
         }
     }
 
-    /// The account's keys, deleted ones too: their history stays.
+    /// The account's keys, including deleted ones, which calls still refer to.
     pub async fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.keys(account_id),
@@ -177,7 +184,7 @@ impl Ledger {
         }
     }
 
-    /// Whether nothing new is begun for an account, because its books do not add up.
+    /// Whether the account is frozen: its entries do not add up, so it starts no new calls.
     pub async fn is_frozen(&self, account_id: &str) -> Result<bool, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.is_frozen(account_id)),
@@ -207,7 +214,7 @@ impl Ledger {
         }
     }
 
-    /// How many calls have credit set aside, and how much.
+    /// How many holds are open, and their sum.
     pub fn all_held(&self) -> (usize, NanoUsd) {
         match self {
             Self::Embedded(ledger) => ledger.all_held(),
@@ -215,7 +222,7 @@ impl Ledger {
         }
     }
 
-    /// How many accounts are frozen because their books do not add up.
+    /// How many accounts are frozen because their entries do not add up.
     pub fn violations(&self) -> usize {
         match self {
             Self::Embedded(ledger) => ledger.violations(),
@@ -223,7 +230,7 @@ impl Ledger {
         }
     }
 
-    /// Whether charges can be written down.
+    /// Whether charges can be committed.
     pub fn health(&self) -> &Health {
         match self {
             Self::Embedded(ledger) => ledger.health(),
@@ -242,7 +249,7 @@ impl Ledger {
 /// Changes.
 impl Ledger {
     pub async fn create_account(&self, new: NewAccount) -> Result<Account, LedgerError> {
-        let account = new.made(self.clock().now())?;
+        let account = new.into_account(self.clock().now())?;
         match self {
             Self::Embedded(ledger) => ledger.create_account(account).await,
             Self::Shared(ledger) => ledger.create_account(account).await,
@@ -260,13 +267,13 @@ impl Ledger {
         }
     }
 
-    /// Makes a key. Only its digest is kept: what is returned is the one chance to see it.
+    /// Creates a key. Only its digest is stored, so the returned secret cannot be shown again.
     pub async fn create_key(
         &self,
         account_id: &str,
         name: String,
     ) -> Result<(Key, ApiKey), LedgerError> {
-        let (key, secret) = Key::made(account_id, name, self.clock().now());
+        let (key, secret) = Key::generate(account_id, name, self.clock().now());
         let key = match self {
             Self::Embedded(ledger) => ledger.create_key(key).await?,
             Self::Shared(ledger) => ledger.create_key(key).await?,
@@ -286,23 +293,23 @@ impl Ledger {
         Ok(grant)
     }
 
-    /// The same, and whether it was given just now: not where its reference was used before.
+    /// Adds a grant and returns `true`; returns the earlier grant and `false` if its reference was used before.
     pub async fn grant_once(
         &self,
         account_id: &str,
         new: NewGrant,
     ) -> Result<(Grant, bool), LedgerError> {
-        let made = new.made(self.clock().now());
-        let id = made.id.clone();
+        let new = new.into_grant(self.clock().now());
+        let id = new.id.clone();
         let grant = match self {
-            Self::Embedded(ledger) => ledger.add_grant(account_id, made).await?,
-            Self::Shared(ledger) => ledger.add_grant(account_id, made).await?,
+            Self::Embedded(ledger) => ledger.add_grant(account_id, new).await?,
+            Self::Shared(ledger) => ledger.add_grant(account_id, new).await?,
         };
         let is_new = grant.id == id;
         Ok((grant, is_new))
     }
 
-    /// Sets what is given, keeps the rest; lasts across restarts.
+    /// Sets the values that are `Some`, keeps the others; persistent.
     pub async fn set_model(
         &self,
         model_id: &str,
@@ -315,7 +322,7 @@ impl Ledger {
         }
     }
 
-    /// Changes the ceilings for this account and model; lasts across restarts.
+    /// Changes the ceilings for this account and model; persistent.
     pub async fn set_limit(
         &self,
         account: Option<String>,
@@ -330,9 +337,9 @@ impl Ledger {
     }
 }
 
-/// Looking back.
+/// History and audits.
 impl Ledger {
-    /// The account's charged calls within these times (in seconds), newest first.
+    /// The account's charged calls between two times in seconds, newest first.
     pub async fn usage(
         &self,
         account_id: &str,
@@ -345,7 +352,7 @@ impl Ledger {
         }
     }
 
-    /// The calls with this number of ours or this ID of their client's, newest first.
+    /// The calls with this call ID or this `X-Request-ID`, newest first.
     pub async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.find_calls(id).await,
@@ -353,7 +360,7 @@ impl Ledger {
         }
     }
 
-    /// Calls added up by day, account and model.
+    /// Sums of calls by day, account and model.
     pub async fn analytics(
         &self,
         filter: AnalyticsFilter,
@@ -364,25 +371,25 @@ impl Ledger {
         }
     }
 
-    /// What the calls of the last minute used in the end, in tokens, by their numbers.
+    /// The tokens used by calls of the last rate-limit window, by call ID.
     pub async fn tokens_in_window(&self) -> Result<HashMap<u64, u64>, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.tokens_in_window().await,
-            // There the calls have their places with them.
+            // The shared ledger stores reservations with the calls: see `reservations_in_window`.
             Self::Shared(_) => Ok(HashMap::new()),
         }
     }
 
-    /// Every place that calls have in the last minute, for a limiter that has forgotten them.
+    /// Every reservation of the current rate-limit window, for a limiter that has lost its state.
     pub async fn reservations_in_window(&self) -> Result<Vec<StoredReservation>, LedgerError> {
         match self {
-            // Its limiter has a journal of its own.
+            // The embedded limiter has its own journal.
             Self::Embedded(_) => Ok(Vec::new()),
             Self::Shared(ledger) => ledger.reservations_in_window().await,
         }
     }
 
-    /// Looks at everything there is.
+    /// Audits every account.
     pub async fn audit(&self) -> Result<Audit, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.audit().await,
@@ -390,7 +397,7 @@ impl Ledger {
         }
     }
 
-    /// Looks at what has changed since the last time; the first time at everything.
+    /// Audits what has changed since the last audit of this process; the first time everything.
     pub async fn reconcile(&self) -> Result<Audit, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.reconcile().await,

@@ -1,60 +1,60 @@
-//! What pages show: sums by day, lists that go on from page to page, what is left of grants.
+//! Queries of the portal and the console: sums by day, paged lists, and what is left of grants.
 //!
-//! A list goes on after its last line and never after so many lines: what is added meanwhile neither
-//! repeats a line nor hides one. An account that is not there has nothing to show.
+//! Lists are paged by cursor (the last row of the previous page), not by offset, so rows added meanwhile neither repeat
+//! nor hide a row. An unknown account yields empty lists.
 
 use std::collections::HashMap;
 
 use super::{Account, Balances, Call, CallId, Key, Ledger, LedgerError, NewAccount, Outcome};
 use crate::base::money::NanoUsd;
 
-/// How many lines a page has at most.
-const MAX_LINES: usize = 10_000;
-/// How long a text to search for may be, in bytes: as the longest address of an e-mail.
+/// The most rows of a page.
+const MAX_ROWS: usize = 10_000;
+/// The longest search text in bytes: the length of the longest e-mail address.
 const MAX_TEXT: usize = 320;
 
-/// One key's calls with one model on one day.
+/// Sums of one key's calls with one model on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DayUse {
-    /// Of UTC, e.g. `2026-11-16`.
+    /// Day in UTC, e.g. `2026-11-16`.
     pub day: String,
     pub key_id: String,
     pub model: String,
-    /// All that were begun, whatever became of them.
+    /// All admitted calls, whatever their outcome.
     pub calls: u64,
-    /// Those that were charged; what follows is theirs.
+    /// The charged calls; the sums below are of these.
     pub charged: u64,
     pub prompt: u64,
     pub cached: u64,
     pub completion: u64,
     pub reasoning: u64,
     pub cost: NanoUsd,
-    /// When the last of all of them ended.
+    /// When the latest of all these calls ended.
     pub last_ms: i64,
 }
 
-/// Which calls are wanted, newest first; without an account those of all.
+/// Filter and cursor of a page of calls, newest first; without an account, the calls of all accounts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallsPage<'a> {
     pub account_id: Option<&'a str>,
     pub key_id: Option<&'a str>,
     pub model: Option<&'a str>,
     pub outcome: Option<Outcome>,
-    /// The last one of the page before: when it ended, and its number.
+    /// Cursor: when the last call of the previous page ended, and its ID.
     pub before: Option<(i64, CallId)>,
     pub limit: usize,
 }
 
-/// A line of the books.
+/// A ledger entry: one change of an account's balance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub seq: i64,
     pub kind: EntryKind,
-    /// The grant, or the call (`call_…`).
+    /// The grant's ID, or the call's (`call_…`).
     pub reference: String,
     pub delta: NanoUsd,
     pub balance_after: NanoUsd,
-    /// In seconds.
+    /// In seconds since 1970.
     pub at: i64,
 }
 
@@ -62,7 +62,7 @@ pub struct Entry {
 pub enum EntryKind {
     Grant,
     Charge,
-    /// What was free of a grant when it expired.
+    /// The part of a grant that was not held when it expired.
     Expiry,
     /// A charge that was taken back.
     Reversal,
@@ -72,33 +72,32 @@ pub enum EntryKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantLeft {
     pub grant_id: String,
-    /// With what is held of it.
+    /// Includes the part that is held.
     pub left: NanoUsd,
-    /// Set aside for calls that are running.
+    /// Held by running calls.
     pub held: NanoUsd,
     pub expires_at: Option<i64>,
 }
 
-/// An account that was searched for, and how it is doing.
+/// An account found by a search, with its credit.
 #[derive(Clone, Debug)]
 pub struct AccountFound {
     pub account: Account,
     pub balances: Balances,
-    /// Nothing new is begun, because its books do not add up.
+    /// The account starts no new calls, because its entries do not add up.
     pub frozen: bool,
 }
 
-/// What pages show.
+/// Queries for pages.
 impl Ledger {
-    /// The account's calls added up, from one day to another (`2026-11-16`), both included; by day, then
-    /// model, then key.
+    /// Sums of the account's calls from one day (`2026-11-16`) to another, both included; by day, then model, then key.
     pub async fn usage_days(
         &self,
         account_id: &str,
         from_day: &str,
         to_day: &str,
     ) -> Result<Vec<DayUse>, LedgerError> {
-        if is_nobodys(&[account_id, from_day, to_day]) {
+        if has_nul(&[account_id, from_day, to_day]) {
             return Ok(Vec::new());
         }
         match self {
@@ -107,9 +106,9 @@ impl Ledger {
         }
     }
 
-    /// When each key of the account was last used, in milliseconds; keys that never were are missing.
+    /// When each of the account's keys was last used, in milliseconds; keys that never were are missing.
     pub async fn last_used(&self, account_id: &str) -> Result<HashMap<String, i64>, LedgerError> {
-        if is_nobodys(&[account_id]) {
+        if has_nul(&[account_id]) {
             return Ok(HashMap::new());
         }
         match self {
@@ -118,17 +117,17 @@ impl Ledger {
         }
     }
 
-    /// One page of calls. They come without how hybrids decided, which is long: see [`Self::call`].
+    /// One page of calls, without the decisions of hybrids, which are long: see [`Self::call`].
     pub async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
         let mut page = CallsPage {
-            limit: page.limit.min(MAX_LINES),
+            limit: page.limit.min(MAX_ROWS),
             ..*page
         };
         let names = [page.account_id, page.key_id, page.model];
-        if names.into_iter().flatten().any(|name| is_nobodys(&[name])) {
+        if names.into_iter().flatten().any(|name| has_nul(&[name])) {
             return Ok(Vec::new());
         }
-        // Whose key it is leads to its calls.
+        // The calls of a key are found through its account.
         let owner = match (page.account_id, page.key_id) {
             (None, Some(key_id)) => match self.key(key_id).await {
                 Ok(key) => Some(key.account_id),
@@ -144,7 +143,7 @@ impl Ledger {
         }
     }
 
-    /// The whole story of a call.
+    /// The full record of a call.
     pub async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
         match self {
             Self::Embedded(ledger) => ledger.call(id).await,
@@ -152,24 +151,25 @@ impl Ledger {
         }
     }
 
-    /// One page of the account's books, newest first; `before` is the last line of the page before.
+    /// One page of the account's entries, newest first; `before` is the sequence number of the previous page's last
+    /// entry.
     pub async fn entries_page(
         &self,
         account_id: &str,
         before: Option<i64>,
         limit: usize,
     ) -> Result<Vec<Entry>, LedgerError> {
-        if is_nobodys(&[account_id]) {
+        if has_nul(&[account_id]) {
             return Ok(Vec::new());
         }
-        let (before, limit) = (before.unwrap_or(i64::MAX), limit.min(MAX_LINES));
+        let (before, limit) = (before.unwrap_or(i64::MAX), limit.min(MAX_ROWS));
         match self {
             Self::Embedded(ledger) => ledger.entries_page(account_id, before, limit).await,
             Self::Shared(ledger) => ledger.entries_page(account_id, before, limit).await,
         }
     }
 
-    /// What is left of each grant that is not used up or expired, in the order of use.
+    /// What is left of each grant that is neither used up nor expired, in the order of use.
     pub async fn grants_left(&self, account_id: &str) -> Result<Vec<GrantLeft>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.grants_left(account_id)),
@@ -177,9 +177,8 @@ impl Ledger {
         }
     }
 
-    /// Accounts whose ID begins with this text, or whose e-mail or name has it somewhere, newest first;
-    /// all of them for an empty text. `before` is the last one of the page before: when it was made, and
-    /// its ID.
+    /// Accounts whose ID begins with this text, or whose e-mail or name contains it, newest first; all accounts for an
+    /// empty text. `before` is the cursor: when the last account of the previous page was created, and its ID.
     pub async fn find_accounts(
         &self,
         text: &str,
@@ -187,10 +186,10 @@ impl Ledger {
         limit: usize,
     ) -> Result<Vec<AccountFound>, LedgerError> {
         let last = before.as_ref().map_or("", |(_, id)| id);
-        if text.len() > MAX_TEXT || is_nobodys(&[text, last]) {
+        if text.len() > MAX_TEXT || has_nul(&[text, last]) {
             return Ok(Vec::new());
         }
-        let limit = limit.min(MAX_LINES);
+        let limit = limit.min(MAX_ROWS);
         match self {
             Self::Embedded(ledger) => ledger.find_accounts(text, before, limit).await,
             Self::Shared(ledger) => ledger.find_accounts(text, before, limit).await,
@@ -198,7 +197,7 @@ impl Ledger {
     }
 
     pub async fn key(&self, id: &str) -> Result<Key, LedgerError> {
-        if is_nobodys(&[id]) {
+        if has_nul(&[id]) {
             let id = id.to_owned();
             return Err(LedgerError::NotFound { what: "key", id });
         }
@@ -208,9 +207,9 @@ impl Ledger {
         }
     }
 
-    /// Makes the account with this ID, unless it is there already: a sign-up that is repeated makes one.
+    /// Creates the account with this ID unless it exists, so that a repeated sign-up creates one account.
     pub async fn ensure_account(&self, id: &str, new: NewAccount) -> Result<Account, LedgerError> {
-        let account = new.made_as(id.to_owned(), self.clock().now())?;
+        let account = new.into_account_with_id(id.to_owned(), self.clock().now())?;
         match self {
             Self::Embedded(ledger) => ledger.ensure_account(account).await,
             Self::Shared(ledger) => ledger.ensure_account(account).await,
@@ -218,8 +217,8 @@ impl Ledger {
     }
 }
 
-/// No name has a zero byte, and PostgreSQL will not even look for one.
-fn is_nobodys(names: &[&str]) -> bool {
+/// Whether a name has a NUL byte: no stored name has one, and PostgreSQL rejects it as a parameter.
+fn has_nul(names: &[&str]) -> bool {
     names.iter().any(|name| name.contains('\0'))
 }
 
@@ -239,7 +238,7 @@ impl EntryKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
-    /// Calls are kept by their number and shown by their name.
+    /// Formats the reference of an entry: calls are stored by number and shown as `call_…`.
     pub(super) fn shown(self, reference: String) -> String {
         match (self, reference.parse()) {
             (Self::Charge | Self::Reversal, Ok(number)) => CallId(number).to_string(),

@@ -1,31 +1,34 @@
-//! Late settlement: a call that was delivered by a process that could not write its charge.
+//! Late settlement: charges of delivered calls that their process could not commit.
 
 use super::{Call, Ledger, LedgerError};
 use crate::{base::money::NanoUsd, wire::chat::Usage};
 
-/// A call that was delivered and is not charged yet.
+/// The charge of a delivered call that is not committed yet.
 #[derive(Clone, Debug)]
 pub struct PendingCharge {
-    /// How it ended, without a charge.
+    /// The call's record at its end, without a charge.
     pub call: Box<Call>,
     pub usage: Usage,
     pub cost: NanoUsd,
 }
 
 impl Ledger {
-    /// Charges a call that may hold nothing any more: from what it holds, then from what is free, then on account.
+    /// Charges a call whose hold may be gone: from its hold if there is one, then from available credit, then as debt.
     ///
-    /// Once, by its number: `None` where the ledger knows already how the call ended. A charge that came about though
-    /// nobody heard of it is one way; another is a call that was recorded as not charged, because its charge could not
-    /// be spooled either and its client was told so.
-    pub async fn settle_pending(&self, owed: &PendingCharge) -> Result<Option<Call>, LedgerError> {
+    /// At most once for a call ID: `None` if the ledger has a record of the call's end already. Such a record may be a
+    /// charge that was committed without its process learning of it, or a call recorded as not charged because its
+    /// charge could not be spooled either and its client got an error.
+    pub async fn settle_pending(
+        &self,
+        pending: &PendingCharge,
+    ) -> Result<Option<Call>, LedgerError> {
         let charged = match self {
-            Self::Embedded(ledger) => ledger.settle_pending(owed).await?,
-            Self::Shared(ledger) => ledger.settle_pending(owed).await?,
+            Self::Embedded(ledger) => ledger.settle_pending(pending).await?,
+            Self::Shared(ledger) => ledger.settle_pending(pending).await?,
         };
         Ok(charged.map(|charged| Call {
             charged: Some(charged),
-            ..(*owed.call).clone()
+            ..(*pending.call).clone()
         }))
     }
 }

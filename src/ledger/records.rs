@@ -1,4 +1,4 @@
-//! What the ledger keeps, as values.
+//! Accounts, grants, keys, settings and reports, as plain values.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ pub struct NewAccount {
 }
 
 impl NewAccount {
-    pub(super) fn made(self, now: i64) -> Result<Account, LedgerError> {
-        self.made_as(random_id("acct_"), now)
+    pub(super) fn into_account(self, now: i64) -> Result<Account, LedgerError> {
+        self.into_account_with_id(random_id("acct_"), now)
     }
 
-    pub(super) fn made_as(self, id: String, now: i64) -> Result<Account, LedgerError> {
+    pub(super) fn into_account_with_id(self, id: String, now: i64) -> Result<Account, LedgerError> {
         Ok(Account {
             id,
             plan: plan(self.track, self.tier)?,
@@ -79,7 +79,7 @@ pub struct Grant {
     pub amount: NanoUsd,
     pub expires_at: Option<i64>,
     pub reason: Option<String>,
-    /// The operator's own number for it, e.g. that of a payment.
+    /// The operator's own ID of the grant, e.g. that of a payment.
     pub reference: Option<String>,
     pub created_at: i64,
 }
@@ -89,12 +89,12 @@ pub struct NewGrant {
     pub amount: NanoUsd,
     pub expires_at: Option<i64>,
     pub reason: Option<String>,
-    /// A grant with a number that was given before is that grant, and no other.
+    /// An idempotency key: a second grant with the reference of an earlier one returns that grant.
     pub reference: Option<String>,
 }
 
 impl NewGrant {
-    pub(super) fn made(self, now: i64) -> Grant {
+    pub(super) fn into_grant(self, now: i64) -> Grant {
         Grant {
             id: random_id("grant_"),
             amount: self.amount,
@@ -111,7 +111,7 @@ pub struct Key {
     pub id: String,
     pub account_id: String,
     pub name: String,
-    /// The twelve characters that stay visible.
+    /// The first twelve characters of the secret, for display.
     pub prefix: String,
     pub state: KeyState,
     pub created_at: i64,
@@ -119,8 +119,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// A new one, and the one chance to see it.
-    pub(super) fn made(account_id: &str, name: String, now: i64) -> (Self, ApiKey) {
+    /// A new key, and its secret, which is not stored.
+    pub(super) fn generate(account_id: &str, name: String, now: i64) -> (Self, ApiKey) {
         let secret = ApiKey::generate();
         let key = Self {
             id: random_id("key_"),
@@ -158,7 +158,7 @@ impl KeyState {
     }
 }
 
-/// What the operator decided about a model.
+/// What the operator has set for a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelSettings {
     pub enabled: bool,
@@ -175,22 +175,22 @@ impl Default for ModelSettings {
     }
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
-    /// The accounts that were looked at, and how many entries and charges.
+    /// The audited accounts, and how many entries and charges were read.
     pub accounts: Vec<String>,
     pub entries: u64,
     pub charges: u64,
-    /// The last entry that was looked at.
+    /// The sequence number of the last entry that was read.
     pub last_entry: i64,
     pub violations: Vec<Violation>,
-    /// Holds that no running call had. They were released; no account is frozen for them.
+    /// Holds without a running call. The audit has released them; no account is frozen for them.
     pub stray_holds: Vec<StrayHold>,
     pub took: Duration,
 }
 
-/// A hold of a gateway that runs, without a call.
+/// An open hold of a running gateway for which that gateway has no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrayHold {
     pub call: CallId,
@@ -198,7 +198,7 @@ pub struct StrayHold {
     pub amount: NanoUsd,
 }
 
-/// Something that does not add up.
+/// An account whose entries, charges, grants and holds do not add up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub account_id: String,
@@ -209,14 +209,14 @@ pub struct Violation {
 #[derive(Clone, Copy, Debug)]
 pub struct Balances {
     pub balance: NanoUsd,
-    /// Set aside for calls that are running.
+    /// Held by running calls.
     pub held: NanoUsd,
     pub available: NanoUsd,
     /// When the credit that is used next expires.
     pub expires_at: Option<i64>,
 }
 
-/// Which calls to add up.
+/// Selects the calls to sum up.
 #[derive(Clone, Debug, Default)]
 pub struct AnalyticsFilter {
     pub from_ms: i64,
@@ -225,7 +225,7 @@ pub struct AnalyticsFilter {
     pub model: Option<String>,
 }
 
-/// The calls of one account with one model on one day (UTC).
+/// Sums of the calls of one account with one model on one day (UTC).
 #[derive(Clone, Debug)]
 pub struct AnalyticsRow {
     pub day: String,
@@ -235,15 +235,15 @@ pub struct AnalyticsRow {
     pub charged: u64,
     pub prompt: u64,
     pub cached: u64,
-    /// Those of the prompt that were written to a cache.
+    /// Prompt tokens that were written to a provider's cache.
     pub cache_write: u64,
     pub completion: u64,
     pub reasoning: u64,
     pub cost: NanoUsd,
-    /// What providers charge the operator for them, as far as their prices are known.
+    /// What providers charge the operator for these calls, as far as their prices are known.
     pub provider_cost: NanoUsd,
-    /// What those of a known cost were charged, less that cost.
+    /// The charges of calls whose provider cost is known, less that cost.
     pub margin: NanoUsd,
-    /// How many were charged less than their cost.
+    /// How many calls were charged less than their provider cost.
     pub below_cost: u64,
 }

@@ -1,33 +1,32 @@
-//! What is watched, so that operators hear of it before customers do. Nothing here looks through all
-//! accounts of a database.
+//! Queries of alerts: expiring credit and frozen accounts. None of them scans all accounts of a database.
 
 use super::{Ledger, LedgerError};
 use crate::base::money::NanoUsd;
 
-/// A grant with something left that expires.
+/// A grant with credit left that will expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expiring {
     pub account_id: String,
     pub grant_id: String,
-    /// With what is held of it.
+    /// Includes the part that is held.
     pub left: NanoUsd,
     pub expires_at: i64,
 }
 
-/// Which of them are wanted, the earliest first.
+/// Range and cursor of a page of expiring grants, earliest first.
 #[derive(Clone, Debug)]
 pub struct ExpiringPage {
-    /// Those that expire after this, in seconds.
+    /// Exclusive lower bound of the expiry, in seconds.
     pub from: i64,
-    /// And not after this.
+    /// Inclusive upper bound of the expiry, in seconds.
     pub until: i64,
-    /// The last one of the page before: when it expires, and the grant.
+    /// Cursor: when the last grant of the previous page expires, and its ID.
     pub after: Option<(i64, String)>,
     pub limit: usize,
 }
 
 impl Ledger {
-    /// Of accounts that are closed nothing: nobody can use it.
+    /// One page of expiring grants. Closed accounts are left out: they cannot use their credit.
     pub async fn expiring(&self, page: &ExpiringPage) -> Result<Vec<Expiring>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.expiring(page)),
@@ -35,7 +34,7 @@ impl Ledger {
         }
     }
 
-    /// Some of the accounts whose books do not add up; `None` as long as nobody has looked.
+    /// Up to `limit` frozen accounts; `None` before the first audit.
     pub async fn frozen_accounts(&self, limit: usize) -> Result<Option<Vec<String>>, LedgerError> {
         match self {
             Self::Embedded(ledger) => Ok(ledger.frozen_accounts(limit)),

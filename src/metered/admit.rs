@@ -82,7 +82,7 @@ pub async fn admit(
     let held = gateway.ledger.hold(HoldRequest {
         id,
         seen: caller.seen,
-        places: reservation.reservations(),
+        reservations: reservation.reservations(),
         request_id,
         account_id,
         key_id: &caller.key_id,
@@ -139,14 +139,14 @@ impl Admitted {
 
     /// Sets the deployment of the current attempt.
     pub fn set_deployment(&mut self, deployment: &Deployment) {
-        self.hold.asks(&deployment.name);
+        self.hold.set_deployment(&deployment.name);
         self.provider_prices.clone_from(&deployment.cost);
     }
 
     /// Sets the model that answers, at whose prices the call is charged.
     pub fn set_route(&mut self, route: &Route) {
         self.prices = route.target.prices.clone();
-        self.hold.goes_to(&route.target, route.decision_json());
+        self.hold.set_route(&route.target, route.decision_json());
     }
 
     /// Admits the next step. `used` is the usage of all steps before it, `latest` that of the last one, which replaces the
@@ -173,7 +173,7 @@ impl Admitted {
             })?;
         self.counted += latest.total();
         self.reserved = need.tokens;
-        self.hold.is_placed(self.reservation.reservations());
+        self.hold.set_reservations(self.reservation.reservations());
         let need = need.after(self.hold.price(used));
         self.hold
             .extend(need.tokens, need.amount, need.worst, gateway.max_overdraft)
@@ -196,7 +196,7 @@ impl Admitted {
     pub fn billable(&mut self, call: &ChatCall, reported: Usage) -> Usage {
         if let Some(prices) = &self.provider_prices {
             self.hold
-                .adds_provider_cost(prices.exact(reported.billable()));
+                .add_provider_cost(prices.exact(reported.billable()));
         }
         let billable = need::billable(call, self.input, reported);
         if billable != reported {
@@ -224,7 +224,7 @@ impl Admitted {
     /// Adds what the provider charges for an answer that was discarded for a better one. The customer does not pay it.
     pub fn add_discarded(&mut self, deployment: &Deployment, used: Option<Usage>) {
         if let Some((prices, used)) = deployment.cost.as_ref().zip(used) {
-            self.hold.adds_provider_cost(prices.exact(used.billable()));
+            self.hold.add_provider_cost(prices.exact(used.billable()));
         }
     }
 
@@ -262,7 +262,7 @@ impl Admitted {
 
     /// Records the time of the provider's first byte.
     pub fn first_byte(&mut self) {
-        self.hold.answers();
+        self.hold.first_byte();
     }
 
     /// Charges the usage and settles the reservation with it. When this returns, the charge is committed.
@@ -344,8 +344,8 @@ impl Admitted {
 
     fn end(mut self, tokens: u64, outcome: Outcome, failure: Option<String>) {
         self.reservation.settle(tokens);
-        self.hold.is_placed(self.reservation.reservations());
-        if let Some(call) = self.hold.free(outcome, failure) {
+        self.hold.set_reservations(self.reservation.reservations());
+        if let Some(call) = self.hold.release(outcome, failure) {
             self.gateway.metrics.ended(&call);
         }
     }

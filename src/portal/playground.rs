@@ -142,6 +142,10 @@ async fn paying(gateway: &Gateway, me: &SignedIn) -> Result<Caller, GatewayError
         let made = gateway.ledger.create_key(&me.account.id, KEY_NAME.into());
         made.await.map_err(unavailable)?.0
     };
-    let caller = gateway.ledger.look(key.digest).await.map_err(unavailable)?;
+    let caller = gateway
+        .ledger
+        .fresh_caller(key.digest)
+        .await
+        .map_err(unavailable)?;
     caller.ok_or(GatewayError::InvalidKey)
 }

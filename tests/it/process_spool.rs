@@ -174,7 +174,7 @@ async fn a_charge_that_comes_about_both_ways_is_made_once() {
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let log = serving.process.stderr();
     assert!(
-        log.contains("the last charge in the spool is not whole"),
+        log.contains("the last charge in the spool is incomplete"),
         "{log}"
     );
     assert!(log.contains("\"settled_before\":99"), "{log}");

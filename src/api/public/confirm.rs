@@ -58,5 +58,5 @@ pub async fn body_of(
 }
 
 async fn look(gateway: &Gateway, digest: KeyDigest) -> Result<Caller, GatewayError> {
-    known(gateway.ledger.look(digest).await)
+    known(gateway.ledger.fresh_caller(digest).await)
 }

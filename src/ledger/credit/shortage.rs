@@ -1,24 +1,24 @@
-//! Whether an account's credit covers a call, and how it stood when it did not.
+//! The check whether an account's credit covers a call, and the figures of a refusal.
 
 use crate::base::money::NanoUsd;
 
-/// Why a call cannot be paid for: the account's credit when it was refused.
+/// The account's credit when a call was refused for lack of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shortage {
     pub balance: NanoUsd,
     /// What a new call could hold.
     pub available: NanoUsd,
     pub held: NanoUsd,
-    /// What running calls may cost beyond what they hold.
+    /// The sum of what running calls may cost beyond their holds.
     pub exposure: NanoUsd,
     /// What would be available if no call were running.
     pub usable: NanoUsd,
-    /// Set where nothing is left because it expired, and not because it was spent.
+    /// Set if nothing is left because credit expired, and not because it was spent.
     pub expired_at: Option<i64>,
 }
 
 impl Shortage {
-    /// Whether another call would have been covered.
+    /// Whether a call with these amounts would have been covered.
     pub fn covers(&self, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> bool {
         is_covered(self.available, self.exposure, amount, worst, overdraft)
     }
@@ -31,8 +31,8 @@ impl Shortage {
 
 /// Whether a call may hold `amount` and cost up to `worst`.
 ///
-/// What all running calls may cost beyond their holds stays within what is available after this hold and `overdraft`,
-/// so the balance never falls further than `overdraft` below zero.
+/// The sum of what all running calls may cost beyond their holds must stay within `overdraft` plus what is available
+/// after this hold. So the balance never falls below minus `overdraft`.
 pub fn is_covered(
     available: NanoUsd,
     exposure: NanoUsd,

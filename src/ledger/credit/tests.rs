@@ -1,4 +1,4 @@
-//! One account's credit, as a pure machine.
+//! Tests of one account's credit.
 
 use super::{CallId, Charge, Credit, Funds, NanoUsd, Shortage};
 
@@ -19,7 +19,7 @@ fn credit(grants: &[(i64, Option<i64>)]) -> Credit {
     Credit::restored(funds.collect(), usd(0), None)
 }
 
-/// The balance of a refusal, and when it expired, if that was it.
+/// The balance of a refusal, and when the credit expired, if that was the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Refused {
     balance: i64,
@@ -44,7 +44,7 @@ impl Refused {
 }
 
 impl Credit {
-    /// Holds exactly what the call may cost, at a time.
+    /// Holds exactly what the call may cost.
     fn hold_at(&mut self, now: i64, id: u64, amount: i64) -> Result<(), Refused> {
         let held = self.hold(CallId(id), usd(amount), usd(amount), usd(0), now);
         held.map_err(|shortage| Refused::by(&shortage))
@@ -75,7 +75,7 @@ fn the_grant_that_expires_first_is_used_first() {
 }
 
 #[test]
-fn of_two_that_expire_together_the_older_is_used_first() {
+fn of_two_grants_that_expire_together_the_older_is_used_first() {
     let mut credit = credit(&[(50, Some(10)), (50, Some(10)), (50, None), (50, None)]);
     for (id, grant) in [(1, "g0"), (2, "g1"), (3, "g2"), (4, "g3")] {
         credit.hold_at(0, id, 50).unwrap();
@@ -91,7 +91,7 @@ fn a_grant_that_expires_while_a_call_runs_pays_for_all_of_it() {
     assert_eq!(
         update.forfeits[0].amount,
         usd(40),
-        "what nobody was promised"
+        "neither held nor at risk"
     );
     assert_eq!((credit.held(), credit.available(10)), (usd(60), usd(20)));
     let charge = credit.charge_at(10, 1, 55);
@@ -101,7 +101,7 @@ fn a_grant_that_expires_while_a_call_runs_pays_for_all_of_it() {
 }
 
 #[test]
-fn a_grant_pays_for_no_call_that_was_admitted_after_its_end() {
+fn a_grant_pays_for_no_call_admitted_after_its_expiry() {
     let mut credit = credit(&[(100, Some(10)), (20, None)]);
     credit
         .hold(CallId(1), usd(10), usd(40), usd(20), 10)
@@ -112,7 +112,7 @@ fn a_grant_pays_for_no_call_that_was_admitted_after_its_end() {
 }
 
 #[test]
-fn expiry_takes_what_is_free_and_never_what_is_held() {
+fn expiry_forfeits_the_unheld_part_only() {
     let mut credit = credit(&[(100, Some(10))]);
     credit.hold_at(9, 1, 60).unwrap();
     let refused = Refused {
@@ -122,7 +122,7 @@ fn expiry_takes_what_is_free_and_never_what_is_held() {
     assert_eq!(
         credit.hold_at(10, 2, 1),
         Err(refused),
-        "before it is entered"
+        "before the forfeit is posted"
     );
     let forfeits = credit.bring_up_to_date(10).forfeits;
     assert_eq!(forfeits.len(), 1);
@@ -136,15 +136,15 @@ fn expiry_takes_what_is_free_and_never_what_is_held() {
     assert_eq!(
         (charge.debt, charge.after),
         (None, usd(15)),
-        "what was promised pays"
+        "the held credit pays"
     );
-    assert_eq!(credit.balance(11), usd(0), "the rest is promised to no one");
+    assert_eq!(credit.balance(11), usd(0), "the rest is not held");
     assert_eq!(credit.bring_up_to_date(11).forfeits[0].amount, usd(15));
     assert_eq!(credit.bring_up_to_date(11).forfeits, []);
 }
 
 #[test]
-fn a_clock_that_is_set_back_revives_nothing() {
+fn a_clock_set_back_revives_no_expired_credit() {
     let mut credit = credit(&[(100, Some(10))]);
     assert!(credit.hold_at(10, 1, 1).is_err());
     let refused = credit.hold_at(9, 1, 1).unwrap_err();
@@ -153,7 +153,7 @@ fn a_clock_that_is_set_back_revives_nothing() {
 }
 
 #[test]
-fn what_emptied_an_account_is_remembered_until_it_is_given_more() {
+fn a_refusal_tells_expiry_from_spending_until_the_next_grant() {
     let mut credit = credit(&[(100, Some(10)), (50, None)]);
     credit.bring_up_to_date(10);
     credit.hold_at(10, 1, 50).unwrap();
@@ -162,7 +162,7 @@ fn what_emptied_an_account_is_remembered_until_it_is_given_more() {
     assert_eq!(
         credit.hold_at(11, 2, 1),
         spent,
-        "it was a call that took the last of it"
+        "a call used the last of it"
     );
     credit.grant(&funds("new", 5, Some(20)));
     credit.bring_up_to_date(20);
@@ -180,7 +180,7 @@ fn what_emptied_an_account_is_remembered_until_it_is_given_more() {
 }
 
 #[test]
-fn what_costs_more_than_it_held_is_owed_and_the_next_grant_pays_it() {
+fn a_cost_beyond_the_hold_is_debt_that_the_next_grant_pays() {
     let mut credit = credit(&[(100, None)]);
     credit
         .hold(CallId(1), usd(100), usd(180), usd(80), 0)
@@ -198,7 +198,7 @@ fn what_costs_more_than_it_held_is_owed_and_the_next_grant_pays_it() {
 }
 
 #[test]
-fn what_is_owed_is_paid_from_what_becomes_free_before_that_expires() {
+fn released_credit_pays_debt_before_it_expires() {
     let mut credit = credit(&[(100, Some(10))]);
     credit.hold_at(0, 1, 60).unwrap();
     credit
@@ -219,7 +219,7 @@ fn what_is_owed_is_paid_from_what_becomes_free_before_that_expires() {
 }
 
 #[test]
-fn expired_credit_that_pays_a_debt_was_spent() {
+fn expired_credit_that_pays_debt_counts_as_spent() {
     let mut credit = credit(&[(100, Some(10))]);
     credit.hold_at(0, 1, 20).unwrap();
     credit
@@ -238,7 +238,7 @@ fn expired_credit_that_pays_a_debt_was_spent() {
 }
 
 #[test]
-fn what_may_be_owed_is_bounded() {
+fn debt_is_bounded_by_the_overdraft() {
     let mut credit = credit(&[(100, None)]);
     let hold = |credit: &mut Credit, id| credit.hold(CallId(id), usd(10), usd(100), usd(50), 0);
     hold(&mut credit, 1).unwrap();
@@ -255,7 +255,7 @@ fn what_may_be_owed_is_bounded() {
 }
 
 #[test]
-fn a_charge_that_was_not_written_is_held_again() {
+fn a_charge_that_was_not_committed_is_held_again() {
     let mut before = credit(&[(100, None)]);
     before.hold_at(0, 1, 40).unwrap();
     before.hold_at(0, 2, 10).unwrap();

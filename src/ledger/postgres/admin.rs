@@ -1,12 +1,12 @@
-//! What operators do: accounts, keys, grants, models and limits. Each is one transaction, on the disk when
-//! it is answered, and counts for the very next request of every gateway.
+//! Operators' changes: accounts, keys, grants, models and limits. Each is one transaction, on the disk when it returns,
+//! and applies to the next request of every gateway.
 
 use serde::Deserialize;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
     Shared,
-    memory::{WrittenLimit, WrittenModel},
+    cache::{StoredLimit, StoredModel},
     record::{get, unreadable},
 };
 use crate::{
@@ -29,10 +29,11 @@ pub const CREDIT: &str =
 /// Stands for "never" among the expiries of an account's grants.
 const NEVER: i64 = i64::MAX;
 
-/// What the database says to a grant.
+/// The reply to a grant.
 #[derive(Deserialize)]
-struct Granted {
-    no: Option<String>,
+struct GrantReply {
+    #[serde(rename = "no")]
+    refusal: Option<String>,
     before: Option<GrantRow>,
 }
 
@@ -49,7 +50,7 @@ struct GrantRow {
 impl Shared {
     pub async fn account(&self, id: &str) -> Result<Account, LedgerError> {
         let query = format!("SELECT {ACCOUNT} FROM accounts WHERE id = $1");
-        let rows = self.inner.pool.ask(&query, &[(&id, Type::TEXT)]).await?;
+        let rows = self.inner.pool.query(&query, &[(&id, Type::TEXT)]).await?;
         let row = rows.first().ok_or_else(|| missing("account", id))?;
         Ok(read_account(row)?)
     }
@@ -57,21 +58,21 @@ impl Shared {
     /// Oldest first.
     pub async fn accounts(&self) -> Result<Vec<Account>, LedgerError> {
         let query = format!("SELECT {ACCOUNT} FROM accounts ORDER BY created_at, id");
-        let rows = self.inner.pool.ask(&query, &[]).await?;
+        let rows = self.inner.pool.query(&query, &[]).await?;
         Ok(rows.iter().map(read_account).collect::<Result<_, _>>()?)
     }
 
-    /// An account that is not there has nothing.
+    /// Zero for an unknown account.
     pub async fn balances(&self, account_id: &str) -> Result<Balances, LedgerError> {
         let credit = self.credit(account_id).await?;
         Ok(credit.balances(self.inner.clock.now()))
     }
 
     pub(super) async fn credit(&self, account_id: &str) -> Result<Credit, LedgerError> {
-        self.all_written().await;
+        self.wait_until_written().await;
         let query = format!("SELECT {CREDIT} FROM accounts WHERE id = $1");
         let account = [(&account_id as _, Type::TEXT)];
-        let rows = self.inner.pool.ask(&query, &account).await?;
+        let rows = self.inner.pool.query(&query, &account).await?;
         let credit = rows.first().map(|row| read_credit(row, 0)).transpose()?;
         Ok(credit.unwrap_or_default())
     }
@@ -82,7 +83,7 @@ impl Shared {
         let rows = self
             .inner
             .pool
-            .ask(&query, &[(&account_id, Type::TEXT)])
+            .query(&query, &[(&account_id, Type::TEXT)])
             .await?;
         Ok(rows.iter().map(read_grant).collect::<Result<_, _>>()?)
     }
@@ -94,7 +95,7 @@ impl Shared {
         let rows = self
             .inner
             .pool
-            .ask(&query, &[(&account_id, Type::TEXT)])
+            .query(&query, &[(&account_id, Type::TEXT)])
             .await?;
         Ok(rows.iter().map(read_key).collect::<Result<_, _>>()?)
     }
@@ -104,7 +105,7 @@ impl Shared {
         Ok(account)
     }
 
-    /// Unless it is there already.
+    /// Creates the account unless it exists.
     pub async fn ensure_account(&self, account: Account) -> Result<Account, LedgerError> {
         let unless_there = "ON CONFLICT (id) DO NOTHING";
         self.insert_account(&account, unless_there).await?;
@@ -147,7 +148,7 @@ impl Shared {
             "ROLLBACK"
         };
         connection.batch_execute(end).await.map_err(Error::from)?;
-        self.inner.pool.give_back(connection);
+        self.inner.pool.put_back(connection);
         changed
     }
 
@@ -166,27 +167,27 @@ impl Shared {
             (&digest as _, Type::BYTEA),
         ];
         match self.inner.pool.execute(insert, &parameters).await {
-            // It belongs to no account that is there.
+            // Foreign key violation: the account does not exist.
             Err(error) if error.code() == Some("23503") => Err(missing("account", &key.account_id)),
             other => Ok(other.map(|_| key)?),
         }
     }
 
     pub async fn set_key_state(&self, id: &str, state: KeyState) -> Result<Key, LedgerError> {
-        let (word, query) = (
+        let (state, query) = (
             state.as_str(),
             format!(
                 "UPDATE api_keys SET state = $2 WHERE id = $1 AND (state <> 'deleted' OR $2 = 'deleted')
                  RETURNING {KEY}"
             ),
         );
-        let parameters = [(&id as _, Type::TEXT), (&word as _, Type::TEXT)];
-        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        let parameters = [(&id as _, Type::TEXT), (&state as _, Type::TEXT)];
+        let rows = self.inner.pool.query(&query, &parameters).await?;
         if let Some(row) = rows.first() {
             return Ok(read_key(row)?);
         }
         let there = "SELECT 1 FROM api_keys WHERE id = $1";
-        let there = self.inner.pool.ask(there, &[(&id, Type::TEXT)]).await?;
+        let there = self.inner.pool.query(there, &[(&id, Type::TEXT)]).await?;
         Err(if there.is_empty() {
             missing("key", id)
         } else {
@@ -206,11 +207,11 @@ impl Shared {
             (&grant.created_at as _, Type::INT8),
         ];
         let query = "SELECT add_grant($1, $2, $3, $4, $5, $6, $7)::text";
-        let said: String = self.inner.pool.ask_one(query, &parameters).await?;
-        let said: Granted =
-            serde_json::from_str(&said).map_err(|_| unreadable("an answer to a grant"))?;
-        match said.no.as_deref() {
-            None => Ok(said.before.map_or(grant, Grant::from)),
+        let reply: String = self.inner.pool.query_one(query, &parameters).await?;
+        let reply: GrantReply =
+            serde_json::from_str(&reply).map_err(|_| unreadable("a reply to a grant"))?;
+        match reply.refusal.as_deref() {
+            None => Ok(reply.before.map_or(grant, Grant::from)),
             Some("account") => Err(missing("account", account_id)),
             Some("reference") => Err(LedgerError::ReferenceTaken {
                 reference: grant.reference.unwrap_or_default(),
@@ -231,8 +232,8 @@ impl Shared {
             (&unlisted as _, Type::BOOL),
         ];
         let query = "SELECT set_model($1, $2, $3)::text";
-        let set: String = self.inner.pool.ask_one(query, &parameters).await?;
-        let set: WrittenModel =
+        let set: String = self.inner.pool.query_one(query, &parameters).await?;
+        let set: StoredModel =
             serde_json::from_str(&set).map_err(|_| unreadable("a model's settings"))?;
         self.reload_settings().await?;
         Ok(set.settings())
@@ -257,8 +258,8 @@ impl Shared {
             (&tokens as _, Type::INT8),
         ];
         let query = "SELECT set_limit($1, $2, $3, $4, $5, $6)::text";
-        let set: String = self.inner.pool.ask_one(query, &parameters).await?;
-        let set: WrittenLimit = serde_json::from_str(&set).map_err(|_| unreadable("a limit"))?;
+        let set: String = self.inner.pool.query_one(query, &parameters).await?;
+        let set: StoredLimit = serde_json::from_str(&set).map_err(|_| unreadable("a limit"))?;
         self.reload_settings().await?;
         Ok(set.rule())
     }
@@ -352,7 +353,7 @@ fn read_grant(row: &Row) -> Result<Grant, Error> {
     })
 }
 
-/// From this column on.
+/// Reads the columns [`CREDIT`], which begin at this index.
 pub fn read_credit(row: &Row, at: usize) -> Result<Credit, Error> {
     let (ids, left): (Vec<String>, Vec<i64>) = (get(row, at)?, get(row, at + 1)?);
     let (held, expires): (Vec<i64>, Vec<i64>) = (get(row, at + 2)?, get(row, at + 3)?);

@@ -1,4 +1,4 @@
-//! Whether everything adds up, looked at in one moment of the database.
+//! Audits: whether everything adds up, in one snapshot of the database.
 
 use std::{
     collections::BTreeSet,
@@ -17,23 +17,23 @@ use crate::{
 
 const TIMEOUT: Duration = Duration::from_mins(10);
 /// How many accounts are swept in one transaction.
-const STEP: i32 = 200;
-/// Entries of this age, in seconds, have all been committed; younger ones are looked at again.
+const SWEEP_BATCH: i32 = 200;
+/// After this many seconds an entry's transaction has certainly ended; younger entries are audited again next time.
 const SETTLED: i64 = 120;
 
-/// Each finds accounts whose books contradict themselves, and says how. `$1` is the entry after which
-/// to look; zero for everything.
+/// Each query returns inconsistent accounts with a description. `$1` is the sequence number of the last audited entry;
+/// zero audits everything.
 const CHECKS: [&str; 6] = [
-    // An entry and the one before it.
-    "SELECT e.account_id, format('entry %s says %s nano-dollars, and they add up to %s', e.seq,
+    // Each entry against the one before it.
+    "SELECT e.account_id, format('entry %s has balance %s nano-dollars, but the entries add up to %s', e.seq,
          e.balance_after, coalesce(p.balance_after, 0) + e.delta)
      FROM ledger_entries e LEFT JOIN LATERAL (SELECT balance_after FROM ledger_entries
          WHERE account_id = e.account_id AND seq < e.seq ORDER BY seq DESC LIMIT 1) p ON true
      WHERE e.seq > $1 AND e.balance_after <> coalesce(p.balance_after, 0) + e.delta",
-    // A charge and its call; or, where it was taken back, the reversal.
+    // Each charge against its call or, if it was taken back, against the reversal.
     "SELECT e.account_id, CASE WHEN c.cost IS NULL AND r.seq IS NULL
-         THEN format('entry %s charges for a call that is not there', e.seq)
-         ELSE format('entry %s is not what its call came to', e.seq) END
+         THEN format('entry %s charges a call that does not exist', e.seq)
+         ELSE format('entry %s differs from the cost of its call', e.seq) END
      FROM ledger_entries e LEFT JOIN calls c ON c.id = e.ref::bigint
          LEFT JOIN ledger_entries r ON r.ref = e.ref AND r.kind = 'reversal'
      WHERE e.seq > $1 AND e.kind = 'charge' AND (CASE WHEN r.seq IS NOT NULL
@@ -44,19 +44,19 @@ const CHECKS: [&str; 6] = [
                  THEN ceil((greatest(prompt - cached, 0)::numeric * input_price
                      + cached::numeric * cached_price + completion::numeric * output_price) / 1000)
                  ELSE cost_of(c) END END)",
-    "SELECT e.account_id, format('entry %s is not what grant %s gave', e.seq, e.ref)
+    "SELECT e.account_id, format('entry %s differs from the amount of grant %s', e.seq, e.ref)
      FROM ledger_entries e LEFT JOIN credit_grants g ON g.id = e.ref AND g.account_id = e.account_id
      WHERE e.seq > $1 AND e.kind = 'grant' AND g.amount IS DISTINCT FROM e.delta",
-    "SELECT account_id, format('entry %s is an expiry that took nothing', seq) FROM ledger_entries
+    "SELECT account_id, format('entry %s is an expiry that deducts nothing', seq) FROM ledger_entries
      WHERE seq > $1 AND kind = 'expiry' AND delta >= 0",
-    // Only a look at everything finds what has no entry at all.
-    "SELECT account_id, format('call %s was charged, and there is no entry for it', id) FROM calls
+    // Only a full audit finds charged calls without an entry.
+    "SELECT account_id, format('call %s was charged without an entry', id) FROM calls
      WHERE $1 = 0 AND cost IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ledger_entries
          WHERE ref = calls.id::text AND kind = 'charge')",
-    // The account's row against its entries, its grants and its running calls.
-    "WITH looked AS (
+    // Each account's row against its entries, grants and holds.
+    "WITH checked AS (
          SELECT a.*, coalesce((SELECT balance_after FROM ledger_entries WHERE account_id = a.id
-                 ORDER BY seq DESC LIMIT 1), 0) AS entered,
+                 ORDER BY seq DESC LIMIT 1), 0) AS posted,
              coalesce((SELECT sum(one) FROM unnest(fund_left) AS one), 0) - debt AS remains,
              coalesce((SELECT sum(one) FROM unnest(fund_held) AS one), 0) AS held_of_grants,
              coalesce((SELECT sum(amount) FROM holds WHERE account_id = a.id), 0) AS held_by_calls,
@@ -68,59 +68,62 @@ const CHECKS: [&str; 6] = [
          FROM accounts a WHERE $1 = 0 OR id IN (SELECT account_id FROM ledger_entries WHERE seq > $1)
      )
      SELECT id, CASE
-         WHEN impossible > 0 THEN format('%s grants have an impossible rest', impossible)
-         WHEN entered <> remains THEN format('the entries add up to %s nano-dollars, and the grants have %s left',
-             entered, remains)
+         WHEN impossible > 0 THEN format('%s grants have an invalid remaining amount', impossible)
+         WHEN posted <> remains THEN format('the entries add up to %s nano-dollars, and the grants have %s left',
+             posted, remains)
          ELSE format('%s nano-dollars are held by count, %s by calls, %s by grants; %s are at risk, %s by calls',
              held, held_by_calls, held_of_grants, exposure, risked) END
-     FROM looked WHERE impossible > 0 OR entered <> remains OR held <> held_by_calls
+     FROM checked WHERE impossible > 0 OR posted <> remains OR held <> held_by_calls
          OR held <> held_of_grants OR exposure <> risked",
 ];
 
 impl Shared {
-    /// Looks at everything there is.
+    /// Audits everything.
     pub async fn audit(&self) -> Result<Audit, LedgerError> {
-        let _alone = self.auditing.lock().await;
+        let _guard = self.auditing.lock().await;
         self.audit_since(0).await
     }
 
-    /// Looks at what has changed since the last time; the first time at everything.
+    /// Audits what has changed since the last audit; the first time everything.
     pub async fn reconcile(&self) -> Result<Audit, LedgerError> {
-        let _alone = self.auditing.lock().await;
+        let _guard = self.auditing.lock().await;
         self.audit_since(self.audited_to.load(Relaxed)).await
     }
 
     async fn audit_since(&self, since: i64) -> Result<Audit, LedgerError> {
         let started = Instant::now();
-        self.all_written().await;
+        self.wait_until_written().await;
         self.sweep_expired().await?;
         let stray_holds = self.release_strays().await?;
-        let mut audit = books(&self.inner.address, since, self.inner.clock.now()).await?;
+        let mut audit = audit_snapshot(&self.inner.address, since, self.inner.clock.now()).await?;
         audit.took = started.elapsed();
         audit.stray_holds = stray_holds;
         for Violation { account_id, what } in &audit.violations {
-            tracing::error!(account.id = account_id, "the books do not add up: {what}");
+            tracing::error!(
+                account.id = account_id,
+                "the account does not add up and is frozen: {what}"
+            );
         }
         self.freeze(&audit, since == 0).await?;
         self.audited_to.store(audit.last_entry, Relaxed);
         Ok(audit)
     }
 
-    /// Nothing new is begun for accounts that do not add up. A look at everything is the last word; a look
-    /// at the news only adds to it.
-    async fn freeze(&self, audit: &Audit, is_last_word: bool) -> Result<(), LedgerError> {
+    /// Freezes the inconsistent accounts, so that they start no new calls. A full audit also unfreezes the others; an
+    /// audit of changes only adds frozen accounts.
+    async fn freeze(&self, audit: &Audit, is_full: bool) -> Result<(), LedgerError> {
         let found = audit.violations.iter();
-        let broken: BTreeSet<&str> = found.map(|found| found.account_id.as_str()).collect();
-        let broken: Vec<&str> = broken.into_iter().collect();
+        let inconsistent: BTreeSet<&str> = found.map(|found| found.account_id.as_str()).collect();
+        let inconsistent: Vec<&str> = inconsistent.into_iter().collect();
         let update = "UPDATE accounts SET frozen = id = ANY ($1), version = version + 1
             WHERE frozen <> (id = ANY ($1)) AND ($2 OR id = ANY ($1))";
         let parameters = [
-            (&broken as _, Type::TEXT_ARRAY),
-            (&is_last_word as _, Type::BOOL),
+            (&inconsistent as _, Type::TEXT_ARRAY),
+            (&is_full as _, Type::BOOL),
         ];
         self.inner.pool.execute(update, &parameters).await?;
         let count = "SELECT count(*) FROM accounts WHERE frozen";
-        let frozen: i64 = self.inner.pool.ask_one(count, &[]).await?;
+        let frozen: i64 = self.inner.pool.query_one(count, &[]).await?;
         let frozen = usize::try_from(frozen).unwrap_or(0);
         self.frozen.store(frozen, Relaxed);
         Ok(())
@@ -129,9 +132,9 @@ impl Shared {
     async fn sweep_expired(&self) -> Result<(), LedgerError> {
         let now = self.inner.clock.now();
         let query = "SELECT sweep_expired($1, $2)";
-        let parameters = [(&now as _, Type::INT8), (&STEP as _, Type::INT4)];
-        // What cannot be swept because a call holds it is not counted.
-        while self.inner.pool.ask_one::<i32>(query, &parameters).await? == STEP {}
+        let parameters = [(&now as _, Type::INT8), (&SWEEP_BATCH as _, Type::INT4)];
+        // Credit that is held cannot be swept; it is not counted.
+        while self.inner.pool.query_one::<i32>(query, &parameters).await? == SWEEP_BATCH {}
         Ok(())
     }
 
@@ -140,44 +143,44 @@ impl Shared {
         let rows = self
             .inner
             .pool
-            .ask(query, &[(&account_id, Type::TEXT)])
+            .query(query, &[(&account_id, Type::TEXT)])
             .await?;
         Ok(rows.first().map_or(Ok(false), |row| get(row, 0))?)
     }
 }
 
-/// Looks through a database, whether or not gateways are using it; changes nothing.
+/// Audits a database, whether or not gateways are using it; changes nothing.
 pub async fn audit_database(address: &Address) -> Result<Audit, Error> {
     let started = Instant::now();
-    let audit = books(address, 0, 0).await?;
+    let audit = audit_snapshot(address, 0, 0).await?;
     Ok(Audit {
         took: started.elapsed(),
         ..audit
     })
 }
 
-/// On a connection of its own: it may take long.
-async fn books(address: &Address, since: i64, now: i64) -> Result<Audit, Error> {
+/// Audits on a connection of its own, because it may take long.
+async fn audit_snapshot(address: &Address, since: i64, now: i64) -> Result<Audit, Error> {
     let connection = address.connect().await?;
-    let looked = timeout(TIMEOUT, async {
+    let checked = timeout(TIMEOUT, async {
         connection
             .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             .await?;
-        let audit = look(&connection, since, now).await?;
+        let audit = run_checks(&connection, since, now).await?;
         connection.batch_execute("COMMIT").await?;
         Ok(audit)
     });
-    looked.await.map_err(|_| Error::TimedOut)?
+    checked.await.map_err(|_| Error::TimedOut)?
 }
 
-async fn look(connection: &Connected, since: i64, now: i64) -> Result<Audit, Error> {
+async fn run_checks(connection: &Connected, since: i64, now: i64) -> Result<Audit, Error> {
     let mut audit = Audit::default();
     let since_then = [(&since as _, Type::INT8)];
     for check in CHECKS {
         for row in connection.query_typed(check, &since_then).await? {
             audit.violations.push(Violation {
                 account_id: get(&row, 0)?,
-                what: named(get(&row, 1)?),
+                what: with_call_ids(get(&row, 1)?),
             });
         }
     }
@@ -201,8 +204,8 @@ async fn look(connection: &Connected, since: i64, now: i64) -> Result<Audit, Err
     Ok(audit)
 }
 
-/// Calls are shown by their names.
-fn named(what: String) -> String {
+/// Replaces call numbers by call IDs.
+fn with_call_ids(what: String) -> String {
     let Some((before, after)) = what.split_once("call ") else {
         return what;
     };

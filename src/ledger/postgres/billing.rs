@@ -1,4 +1,4 @@
-//! Holds and charges: the steps between a call's admission and its bill, handed in to its account's lane.
+//! Holds and charges: the operations of a call, queued in its account's lane.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -10,8 +10,8 @@ use tokio::{sync::oneshot, time::timeout};
 use super::{
     Shared,
     open_calls::OpenCalls,
+    operations::{HoldTerms, Operation, OperationError, Reply},
     record::{CallRecord, flat},
-    steps::{Answer, Step, StepError, Wanted},
 };
 use crate::{
     base::money::NanoUsd,
@@ -19,44 +19,43 @@ use crate::{
     wire::chat::Usage,
 };
 
-/// How long a charge is waited for at a time; whoever is more patient waits again.
+/// How long one attempt waits for a charge; callers may repeat it.
 const CHARGE_TIMEOUT: Duration = Duration::from_millis(250);
-/// How often it is looked whether there is a new lease.
+/// How often to check for a new lease.
 const LEASE_INTERVAL: Duration = Duration::from_millis(10);
 
-type Heard = oneshot::Receiver<Result<Answer, StepError>>;
+type ReplyReceiver = oneshot::Receiver<Result<Reply, OperationError>>;
 
-/// A charge that was handed in and not yet heard of.
+/// A charge without a reply yet.
 pub struct Pending {
-    heard: Heard,
+    receiver: ReplyReceiver,
     call: Box<Call>,
     charged: (Usage, NanoUsd),
 }
 
 impl Shared {
-    /// Sets aside what the call is to hold, or refuses and changes nothing. Says when the credit it is
-    /// paid from expires.
+    /// Holds the call's amount, or refuses and changes nothing. Returns when the credit that pays for it expires.
     pub async fn hold(
         &self,
         call: &Call,
         seen: Seen,
         overdraft: NanoUsd,
     ) -> Result<Option<i64>, HoldRefused> {
-        let places = flat(&call.places);
-        let wanted = Wanted {
-            places: &places,
-            ..wanted(call, call.held, call.most, overdraft)
+        let reservations = flat(&call.reservations);
+        let terms = HoldTerms {
+            reservations: &reservations,
+            ..terms(call, call.held, call.most, overdraft)
         };
-        let begun = Begun::new(self, call);
-        let asked = self.ask(&call.account_id, || Step::hold(wanted, seen));
-        let (answer, text) = asked.await?;
-        begun.holds(text);
+        let opening = OpeningCall::new(self, call);
+        let waiting = self.submit_and_wait(&call.account_id, || Operation::hold(terms, seen));
+        let (reply, text) = waiting.await?;
+        opening.confirm(text);
         self.open_holds.fetch_add(1, Relaxed);
         self.open_amount.fetch_add(call.held.nanos(), Relaxed);
-        Ok(answer.expires)
+        Ok(reply.expires)
     }
 
-    /// Sets more aside, or refuses and keeps what there is.
+    /// Raises the hold, or refuses and changes nothing.
     pub async fn extend(
         &self,
         call: &Call,
@@ -64,60 +63,58 @@ impl Shared {
         worst: NanoUsd,
         overdraft: NanoUsd,
     ) -> Result<(), HoldRefused> {
-        let places = flat(&call.places);
-        let wanted = Wanted {
-            places: &places,
-            ..wanted(call, amount, worst, overdraft)
+        let reservations = flat(&call.reservations);
+        let terms = HoldTerms {
+            reservations: &reservations,
+            ..terms(call, amount, worst, overdraft)
         };
-        let asked = self.ask(&call.account_id, || Step::extend(wanted));
-        let (_, text) = asked.await?;
-        self.inner.open_calls.holds(call.id, text);
+        let waiting = self.submit_and_wait(&call.account_id, || Operation::extend(terms));
+        let (_, text) = waiting.await?;
+        self.inner.open_calls.set_hold(call.id, text);
         let more = amount.max(call.held).nanos() - call.held.nanos();
         self.open_amount.fetch_add(more, Relaxed);
         Ok(())
     }
 
-    /// Hands a step in and waits for its answer, for as long as a call waits. Returns the step as well, as the
-    /// database reads it.
-    async fn ask(
+    /// Queues an operation and waits for its reply, up to the deadline. Returns the operation's JSON as well.
+    async fn submit_and_wait(
         &self,
         account_id: &str,
-        step: impl Fn() -> Step,
-    ) -> Result<(Answer, Arc<str>), HoldRefused> {
-        let asked = async {
+        operation: impl Fn() -> Operation,
+    ) -> Result<(Reply, Arc<str>), HoldRefused> {
+        let waiting = async {
             loop {
-                // What cannot be charged for is not begun; other lanes' accounts have their own.
-                if !self.lane(account_id).is_well() || !self.inner.health.has_room() {
+                // A call that could not be charged is not started. Accounts of other lanes are not affected.
+                if !self.lane(account_id).is_healthy() || !self.inner.health.has_room() {
                     return Err(HoldRefused::Unavailable);
                 }
                 let epoch = self.inner.lease.load().epoch;
-                let mut step = step();
-                let text = step.text();
-                let heard = Listening {
-                    heard: step.listen(),
-                    hold: step.held(),
+                let mut operation = operation();
+                let text = operation.text();
+                let pending = PendingReply {
+                    receiver: operation.expect_reply(),
+                    hold: operation.hold_id(),
                     shared: self,
                     account_id,
                 };
-                self.hand_in(step);
-                let answer = heard.answer().await.ok_or(HoldRefused::Unavailable)?;
-                if !answer.needs_lease() {
-                    return Ok((answer, text));
+                self.submit(operation);
+                let reply = pending.receive().await.ok_or(HoldRefused::Unavailable)?;
+                if !reply.needs_lease() {
+                    return Ok((reply, text));
                 }
-                // The gateway was asleep for longer than its lease: it takes a new one first.
-                self.inner.lease_wanted.notify_one();
+                // The gateway was paused for longer than its lease: it needs a new one first.
+                self.inner.lease_needed.notify_one();
                 while self.inner.lease.load().epoch == epoch {
                     tokio::time::sleep(LEASE_INTERVAL).await;
                 }
             }
         };
-        let answer = timeout(self.inner.deadline, asked).await;
-        let (answer, text) = answer.unwrap_or(Err(HoldRefused::Unavailable))?;
-        answer.refusal().map_or(Ok((answer, text)), Err)
+        let reply = timeout(self.inner.deadline, waiting).await;
+        let (reply, text) = reply.unwrap_or(Err(HoldRefused::Unavailable))?;
+        reply.hold_refused().map_or(Ok((reply, text)), Err)
     }
 
-    /// Charges the call. Where it is not heard of in time it may still come about: whoever asks again
-    /// goes on waiting for the same charge.
+    /// Charges the call. After a timeout the charge may still be committed: a repeated call waits for the same charge.
     pub async fn charge(
         &self,
         call: Box<Call>,
@@ -130,72 +127,72 @@ impl Shared {
                 call: &call,
                 usage: Some((usage, cost)),
             };
-            let mut step = Step::charge(&record, cost);
-            let heard = step.listen();
-            self.hand_in(step);
+            let mut operation = Operation::charge(&record, cost);
+            let receiver = operation.expect_reply();
+            self.submit(operation);
             Pending {
-                heard,
+                receiver,
                 call,
                 charged: (usage, cost),
             }
         });
-        let heard = timeout(CHARGE_TIMEOUT, &mut waiting.heard).await;
-        let Ok(heard) = heard else {
+        let received = timeout(CHARGE_TIMEOUT, &mut waiting.receiver).await;
+        let Ok(received) = received else {
             *pending = Some(waiting);
             return Err(LedgerError::Unavailable);
         };
-        let answer = heard.map_err(|_| LedgerError::Stopped)?;
-        let answer = answer.map_err(|_| LedgerError::NotCommitted)?.charged()?;
-        if answer.late {
-            self.was_late(&waiting.call, waiting.charged.1);
+        let reply = received.map_err(|_| LedgerError::Stopped)?;
+        let reply = reply.map_err(|_| LedgerError::NotCommitted)?.charged()?;
+        if reply.late {
+            self.count_late_settlement(&waiting.call, waiting.charged.1);
         }
         let mut call = waiting.call;
         let (usage, cost) = waiting.charged;
         call.charged = Some(Charged {
             usage,
             cost,
-            balance_before: NanoUsd::new(answer.before),
-            balance_after: NanoUsd::new(answer.after),
+            balance_before: NanoUsd::new(reply.before),
+            balance_after: NanoUsd::new(reply.after),
         });
-        self.is_over(&call);
+        self.close_call(&call);
         Ok(*call)
     }
 
-    /// Gives back what the call held, and writes down how it ended. A charge that came about though
-    /// its caller was told otherwise is taken back.
-    pub fn free(&self, call: &Call) {
-        self.is_over(call);
-        self.hand_in(Step::free(&CallRecord { call, usage: None }));
+    /// Releases the hold and stores the call's record. A charge that was committed although its caller got an error is
+    /// taken back.
+    pub fn release(&self, call: &Call) {
+        self.close_call(call);
+        self.submit(Operation::release(&CallRecord { call, usage: None }));
     }
 
-    /// Gives back what the call held.
+    /// Releases the hold.
     pub fn cancel(&self, call: &Call) {
-        self.is_over(call);
-        self.hand_in(Step::forget(&call.account_id, call.id));
+        self.close_call(call);
+        self.submit(Operation::cancel(&call.account_id, call.id));
     }
 
-    /// The call was charged though its credit was free for others meanwhile: the way in which an account can end up
-    /// below what its overdraft allows.
-    pub fn was_late(&self, call: &Call, cost: NanoUsd) {
+    /// Counts and logs a call that was charged although its hold had been released. This is the only way in which an
+    /// account can fall below its overdraft.
+    pub fn count_late_settlement(&self, call: &Call, cost: NanoUsd) {
         self.inner.health.late_settlements.inc();
         tracing::warn!(
             call.id = %call.id,
             account.id = call.account_id,
             cost.nanos = cost.nanos(),
-            "settled late: the hold of this call was gone, because its gateway died or was paused for longer than its \
-            lease, or PostgreSQL lost it in a crash; the balance may be below its overdraft by up to this cost"
+            "settled late: the call's hold was gone, because its gateway died or was paused for longer than its lease, \
+            or because PostgreSQL lost it in a crash; the balance may be below its overdraft by up to this cost"
         );
     }
 
-    fn is_over(&self, call: &Call) {
-        self.inner.open_calls.ends(call.id);
+    fn close_call(&self, call: &Call) {
+        self.inner.open_calls.remove(call.id);
         self.open_holds.fetch_sub(1, Relaxed);
         self.open_amount.fetch_sub(call.held.nanos(), Relaxed);
     }
 }
 
-fn wanted(call: &Call, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> Wanted<'_> {
-    Wanted {
+fn terms(call: &Call, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> HoldTerms<'_> {
+    HoldTerms {
         id: call.id,
         account_id: &call.account_id,
         key_id: &call.key_id,
@@ -203,66 +200,66 @@ fn wanted(call: &Call, amount: NanoUsd, worst: NanoUsd, overdraft: NanoUsd) -> W
         worst,
         overdraft,
         model: &call.model,
-        places: &[],
+        reservations: &[],
         admitted_at: call.admitted_ms.div_euclid(1_000),
     }
 }
 
-/// A call that has asked for its hold. Dropped before the hold is there, it is not open.
-struct Begun<'a> {
+/// Registers a call as open while its hold is being placed. Dropped before the hold is placed, it is unregistered.
+struct OpeningCall<'a> {
     calls: &'a OpenCalls,
     id: CallId,
-    holds: bool,
+    is_held: bool,
 }
 
-impl<'a> Begun<'a> {
+impl<'a> OpeningCall<'a> {
     fn new(shared: &'a Shared, call: &Call) -> Self {
         let calls = &shared.inner.open_calls;
-        calls.begins(call.id, &call.account_id);
+        calls.insert(call.id, &call.account_id);
         Self {
             calls,
             id: call.id,
-            holds: false,
+            is_held: false,
         }
     }
 
-    fn holds(mut self, text: Arc<str>) {
-        self.holds = true;
-        self.calls.holds(self.id, text);
+    fn confirm(mut self, text: Arc<str>) {
+        self.is_held = true;
+        self.calls.set_hold(self.id, text);
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for OpeningCall<'_> {
     fn drop(&mut self) {
-        if !self.holds {
-            self.calls.ends(self.id);
+        if !self.is_held {
+            self.calls.remove(self.id);
         }
     }
 }
 
-/// Waits for an answer. Where nobody waits any more, the lane forgets a hold by itself, unless it had just
-/// answered: then it is forgotten here.
-struct Listening<'a> {
-    heard: Heard,
+/// Waits for a reply. If it is dropped, the lane cancels a hold by itself, unless the reply was sent just before: then
+/// the hold is cancelled here.
+struct PendingReply<'a> {
+    receiver: ReplyReceiver,
     shared: &'a Shared,
     account_id: &'a str,
     hold: Option<CallId>,
 }
 
-impl Listening<'_> {
-    async fn answer(mut self) -> Option<Answer> {
-        let heard = (&mut self.heard).await.ok()?.ok();
+impl PendingReply<'_> {
+    async fn receive(mut self) -> Option<Reply> {
+        let received = (&mut self.receiver).await.ok()?.ok();
         self.hold = None;
-        heard
+        received
     }
 }
 
-impl Drop for Listening<'_> {
+impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
-        self.heard.close();
-        let answered = self.heard.try_recv().is_ok_and(|answer| answer.is_ok());
-        if let Some(id) = self.hold.filter(|_| answered) {
-            self.shared.hand_in(Step::forget(self.account_id, id));
+        self.receiver.close();
+        let replied = self.receiver.try_recv().is_ok_and(|reply| reply.is_ok());
+        if let Some(id) = self.hold.filter(|_| replied) {
+            self.shared.submit(Operation::cancel(self.account_id, id));
         }
     }
 }

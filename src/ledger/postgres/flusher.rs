@@ -1,9 +1,9 @@
-//! One flush of the database's disk for all that was committed before it.
+//! Group flush: one flush of the database's disk for everything committed before it.
 //!
-//! Batches are committed without waiting for the disk. Charges wait here for a flush. The steps that end
-//! a call are kept here until one: nobody waits for them, so they go along with the next charge or after
-//! a second. If the server crashed between commit and flush it has another life than the batch was told;
-//! then all of them are taken once more, and the holds of running calls are renewed.
+//! Batches are committed without waiting for the disk. Charges wait here for a flush. Operations that end a call are
+//! kept here until a flush; they are not awaited, so they share the flush of the next charge, or get one after a
+//! second. If the server has crashed between commit and flush, its incarnation number (`life`) differs from the one in
+//! the batch's reply; then all these operations are sent again, and the holds of running calls are renewed.
 
 use std::{
     sync::{
@@ -20,52 +20,52 @@ use tokio::{
 
 use super::{
     Inner,
-    steps::{Answer, Step},
+    operations::{Operation, Reply},
 };
 use crate::db::postgres::{Connected, Error};
 
-/// How long a flush may take before its connection is given up.
+/// Timeout of a flush, after which its connection is dropped.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const TRIAL_INTERVAL: Duration = Duration::from_millis(100);
-/// How long what nobody waits for may stay unflushed.
+/// How long operations that are not awaited may stay unflushed.
 const LAZY_INTERVAL: Duration = Duration::from_secs(1);
-/// The most steps that are kept for the case of a crash. Beyond it, which takes a disk that hangs, what a
-/// crash undoes is left to the audit.
-const MOST_KEPT: usize = 50_000;
+/// The most operations kept for the case of a crash. Beyond it, which takes a disk that hangs, it is left to the audit
+/// to find what a crash has undone.
+const MAX_KEPT: usize = 50_000;
 
-/// Something that is committed and may not be on the disk yet.
+/// A committed operation that may not be on the disk yet.
 enum Unflushed {
-    /// A charge, and whoever waits for it.
-    Charge { step: Step, answer: Answer },
-    /// The end of a call, to be taken once more if it is lost.
-    End(Step),
-    /// A hold, which its call knows of.
+    /// A charge, with the reply to send once it is flushed.
+    Charge { operation: Operation, reply: Reply },
+    /// The end of a call, to be sent again if it is lost.
+    End(Operation),
+    /// A hold; if it is lost, the list of open calls has it.
     Hold,
 }
 
-/// With the server's life in which it was committed.
+/// With the server's incarnation in which it was committed.
 type Committed = (Unflushed, i64);
 
-/// Where they wait.
+/// The sending end of the queue of committed operations.
 pub struct Flusher {
     queue: mpsc::UnboundedSender<Committed>,
     kept: Arc<AtomicUsize>,
-    /// A hold is waiting for a flush already.
+    /// A hold is queued for a flush already.
     has_hold: Arc<AtomicBool>,
 }
 
-/// What becomes of them.
-pub struct Waiting {
+/// The task that flushes, and replies or repeats.
+pub struct FlushTask {
     queue: mpsc::UnboundedReceiver<Committed>,
     kept: Arc<AtomicUsize>,
     has_hold: Arc<AtomicBool>,
 }
 
 impl Flusher {
-    pub fn new() -> (Self, Waiting) {
+    pub fn new() -> (Self, FlushTask) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (kept, has_hold) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let waiting = Waiting {
+        let task = FlushTask {
             queue: receiver,
             kept: kept.clone(),
             has_hold: has_hold.clone(),
@@ -75,38 +75,40 @@ impl Flusher {
             kept,
             has_hold,
         };
-        (flusher, waiting)
+        (flusher, task)
     }
 
-    /// A charge that is answered once it is on the disk.
-    pub fn wait_for(&self, step: Step, answer: Answer, life: i64) {
-        let _ = self.queue.send((Unflushed::Charge { step, answer }, life));
+    /// Queues a charge, whose reply is sent once it is on the disk.
+    pub fn flush_then_reply(&self, operation: Operation, reply: Reply, life: i64) {
+        let _ = self
+            .queue
+            .send((Unflushed::Charge { operation, reply }, life));
     }
 
-    /// The end of a call that was answered already.
-    pub fn remember(&self, step: Step, life: i64) {
-        if self.kept.fetch_add(1, Relaxed) < MOST_KEPT {
-            let _ = self.queue.send((Unflushed::End(step), life));
+    /// Keeps the end of a call, whose reply was sent already, until it is flushed.
+    pub fn keep_until_flushed(&self, operation: Operation, life: i64) {
+        if self.kept.fetch_add(1, Relaxed) < MAX_KEPT {
+            let _ = self.queue.send((Unflushed::End(operation), life));
         } else {
             self.kept.fetch_sub(1, Relaxed);
         }
     }
 
-    /// A hold was made or changed.
-    pub fn has_news(&self, life: i64) {
+    /// Records that a hold was placed or changed.
+    pub fn hold_committed(&self, life: i64) {
         if !self.has_hold.swap(true, Relaxed) {
             let _ = self.queue.send((Unflushed::Hold, life));
         }
     }
 }
 
-impl Waiting {
-    /// Works as long as the ledger lives. `hand_in` takes the steps that a crash may have undone.
-    pub async fn run(mut self, inner: Weak<Inner>, hand_in: impl Fn(Step)) {
+impl FlushTask {
+    /// Runs as long as the ledger exists. `submit` takes the operations that a crash may have undone.
+    pub async fn run(mut self, inner: Weak<Inner>, submit: impl Fn(Operation)) {
         let mut connection = None;
         while let Some(waiting) = self.next().await {
             let Some(inner) = inner.upgrade() else { return };
-            // What is committed from here on needs a flush of its own.
+            // Holds that are committed from here on need another flush.
             self.has_hold.store(false, Relaxed);
             let life = until_flushed(&inner, &mut connection).await;
             let (mut ends, mut has_crashed) = (0, false);
@@ -114,15 +116,15 @@ impl Waiting {
                 let is_lost = committed_in != life;
                 has_crashed |= is_lost;
                 match unflushed {
-                    Unflushed::Charge { step, .. } if is_lost => hand_in(step),
-                    Unflushed::Charge { step, answer } => {
-                        let _ = step.tell(Ok(answer));
+                    Unflushed::Charge { operation, .. } if is_lost => submit(operation),
+                    Unflushed::Charge { operation, reply } => {
+                        let _ = operation.complete(Ok(reply));
                     }
-                    Unflushed::End(step) => {
+                    Unflushed::End(operation) => {
                         self.kept.fetch_sub(1, Relaxed);
                         if is_lost {
                             ends += 1;
-                            hand_in(step);
+                            submit(operation);
                         }
                     }
                     Unflushed::Hold => {}
@@ -133,15 +135,15 @@ impl Waiting {
                 tracing::warn!(
                     ends,
                     holds = renewals.len(),
-                    "PostgreSQL crashed and is back: the last ends of calls are sent again, and the holds of \
-                    running calls are renewed"
+                    "PostgreSQL has crashed and restarted: the last ends of calls are sent again, and the holds of running \
+                    calls are renewed"
                 );
-                renewals.into_iter().for_each(&hand_in);
+                renewals.into_iter().for_each(&submit);
             }
         }
     }
 
-    /// What one flush is for: at once where somebody waits for it, else after a moment.
+    /// The operations for the next flush: at once if there is a charge among them, else after a moment.
     async fn next(&mut self) -> Option<Vec<Committed>> {
         let first = self.queue.recv().await?;
         let mut is_urgent = matches!(first.0, Unflushed::Charge { .. });
@@ -163,7 +165,7 @@ impl Waiting {
     }
 }
 
-/// Flushes, however long it takes; says in which life of the server that was.
+/// Flushes, retrying for as long as it takes; returns the server's incarnation.
 async fn until_flushed(inner: &Arc<Inner>, connection: &mut Option<Connected>) -> i64 {
     let mut is_first = true;
     loop {
@@ -172,7 +174,7 @@ async fn until_flushed(inner: &Arc<Inner>, connection: &mut Option<Connected>) -
             Err(error) => {
                 *connection = None;
                 if std::mem::take(&mut is_first) {
-                    tracing::warn!(%error, "what was committed waits for the database to flush its disk");
+                    tracing::warn!(%error, "flushing the database failed; retrying, charges wait for it");
                 }
                 tokio::time::sleep(TRIAL_INTERVAL).await;
             }
@@ -185,8 +187,8 @@ async fn flush(inner: &Inner, connection: &mut Option<Connected>) -> Result<i64,
         Some(open) if !open.is_closed() => open,
         _ => inner.address.connect().await?,
     };
-    let asked = open.query_typed("SELECT flush_all()", &[]);
-    let rows = timeout(TIMEOUT, asked)
+    let query = open.query_typed("SELECT flush_all()", &[]);
+    let rows = timeout(TIMEOUT, query)
         .await
         .map_err(|_| Error::TimedOut)??;
     let row = rows.first().ok_or(Error::TimedOut)?;

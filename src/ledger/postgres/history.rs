@@ -1,4 +1,4 @@
-//! Looking back: what calls there were, what they used, what they cost.
+//! Call history: lists of calls, sums, and reservations.
 
 use tokio_postgres::{Row, types::Type};
 
@@ -15,7 +15,7 @@ use crate::{
     ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, LedgerError},
 };
 
-/// How many rows a list has at most.
+/// The most rows of a list.
 const MAX_ROWS: usize = 10_000;
 
 impl Shared {
@@ -26,9 +26,9 @@ impl Shared {
         to: i64,
     ) -> Result<Vec<Call>, LedgerError> {
         self.account(account_id).await?;
-        self.all_written().await;
+        self.wait_until_written().await;
         let (from_ms, to_ms) = (from.saturating_mul(1_000), to.saturating_mul(1_000));
-        // A list does without how hybrids decided, which is long.
+        // Lists omit the decisions of hybrids, which are long.
         let columns = COLUMNS.replace("decision", "NULL::text");
         let query = format!(
             "SELECT {columns} FROM calls WHERE account_id = $1 AND ended_ms >= $2 AND ended_ms < $3
@@ -39,19 +39,19 @@ impl Shared {
             (&from_ms as _, Type::INT8),
             (&to_ms as _, Type::INT8),
         ];
-        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        let rows = self.inner.pool.query(&query, &parameters).await?;
         Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
     }
 
     pub async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
-        self.all_written().await;
+        self.wait_until_written().await;
         if let Some(number) = CallId::parse(id) {
             let query = format!("SELECT {COLUMNS} FROM calls WHERE id = $1");
             let number = i64::try_from(number.0).unwrap_or(i64::MAX);
             let rows = self
                 .inner
                 .pool
-                .ask(&query, &[(&number, Type::INT8)])
+                .query(&query, &[(&number, Type::INT8)])
                 .await?;
             if let Some(row) = rows.first() {
                 return Ok(vec![record::read(row)?]);
@@ -59,7 +59,7 @@ impl Shared {
         }
         let query =
             format!("SELECT {COLUMNS} FROM calls WHERE request_id = $1 ORDER BY id DESC LIMIT 100");
-        let rows = self.inner.pool.ask(&query, &[(&id, Type::TEXT)]).await?;
+        let rows = self.inner.pool.query(&query, &[(&id, Type::TEXT)]).await?;
         Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
     }
 
@@ -67,7 +67,7 @@ impl Shared {
         &self,
         filter: AnalyticsFilter,
     ) -> Result<Vec<AnalyticsRow>, LedgerError> {
-        self.all_written().await;
+        self.wait_until_written().await;
         let query =
             "SELECT to_char(to_timestamp(ended_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
                 account_id, model, count(*), count(cost), coalesce(sum(prompt), 0)::bigint,
@@ -86,42 +86,48 @@ impl Shared {
             (&filter.account_id as _, Type::TEXT),
             (&filter.model as _, Type::TEXT),
         ];
-        let rows = self.inner.pool.ask(query, &parameters).await?;
+        let rows = self.inner.pool.query(query, &parameters).await?;
         Ok(rows.iter().map(read_analytics).collect::<Result<_, _>>()?)
     }
 
-    /// Every place that calls have in the last minute, for a limiter that has forgotten them: those of
-    /// calls that run, with what they reserved, and those of calls that are over, with what they used.
+    /// Every reservation of the current rate-limit window, for a limiter that has lost its state: of running calls with
+    /// their reserved tokens, of ended calls with the tokens they used.
     pub async fn reservations_in_window(&self) -> Result<Vec<StoredReservation>, LedgerError> {
-        // The limiter has a clock of its own: twice the window covers what the two differ by.
+        // The limiter has its own clock: twice the window covers the difference of the two.
         let window = i64::try_from(2 * WINDOW_MS).unwrap_or(i64::MAX);
         let now_ms = self.inner.clock.now_ms();
         let since = now_ms - window;
         let query = "SELECT account_id, model, id, places FROM holds
             UNION ALL
             SELECT account_id, model, id, coalesce(places, '{}') FROM calls WHERE ended_ms >= $1";
-        let rows = self.inner.pool.ask(query, &[(&since, Type::INT8)]).await?;
-        let mut kept = Vec::new();
+        let rows = self
+            .inner
+            .pool
+            .query(query, &[(&since, Type::INT8)])
+            .await?;
+        let mut reservations = Vec::new();
         for row in &rows {
             let (account, model): (String, String) = (get(row, 0)?, get(row, 1)?);
             let (call, places): (i64, Vec<i64>) = (get(row, 2)?, get(row, 3)?);
             let call = CallId(unsigned(call));
-            // A call's number says when it began. By the limiter's clock its steps came so much later.
-            let age_ms = unsigned(now_ms - call.begun_ms());
-            let first_ms = record::places(&places)
+            // A call ID contains its start time. By the limiter's clock, later steps came this much after the first.
+            let age_ms = unsigned(now_ms - call.started_ms());
+            let first_ms = record::unflatten(&places)
                 .next()
-                .map_or(0, |place| place.at_ms);
-            kept.extend(record::places(&places).map(|place| StoredReservation {
-                account: account.clone(),
-                model: model.clone(),
-                call: call.0,
-                step: place.step,
-                at_ms: place.at_ms,
-                age_ms: age_ms.saturating_sub(place.at_ms.saturating_sub(first_ms)),
-                tokens: place.tokens,
-            }));
+                .map_or(0, |reservation| reservation.at_ms);
+            reservations.extend(
+                record::unflatten(&places).map(|reservation| StoredReservation {
+                    account: account.clone(),
+                    model: model.clone(),
+                    call: call.0,
+                    step: reservation.step,
+                    at_ms: reservation.at_ms,
+                    age_ms: age_ms.saturating_sub(reservation.at_ms.saturating_sub(first_ms)),
+                    tokens: reservation.tokens,
+                }),
+            );
         }
-        Ok(kept)
+        Ok(reservations)
     }
 }
 

@@ -1,8 +1,8 @@
-//! One stream of batches: while one is under way, what arrives waits; then all of it goes into the next.
+//! A lane: one connection that sends batches. While a batch is under way, operations are queued for the next one.
 //!
-//! A batch is sent until it is heard. When the connection breaks nobody knows whether it was done, so it
-//! is sent again, and the database knows what it has done before. A hold that nobody waits for any
-//! more is forgotten; what must only be done (the end of a call) is done however long it takes.
+//! A batch is sent until its reply is received. If the connection breaks, it is unknown whether the batch was executed,
+//! so it is sent again, and the database recognizes operations that it has executed before. A hold whose caller no
+//! longer waits is dropped or cancelled; operations that end a call are retried for as long as it takes.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use tokio_postgres::types::Type;
 
 use super::{
     Inner,
-    steps::{Answers, Kind, Step, StepError},
+    operations::{BatchReply, Kind, Operation, OperationError},
 };
 use crate::{
     base::{durability::Durability, fast_map::FastSet},
@@ -30,12 +30,12 @@ use crate::{
     ledger::CallId,
 };
 
-/// The most steps in one batch.
+/// The most operations in one batch.
 const MAX_BATCH: usize = 256;
-/// How often a database that failed is tried again.
+/// Interval of probes of a database that failed.
 const TRIAL_INTERVAL: Duration = Duration::from_millis(100);
 
-const TAKE_STEPS: &str = "SELECT take_steps($1, $2, $3, $4, $5, $6, $7::text::jsonb)::text";
+const EXECUTE_BATCH: &str = "SELECT take_steps($1, $2, $3, $4, $5, $6, $7::text::jsonb)::text";
 const TYPES: [Type; 7] = [
     Type::INT8,
     Type::INT4,
@@ -46,85 +46,85 @@ const TYPES: [Type; 7] = [
     Type::TEXT,
 ];
 
-/// What a lane is told.
-pub enum Told {
-    Step(Step),
-    /// Someone wants to know when all before it is done.
-    Tell(oneshot::Sender<()>),
+/// A message to a lane's task.
+pub enum Message {
+    Operation(Operation),
+    /// Replies when everything queued before is done.
+    Barrier(oneshot::Sender<()>),
 }
 
-/// Where steps are handed in.
+/// The sending end of a lane's queue.
 pub struct Lane {
-    queue: mpsc::UnboundedSender<Told>,
+    queue: mpsc::UnboundedSender<Message>,
     /// The last batch failed.
-    unwell: Arc<AtomicBool>,
+    failing: Arc<AtomicBool>,
 }
 
 impl Lane {
-    /// Works until the lane is dropped and all that was handed in is done.
+    /// Starts the lane's task, which runs until the lane is dropped and all queued operations are done.
     pub fn start(number: i32, inner: Arc<Inner>) -> Self {
-        let (queue, steps) = mpsc::unbounded_channel();
-        let unwell = Arc::<AtomicBool>::default();
-        let work = Work {
+        let (queue, receiver) = mpsc::unbounded_channel();
+        let failing = Arc::<AtomicBool>::default();
+        let task = LaneTask {
             number,
             inner,
-            steps,
-            again: queue.downgrade(),
-            unwell: unwell.clone(),
+            queue: receiver,
+            requeue: queue.downgrade(),
+            failing: failing.clone(),
             connection: None,
         };
-        tokio::spawn(work.run());
-        Self { queue, unwell }
+        tokio::spawn(task.run());
+        Self { queue, failing }
     }
 
-    pub fn is_well(&self) -> bool {
-        !self.unwell.load(Relaxed)
+    pub fn is_healthy(&self) -> bool {
+        !self.failing.load(Relaxed)
     }
 
-    pub fn hand_in(&self, step: Step) {
-        let _ = self.queue.send(Told::Step(step));
+    pub fn submit(&self, operation: Operation) {
+        let _ = self.queue.send(Message::Operation(operation));
     }
 
-    /// Returns once everything that was handed in before is done.
-    pub async fn all_done(&self) {
-        let (tell, done) = oneshot::channel();
-        let _ = self.queue.send(Told::Tell(tell));
+    /// Waits until everything queued before is done.
+    pub async fn drained(&self) {
+        let (reply, done) = oneshot::channel();
+        let _ = self.queue.send(Message::Barrier(reply));
         let _ = done.await;
     }
 
-    /// For whoever must not keep the lane open.
-    pub fn weak(&self) -> mpsc::WeakUnboundedSender<Told> {
+    /// A sender that does not keep the lane open.
+    pub fn weak(&self) -> mpsc::WeakUnboundedSender<Message> {
         self.queue.downgrade()
     }
 }
 
-struct Work {
+struct LaneTask {
     number: i32,
     inner: Arc<Inner>,
-    steps: mpsc::UnboundedReceiver<Told>,
-    again: mpsc::WeakUnboundedSender<Told>,
-    unwell: Arc<AtomicBool>,
+    queue: mpsc::UnboundedReceiver<Message>,
+    requeue: mpsc::WeakUnboundedSender<Message>,
+    failing: Arc<AtomicBool>,
     connection: Option<Connected>,
 }
 
-impl Work {
+impl LaneTask {
     async fn run(mut self) {
-        self.try_again().await;
+        self.probe().await;
         loop {
-            let first = if self.unwell.load(Relaxed) {
-                let Ok(first) = timeout(TRIAL_INTERVAL, self.steps.recv()).await else {
-                    self.try_again().await;
+            let first = if self.failing.load(Relaxed) {
+                let Ok(first) = timeout(TRIAL_INTERVAL, self.queue.recv()).await else {
+                    self.probe().await;
                     continue;
                 };
                 first
             } else {
                 tokio::select! {
                     biased;
-                    first = self.steps.recv() => first,
-                    // Nobody need ask to know that nobody would answer.
+                    first = self.queue.recv() => first,
+                    // A closed connection is noticed at once, not by the next batch.
                     () = lost(self.connection.as_ref()) => {
                         self.connection = None;
-                        self.is_unwell(&Error::Broken("it was closed".into()));
+                        self.set_failing(&Error::Broken("it was closed".into()));
                         continue;
                     }
                 }
@@ -132,87 +132,89 @@ impl Work {
             let Some(first) = first else { return };
             let (mut batch, mut waiting) = (Vec::new(), Vec::new());
             let mut next = Some(first);
-            while let Some(told) = next {
-                match told {
-                    Told::Step(step) => batch.push(step),
-                    Told::Tell(tell) => waiting.push(tell),
+            while let Some(message) = next {
+                match message {
+                    Message::Operation(operation) => batch.push(operation),
+                    Message::Barrier(reply) => waiting.push(reply),
                 }
                 next = if batch.len() < MAX_BATCH {
-                    self.steps.try_recv().ok()
+                    self.queue.try_recv().ok()
                 } else {
                     None
                 };
             }
-            let (steps, started) = (batch.len(), Instant::now());
+            let (operations, started) = (batch.len(), Instant::now());
             self.drop_needless_renewals(&mut batch);
             self.inner.health.begins();
-            self.take(batch).await;
-            self.inner.health.ends(steps, started.elapsed());
-            for tell in waiting {
-                let _ = tell.send(());
+            self.execute(batch).await;
+            self.inner.health.ends(operations, started.elapsed());
+            for reply in waiting {
+                let _ = reply.send(());
             }
         }
     }
 
-    /// A renewal is for a call that runs. Where the call has ended, or has another step in the same batch, the
-    /// renewal would come too late: holds are written at the end of a batch, after what ends their call.
-    fn drop_needless_renewals(&self, batch: &mut Vec<Step>) {
-        if !batch.iter().any(|step| step.kind == Kind::Renew) {
+    /// Removes renewals of calls that have ended or that have another operation in the same batch. Such a renewal would
+    /// be applied too late: holds are inserted at the end of a batch, after the operations that end their calls.
+    fn drop_needless_renewals(&self, batch: &mut Vec<Operation>) {
+        if !batch.iter().any(|operation| operation.kind == Kind::Renew) {
             return;
         }
-        let others = batch.iter().filter(|step| step.kind != Kind::Renew);
-        let others: FastSet<CallId> = others.map(|step| step.id).collect();
+        let others = batch
+            .iter()
+            .filter(|operation| operation.kind != Kind::Renew);
+        let others: FastSet<CallId> = others.map(|operation| operation.id).collect();
         let mut renewed = FastSet::default();
-        batch.retain(|step| {
-            step.kind != Kind::Renew
-                || self.inner.open_calls.contains(step.id)
-                    && !others.contains(&step.id)
-                    && renewed.insert(step.id)
+        batch.retain(|operation| {
+            operation.kind != Kind::Renew
+                || self.inner.open_calls.contains(operation.id)
+                    && !others.contains(&operation.id)
+                    && renewed.insert(operation.id)
         });
     }
 
-    /// Sends a batch until it is heard.
-    async fn take(&mut self, mut batch: Vec<Step>) {
+    /// Sends a batch until its reply is received.
+    async fn execute(&mut self, mut batch: Vec<Operation>) {
         loop {
-            batch.retain(|step| !step.is_idle());
+            batch.retain(|operation| !operation.is_abandoned());
             if batch.is_empty() {
                 return;
             }
-            // The answers come in the order in which the steps are sent.
+            // Replies come in the order in which operations are sent.
             batch.sort_by(|one, other| one.account_id.cmp(&other.account_id));
             match self.send(&mut batch).await {
-                Ok(answers) => {
-                    self.is_well();
-                    return self.tell(batch, answers);
+                Ok(replies) => {
+                    self.set_healthy();
+                    return self.complete(batch, replies);
                 }
                 Err(error) if error.is_transient() => {
                     self.connection = None;
-                    self.is_unwell(&error);
+                    self.set_failing(&error);
                     tokio::time::sleep(TRIAL_INTERVAL).await;
                 }
-                // One of them is a step that the database will not have, whichever it is.
+                // One of the operations is invalid: bisect the batch to find it.
                 Err(_) if batch.len() > 1 => {
                     let rest = batch.split_off(batch.len() / 2);
-                    Box::pin(self.take(batch)).await;
-                    return Box::pin(self.take(rest)).await;
+                    Box::pin(self.execute(batch)).await;
+                    return Box::pin(self.execute(rest)).await;
                 }
                 Err(error) => {
-                    let step = batch.remove(0);
-                    let _ = step.tell(Err(StepError(error.to_string())));
+                    let operation = batch.remove(0);
+                    let _ = operation.complete(Err(OperationError(error.to_string())));
                     return;
                 }
             }
         }
     }
 
-    async fn send(&mut self, batch: &mut [Step]) -> Result<Answers, Error> {
+    async fn send(&mut self, batch: &mut [Operation]) -> Result<BatchReply, Error> {
         let connection = match self.connection.take() {
             Some(connection) if !connection.is_closed() => connection,
             _ => self.inner.address.connect().await?,
         };
-        let text = written(batch);
-        for step in batch.iter_mut() {
-            step.is_sent();
+        let text = encode(batch);
+        for operation in batch.iter_mut() {
+            operation.mark_sent();
         }
         let (number, lease) = (self.inner.next_batch(), self.inner.lease.load());
         let now = self.inner.clock.manual_now();
@@ -226,75 +228,75 @@ impl Work {
             &text,
         ];
         let typed: Vec<_> = parameters.into_iter().zip(TYPES).collect();
-        let asked = connection.query_typed(TAKE_STEPS, &typed);
-        let rows = timeout(self.inner.timeout(), asked)
+        let query = connection.query_typed(EXECUTE_BATCH, &typed);
+        let rows = timeout(self.inner.timeout(), query)
             .await
             .map_err(|_| Error::TimedOut)??;
         self.connection = Some(connection);
         let row = rows.first().ok_or_else(unreadable)?;
-        let answers: Answers = serde_json::from_str(row.try_get(0)?).map_err(|_| unreadable())?;
-        if answers.answers.len() != batch.len() {
+        let reply: BatchReply = serde_json::from_str(row.try_get(0)?).map_err(|_| unreadable())?;
+        if reply.replies.len() != batch.len() {
             return Err(unreadable());
         }
-        Ok(answers)
+        Ok(reply)
     }
 
-    fn tell(&self, batch: Vec<Step>, answers: Answers) {
-        let life = answers.life;
-        for (step, answer) in batch.into_iter().zip(answers.answers) {
+    fn complete(&self, batch: Vec<Operation>, reply: BatchReply) {
+        let life = reply.life;
+        for (operation, reply) in batch.into_iter().zip(reply.replies) {
             let flusher = &self.inner.flusher;
             // A charge counts once it is on the disk.
-            if step.kind == Kind::Charge && self.inner.durability == Durability::Power {
-                flusher.wait_for(step, answer, life);
+            if operation.kind == Kind::Charge && self.inner.durability == Durability::Power {
+                flusher.flush_then_reply(operation, reply, life);
                 continue;
             }
-            // What a crash of the server may undo is kept until it is on the disk.
-            if step.ends_call() {
-                flusher.remember(step.repetition(), life);
+            // A crash of the server may undo this operation: keep it until it is on the disk.
+            if operation.ends_call() {
+                flusher.keep_until_flushed(operation.repeat(), life);
             } else {
-                flusher.has_news(life);
+                flusher.hold_committed(life);
             }
-            if let Some(forget) = step.tell(Ok(answer)) {
-                self.hand_in_again(forget);
+            if let Some(cancellation) = operation.complete(Ok(reply)) {
+                self.submit_again(cancellation);
             }
         }
     }
 
-    fn hand_in_again(&self, step: Step) {
-        if let Some(queue) = self.again.upgrade() {
+    fn submit_again(&self, operation: Operation) {
+        if let Some(queue) = self.requeue.upgrade() {
             self.inner.health.queued();
-            let _ = queue.send(Told::Step(step));
+            let _ = queue.send(Message::Operation(operation));
         }
     }
 
-    fn is_well(&self) {
-        if self.unwell.swap(false, Relaxed) {
-            self.inner.lane_is_well();
+    fn set_healthy(&self) {
+        if self.failing.swap(false, Relaxed) {
+            self.inner.lane_recovered();
         }
     }
 
-    fn is_unwell(&self, error: &Error) {
-        if !self.unwell.swap(true, Relaxed) {
-            self.inner.lane_is_unwell(error);
+    fn set_failing(&self, error: &Error) {
+        if !self.failing.swap(true, Relaxed) {
+            self.inner.lane_failed(error);
         }
     }
 
-    /// Whether the database can be written again, while nothing is to be written.
-    async fn try_again(&mut self) {
-        let tried = async {
+    /// Checks whether the database can be written again; used while there is nothing to write.
+    async fn probe(&mut self) {
+        let probe = async {
             let connection = match self.connection.take() {
                 Some(connection) if !connection.is_closed() => connection,
                 _ => self.inner.address.connect().await?,
             };
-            let asked = connection.query_typed("SELECT flush_all()", &[]);
-            timeout(self.inner.timeout(), asked)
+            let query = connection.query_typed("SELECT flush_all()", &[]);
+            timeout(self.inner.timeout(), query)
                 .await
                 .map_err(|_| Error::TimedOut)??;
             self.connection = Some(connection);
             Ok::<_, Error>(())
         };
-        if tried.await.is_ok() {
-            self.is_well();
+        if probe.await.is_ok() {
+            self.set_healthy();
         }
     }
 }
@@ -307,24 +309,27 @@ async fn lost(connection: Option<&Connected>) {
     }
 }
 
-/// The steps by account, accounts in order: `[{"a": "acct_…", "s": […]}, …]`.
-fn written(batch: &[Step]) -> String {
-    let mut by_account: BTreeMap<&str, Vec<&Step>> = BTreeMap::new();
-    for step in batch {
-        by_account.entry(&step.account_id).or_default().push(step);
+/// Encodes operations by account, in order of account IDs: `[{"a": "acct_…", "s": […]}, …]`.
+fn encode(batch: &[Operation]) -> String {
+    let mut by_account: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
+    for operation in batch {
+        by_account
+            .entry(&operation.account_id)
+            .or_default()
+            .push(operation);
     }
     let mut text = String::from("[");
-    for (account_id, steps) in by_account {
+    for (account_id, operations) in by_account {
         if text.len() > 1 {
             text.push(',');
         }
-        // Account IDs are ours: letters and digits.
+        // Account IDs are generated by us: letters and digits.
         let _ = write!(text, "{{\"a\":{},\"s\":[", serde_json::json!(account_id));
-        for (at, step) in steps.into_iter().enumerate() {
+        for (at, operation) in operations.into_iter().enumerate() {
             if at > 0 {
                 text.push(',');
             }
-            step.write_to(&mut text);
+            operation.write_to(&mut text);
         }
         text.push_str("]}");
     }
@@ -333,5 +338,5 @@ fn written(batch: &[Step]) -> String {
 }
 
 fn unreadable() -> Error {
-    Error::Unexpected("a batch was answered in words that this version does not know".into())
+    Error::Unexpected("the reply to a batch cannot be parsed by this version".into())
 }

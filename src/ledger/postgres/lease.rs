@@ -1,8 +1,8 @@
-//! This gateway's place among the others: a slot, an epoch, and a lease that it renews.
+//! This gateway's lease: a slot and an epoch, renewed by heartbeats.
 //!
-//! A gateway that has not renewed its lease for its length, by the clocks of those that watch it, is taken
-//! for dead, and its holds are released by the others. If it was only paused it takes a new lease before it
-//! holds anything else, and renews the holds of the calls that it still has under way.
+//! A gateway that has not renewed its lease for the lease's length, by the clocks of the others, counts as dead, and
+//! the others release its holds. If it was only paused, it takes a new lease before it holds anything else, and renews
+//! the holds of its running calls.
 
 use std::{
     sync::{
@@ -18,9 +18,9 @@ use tokio_postgres::types::Type;
 
 use super::{
     Inner,
+    operations::Operation,
     peers::{Peers, Silence},
     pool::Pool,
-    steps::Step,
 };
 use crate::{
     base::{
@@ -31,12 +31,12 @@ use crate::{
     ledger::CallId,
 };
 
-/// How often a beat that failed is tried again.
+/// How often a failed heartbeat is tried again.
 const TRIAL_INTERVAL: Duration = Duration::from_millis(500);
-/// How many accounts are freed in one transaction.
-const AT_ONCE: i32 = 100;
+/// For how many accounts holds are released in one transaction.
+const RELEASE_BATCH: i32 = 100;
 
-/// How long a gateway lives without a sign of life, and how often it gives one.
+/// How long a lease lasts without a heartbeat, and the interval of heartbeats.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     pub lease: Duration,
@@ -56,47 +56,48 @@ impl Default for Times {
 pub struct Lease {
     pub slot: i32,
     pub epoch: i64,
-    /// The last call that there was when it began.
+    /// The highest call ID when the lease began.
     after: u64,
 }
 
-/// What the database answers to a beat.
+/// The reply to a heartbeat.
 #[derive(Deserialize)]
 struct Beat {
     alive: bool,
     now_ms: i64,
-    /// The others' epochs, and how often each has renewed its lease.
+    /// Epochs of the other gateways, and how often each has renewed its lease.
     peers: Vec<(i64, i64)>,
 }
 
 impl Lease {
     pub async fn begin(pool: &Pool, times: Times) -> Result<Self, Error> {
         let lease_seconds = i32::try_from(times.lease.as_secs()).unwrap_or(i32::MAX);
-        let begun: Option<String> = pool
-            .ask_one(
+        let lease: Option<String> = pool
+            .query_one(
                 "SELECT begin_gateway($1)::text",
                 &[(&lease_seconds, Type::INT4)],
             )
             .await?;
-        let begun = begun.and_then(|text| serde_json::from_str(&text).ok());
-        begun.ok_or_else(|| Error::Unexpected("1,024 gateways run already".into()))
+        let lease = lease.and_then(|text| serde_json::from_str(&text).ok());
+        lease.ok_or_else(|| Error::Unexpected("1,024 gateways run already".into()))
     }
 
-    /// A beat that is not heard soon is tried on another connection, long before the lease is over.
+    /// Renews the lease. The timeout is short, so that another connection is tried long before the lease ends.
     async fn beat(self, pool: &Pool, within: Duration) -> Result<Beat, Error> {
         let lease = [
             (&self.slot as _, Type::INT4),
             (&self.epoch as _, Type::INT8),
         ];
-        let asked = pool.ask_one("SELECT beat($1, $2)::text", &lease);
-        let text: String = timeout(within, asked)
+        let query = pool.query_one("SELECT beat($1, $2)::text", &lease);
+        let text: String = timeout(within, query)
             .await
             .map_err(|_| Error::TimedOut)??;
-        serde_json::from_str(&text)
-            .map_err(|_| Error::Unexpected("a lease was answered in words unknown here".into()))
+        serde_json::from_str(&text).map_err(|_| {
+            Error::Unexpected("the reply to a heartbeat cannot be parsed by this version".into())
+        })
     }
 
-    /// The gateway has ended: nobody need wait for its lease to run out.
+    /// Ends the lease, so that the others need not wait until it expires.
     pub async fn end(self, pool: &Pool, run: i64) -> Result<(), Error> {
         let gone = "WITH gone AS (DELETE FROM lanes WHERE run = $3)
             DELETE FROM gateways WHERE slot = $1 AND epoch = $2";
@@ -109,16 +110,16 @@ impl Lease {
     }
 }
 
-/// What is remembered from one beat to the next.
+/// State kept from one heartbeat to the next.
 #[derive(Default)]
 struct Keeper {
     peers: Peers,
     clock: Option<ClockOffset>,
 }
 
-/// Renews the lease and frees what the dead have left, as long as the ledger lives. `hand_in` takes the
-/// renewals of holds.
-pub async fn keep(inner: Weak<Inner>, hand_in: impl Fn(Step)) {
+/// Renews the lease and releases the holds of dead gateways, as long as the ledger exists. `submit` takes the renewals
+/// of holds.
+pub async fn keep(inner: Weak<Inner>, submit: impl Fn(Operation)) {
     let mut keeper = Keeper::default();
     loop {
         let wait = {
@@ -126,47 +127,54 @@ pub async fn keep(inner: Weak<Inner>, hand_in: impl Fn(Step)) {
             if inner.closing.load(Relaxed) {
                 return;
             }
-            match keeper.renew(&inner, &hand_in).await {
+            match keeper.renew(&inner, &submit).await {
                 Ok(wait) => wait,
                 Err(error) => {
-                    tracing::warn!(%error, "the lease of this gateway could not be renewed yet");
+                    tracing::warn!(%error, "the lease of this gateway could not be renewed; retrying");
                     TRIAL_INTERVAL.min(inner.times.beat)
                 }
             }
         };
-        let Some(wanted) = inner.upgrade().map(|inner| inner.lease_wanted.clone()) else {
+        let Some(needed) = inner.upgrade().map(|inner| inner.lease_needed.clone()) else {
             return;
         };
-        // Sooner when a hold was refused for want of a lease.
-        let _ = timeout(wait, wanted.notified()).await;
+        // Earlier if a hold was refused because the lease was lost.
+        let _ = timeout(wait, needed.notified()).await;
     }
 }
 
 impl Keeper {
-    /// Renews the lease, releases what the dead hold, and says when to come again.
-    async fn renew(&mut self, inner: &Inner, hand_in: impl Fn(Step)) -> Result<Duration, Error> {
+    /// Renews the lease, releases the holds of dead gateways, and returns the time until the next heartbeat.
+    async fn renew(
+        &mut self,
+        inner: &Inner,
+        submit: impl Fn(Operation),
+    ) -> Result<Duration, Error> {
         let Times { beat, .. } = inner.times;
-        // One that is silent is looked at more often: its holds are waited for.
+        // A silent gateway is observed more often, because its holds block credit.
         let soon = beat / 5;
         let lease = **inner.lease.load();
         let sent_ms = monotonic_ms();
-        let answer = lease.beat(&inner.pool, beat).await?;
-        self.compare_clocks(inner, answer.now_ms, sent_ms);
-        if !answer.alive {
+        let reply = lease.beat(&inner.pool, beat).await?;
+        self.compare_clocks(inner, reply.now_ms, sent_ms);
+        if !reply.alive {
             let new = Lease::begin(&inner.pool, inner.times).await?;
             inner.lease.store(Arc::new(new));
             let renewals = inner.open_calls.renewals();
             tracing::warn!(
                 slot = new.slot,
                 holds = renewals.len(),
-                "the lease of this gateway had run out; it has a new one, and renews the holds of its running calls"
+                "the lease of this gateway had expired; it has a new one, and renews the holds of its running calls"
             );
-            renewals.into_iter().for_each(hand_in);
-            // Those that the new lease can take over are not released meanwhile.
+            renewals.into_iter().for_each(submit);
+            // Dead gateways are handled in the next round, so that holds which the new lease takes over are not
+            // released.
             return Ok(soon);
         }
-        let silence = self.peers.look(Instant::now(), &answer.peers, inner.times);
-        free_the_dead(&inner.pool, &silence).await?;
+        let silence = self
+            .peers
+            .observe(Instant::now(), &reply.peers, inner.times);
+        release_dead_holds(&inner.pool, &silence).await?;
         Ok(if silence.is_suspected { soon } else { beat })
     }
 
@@ -177,34 +185,34 @@ impl Keeper {
             inner.health.clock_jumps.inc();
             tracing::error!(
                 jump_ms,
-                "PostgreSQL's clock was set by this many milliseconds, or another server answers. Leases do not go \
-                by it. Credit expires by it, and what a clock that was set forward has expired stays so: check the \
-                time of the server, and the grants that expired since"
+                "PostgreSQL's clock was set by this many milliseconds, or another server responds. Leases do not depend on it. \
+                Credit expires by it, and credit that a clock set forward has expired stays expired: check the time of the \
+                server, and the grants that expired since"
             );
         }
     }
 }
 
-async fn free_the_dead(pool: &Pool, silence: &Silence) -> Result<(), Error> {
+async fn release_dead_holds(pool: &Pool, silence: &Silence) -> Result<(), Error> {
     loop {
         let parameters = [
-            (&AT_ONCE as _, Type::INT4),
+            (&RELEASE_BATCH as _, Type::INT4),
             (&silence.epochs as _, Type::INT8_ARRAY),
             (&silence.beats as _, Type::INT8_ARRAY),
         ];
         let query = "SELECT free_the_dead($1, $2, $3)";
-        let freed: i32 = pool.ask_one(query, &parameters).await?;
-        if freed == 0 {
+        let released: i32 = pool.query_one(query, &parameters).await?;
+        if released == 0 {
             return Ok(());
         }
-        tracing::info!(holds = freed, "released the holds of a gateway that died");
+        tracing::info!(holds = released, "released the holds of a dead gateway");
     }
 }
 
-/// Numbers of calls that no other gateway makes: the slot is part of them.
+/// Generates call IDs that no other gateway generates, because they contain the slot.
 pub struct SlotIds(AtomicU64);
 
-/// Of the bits that tell calls of one millisecond apart, these are for one gateway.
+/// Of the bits that distinguish calls of one millisecond, these count the calls of one gateway.
 const COUNT_BITS: u32 = 9;
 const SLOT_BITS: u32 = 10;
 
@@ -213,7 +221,7 @@ impl SlotIds {
         Self(AtomicU64::new(0))
     }
 
-    /// Calls that come are of a later millisecond than this one.
+    /// Makes later IDs of a later millisecond than this one.
     pub fn go_on_after(&self, id: CallId) {
         let later = ((id.0 >> (SLOT_BITS + COUNT_BITS)) + 1) << COUNT_BITS;
         self.0.fetch_max(later, Relaxed);

@@ -1,9 +1,9 @@
-//! The ledger on PostgreSQL: any number of gateways, one truth.
+//! The ledger in PostgreSQL, shared by any number of gateways.
 //!
-//! What money does goes through lanes, in batches, each one call of a function of the database's. A hold
-//! is committed without waiting for the disk; a charge is told of once it is flushed. A hold checks the
-//! key, the account and the versions of what the gateway remembered in the same step, so what an
-//! operator changes counts for the next request everywhere, and a request needs no trip for that.
+//! Operations on money are sent in batches through lanes, each batch as one call of a database function. A hold is
+//! committed without waiting for the disk; a charge is confirmed once it is flushed. A hold checks the key, the account
+//! and the versions of the gateway's cached data in the same operation. So an operator's change applies to the next
+//! request everywhere, and a request needs no round trip of its own for that.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -20,20 +20,20 @@ use tokio::{sync::Notify, time::timeout};
 mod admin;
 mod audit;
 mod billing;
+mod cache;
 mod flusher;
 mod history;
 mod lane;
 mod lease;
-mod look;
-mod memory;
+mod lookup;
 mod open_calls;
+mod operations;
 mod pages;
 mod peers;
 mod pending;
 mod pool;
 mod record;
 mod schema;
-mod steps;
 mod strays;
 #[cfg(test)]
 mod tests;
@@ -44,15 +44,15 @@ pub use billing::Pending;
 pub use schema::probe;
 
 use self::{
+    cache::{Cache, Settings},
     flusher::Flusher,
-    lane::{Lane, Told},
+    lane::{Lane, Message},
     lease::{Lease, SlotIds, Times},
-    look::{Known, Looks},
-    memory::{Memory, Settings},
+    lookup::{KnownCaller, Lookups},
     open_calls::OpenCalls,
+    operations::Operation,
     pool::Pool,
     schema::Found,
-    steps::Step,
 };
 use super::{CallId, Caller, Health, LedgerError, LimitRule, ModelSettings, OpenError, Seen};
 use crate::{
@@ -60,25 +60,25 @@ use crate::{
     db::postgres::{Address, Connected, Error},
 };
 
-/// Accounts are spread over so many lanes.
+/// Accounts are distributed over this many lanes.
 const LANES: i32 = 4;
-/// How long a batch may take, unless calls are more patient than that.
+/// Timeout of a batch, unless the deadline of holds is longer.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a start waits for the database.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a stop waits for what is still to be written.
+/// How long a stop waits for queued operations to be written.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a look back waits for what is just being written.
+/// How long a query waits for queued operations to be written.
 const WRITING_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub struct Shared {
     inner: Arc<Inner>,
     lanes: Vec<Lane>,
-    looks: Looks,
-    memory: Memory,
+    lookups: Lookups,
+    cache: Cache,
     ids: SlotIds,
     hasher: RandomState,
-    /// What this gateway's running calls have set aside.
+    /// Number and sum of the holds of this gateway's running calls.
     open_holds: AtomicUsize,
     open_amount: AtomicI64,
     audited_to: AtomicI64,
@@ -86,30 +86,30 @@ pub struct Shared {
     auditing: tokio::sync::Mutex<()>,
 }
 
-/// What the tasks work with.
+/// State shared by the ledger's tasks.
 pub struct Inner {
     address: Address,
     durability: Durability,
-    /// How long a call waits before it begins.
+    /// Timeout of placing a hold.
     deadline: Duration,
     pool: Pool,
     flusher: Flusher,
     health: Arc<Health>,
     clock: Clock,
-    /// This run of this gateway, among all.
+    /// Random ID of this run of the gateway.
     run: i64,
     batches: AtomicI64,
     times: Times,
     lease: ArcSwap<Lease>,
     open_calls: OpenCalls,
-    lease_wanted: Arc<Notify>,
-    /// The lease was given back, or is about to be.
+    lease_needed: Arc<Notify>,
+    /// The lease has been ended, or is about to be.
     closing: AtomicBool,
-    unwell_lanes: AtomicUsize,
+    failing_lanes: AtomicUsize,
 }
 
 impl Inner {
-    /// How long a batch may take before its connection is given up.
+    /// Timeout of a batch, after which its connection is dropped.
     fn timeout(&self) -> Duration {
         BATCH_TIMEOUT.max(self.deadline)
     }
@@ -118,23 +118,23 @@ impl Inner {
         self.batches.fetch_add(1, Relaxed) + 1
     }
 
-    fn lane_is_unwell(&self, error: &Error) {
-        if self.unwell_lanes.fetch_add(1, Relaxed) == 0 {
-            tracing::error!(%error, "the ledger does not answer: no new call is begun until it does");
+    fn lane_failed(&self, error: &Error) {
+        if self.failing_lanes.fetch_add(1, Relaxed) == 0 {
+            tracing::error!(%error, "the ledger database is unreachable; new calls are refused until it recovers");
         }
         self.health.set_well(false);
     }
 
-    fn lane_is_well(&self) {
-        if self.unwell_lanes.fetch_sub(1, Relaxed) == 1 {
-            tracing::info!("the ledger answers again");
+    fn lane_recovered(&self) {
+        if self.failing_lanes.fetch_sub(1, Relaxed) == 1 {
+            tracing::info!("the ledger database is reachable again; new calls are accepted");
             self.health.set_well(true);
         }
     }
 }
 
 impl Shared {
-    /// Connects, brings the tables up to date, and takes a place among the gateways.
+    /// Connects, creates the schema if needed, and takes a lease.
     pub async fn open(
         address: Address,
         durability: Durability,
@@ -144,7 +144,7 @@ impl Shared {
         Self::open_with(address, durability, deadline, clock, Times::default()).await
     }
 
-    /// The same with other times than a lease has; for tests, which need not wait for them.
+    /// As [`Self::open`], with other lease times; tests use short ones.
     async fn open_with(
         address: Address,
         durability: Durability,
@@ -168,10 +168,10 @@ impl Shared {
             });
         }
         let pool = Pool::new(address.clone());
-        pool.give_back(connection);
+        pool.put_back(connection);
         let lease = Lease::begin(&pool, times).await.map_err(failed)?;
-        let (flusher, unflushed) = Flusher::new();
-        let (looks, asked) = Looks::new(deadline);
+        let (flusher, flush_task) = Flusher::new();
+        let (lookups, queued_lookups) = Lookups::new(deadline);
         let inner = Arc::new(Inner {
             address,
             durability,
@@ -185,36 +185,36 @@ impl Shared {
             times,
             lease: ArcSwap::from_pointee(lease),
             open_calls: OpenCalls::default(),
-            lease_wanted: Arc::default(),
+            lease_needed: Arc::default(),
             closing: AtomicBool::new(false),
-            unwell_lanes: AtomicUsize::new(0),
+            failing_lanes: AtomicUsize::new(0),
         });
         let lanes: Vec<Lane> = (0..LANES)
             .map(|at| Lane::start(at, inner.clone()))
             .collect();
         let hasher = RandomState::new();
-        let hand_in = {
+        let submit = {
             let (queues, hasher) = (
                 lanes.iter().map(Lane::weak).collect::<Vec<_>>(),
                 hasher.clone(),
             );
             let health = inner.health.clone();
-            move |step: Step| {
-                let at = lane_of(&hasher, &step.account_id);
+            move |operation: Operation| {
+                let at = lane_of(&hasher, &operation.account_id);
                 if let Some(queue) = queues[at].upgrade() {
                     health.queued();
-                    let _ = queue.send(Told::Step(step));
+                    let _ = queue.send(Message::Operation(operation));
                 }
             }
         };
-        tokio::spawn(unflushed.run(Arc::downgrade(&inner), hand_in.clone()));
-        tokio::spawn(look::run(Arc::downgrade(&inner), asked));
-        tokio::spawn(lease::keep(Arc::downgrade(&inner), hand_in));
+        tokio::spawn(flush_task.run(Arc::downgrade(&inner), submit.clone()));
+        tokio::spawn(lookup::run(Arc::downgrade(&inner), queued_lookups));
+        tokio::spawn(lease::keep(Arc::downgrade(&inner), submit));
         let shared = Self {
             inner,
             lanes,
-            looks,
-            memory: Memory::default(),
+            lookups,
+            cache: Cache::default(),
             ids: SlotIds::new(),
             hasher,
             open_holds: AtomicUsize::new(0),
@@ -228,7 +228,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// A database that is slow for a moment keeps no gateway from starting.
+    /// Loads the settings, retrying while the database is slow, up to the start timeout.
     async fn first_settings(&self) -> Result<(), LedgerError> {
         let started = Instant::now();
         loop {
@@ -241,7 +241,7 @@ impl Shared {
         }
     }
 
-    /// Waits, within bounds, until everything is written, and gives the lease back.
+    /// Waits, for a bounded time, until everything is written, then ends the lease.
     pub async fn close(&self) {
         let written = async {
             while self.inner.health.waiting() > 0 {
@@ -253,8 +253,12 @@ impl Shared {
         };
         match timeout(CLOSING_TIMEOUT, written).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the lease could not be given back"),
-            Err(_) => tracing::error!("the gateway stops before everything could be written down"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the lease could not be ended; it expires by itself")
+            }
+            Err(_) => {
+                tracing::error!("the gateway stops before all ledger operations were written")
+            }
         }
     }
 
@@ -262,33 +266,33 @@ impl Shared {
         self.ids.next(&self.inner.clock, **self.inner.lease.load())
     }
 
-    /// From memory where there is one.
+    /// From the cache, or else from the database.
     pub async fn caller(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
-        let settings = self.memory.settings_version();
-        match self.memory.caller(digest) {
+        let settings = self.cache.settings_version();
+        match self.cache.caller(digest) {
             Some(known) => Ok(Some(caller(digest, known, settings, false))),
-            None => self.look(digest).await,
+            None => self.fresh_caller(digest).await,
         }
     }
 
-    /// Asks the database, and brings what is remembered up to date.
-    pub async fn look(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
-        let seen = self.looks.look(Some(digest)).await;
+    /// Reads the caller from the database and updates the cache.
+    pub async fn fresh_caller(&self, digest: KeyDigest) -> Result<Option<Caller>, LedgerError> {
+        let seen = self.lookups.lookup(Some(digest)).await;
         let (known, settings) = seen.ok_or(LedgerError::Unavailable)?;
-        self.memory.saw(digest, known.as_ref());
-        self.settings_are(settings).await?;
+        self.cache.put_caller(digest, known.as_ref());
+        self.ensure_settings(settings).await?;
         Ok(known.map(|known| caller(digest, known, settings, true)))
     }
 
-    /// Brings the settings up to date.
+    /// Reloads the settings if they have changed.
     pub async fn refresh(&self) -> Result<(), LedgerError> {
-        let seen = self.looks.look(None).await;
+        let seen = self.lookups.lookup(None).await;
         let (_, settings) = seen.ok_or(LedgerError::Unavailable)?;
-        self.settings_are(settings).await
+        self.ensure_settings(settings).await
     }
 
-    async fn settings_are(&self, version: i64) -> Result<(), LedgerError> {
-        if version > self.memory.settings_version() {
+    async fn ensure_settings(&self, version: i64) -> Result<(), LedgerError> {
+        if version > self.cache.settings_version() {
             self.reload_settings().await?;
         }
         Ok(())
@@ -298,30 +302,30 @@ impl Shared {
         let text: String = self
             .inner
             .pool
-            .ask_one("SELECT all_settings()::text", &[])
+            .query_one("SELECT all_settings()::text", &[])
             .await?;
         let settings = Settings::parse(&text).ok_or_else(|| record::unreadable("a setting"))?;
-        self.memory.put_settings(settings);
+        self.cache.put_settings(settings);
         Ok(())
     }
 
     pub fn model_settings(&self, model_id: &str) -> ModelSettings {
-        let settings = self.memory.settings();
+        let settings = self.cache.settings();
         settings.models.get(model_id).copied().unwrap_or_default()
     }
 
     pub fn ceilings(&self, account: &str, model: &str, default: Ceilings) -> Ceilings {
-        self.memory
+        self.cache
             .settings()
             .limits
             .ceilings(account, model, default)
     }
 
     pub fn limits(&self) -> Vec<LimitRule> {
-        self.memory.settings().limits.all()
+        self.cache.settings().limits.all()
     }
 
-    /// What this gateway's own calls have set aside.
+    /// Number and sum of the holds of this gateway's calls.
     pub fn all_held(&self) -> (usize, NanoUsd) {
         let amount = NanoUsd::new(self.open_amount.load(Relaxed));
         (self.open_holds.load(Relaxed), amount)
@@ -339,16 +343,16 @@ impl Shared {
         &self.inner.clock
     }
 
-    /// Returns once everything that was handed in before is written; where nothing can be written, what
-    /// there is can still be read.
-    async fn all_written(&self) {
-        let written = futures_util::future::join_all(self.lanes.iter().map(Lane::all_done));
+    /// Waits until everything queued before is written, so that queries see it. After a timeout it returns all the
+    /// same: if nothing can be written, stored data can still be read.
+    async fn wait_until_written(&self) {
+        let written = futures_util::future::join_all(self.lanes.iter().map(Lane::drained));
         let _ = timeout(WRITING_TIMEOUT, written).await;
     }
 
-    fn hand_in(&self, step: Step) {
+    fn submit(&self, operation: Operation) {
         self.inner.health.queued();
-        self.lane(&step.account_id).hand_in(step);
+        self.lane(&operation.account_id).submit(operation);
     }
 
     fn lane(&self, account_id: &str) -> &Lane {
@@ -356,13 +360,13 @@ impl Shared {
     }
 }
 
-/// A gateway that starts beside its database has some patience with it.
+/// Connects, retrying up to the start timeout, because the database may be starting too.
 async fn connect(address: &Address) -> Result<Connected, Error> {
     let started = Instant::now();
     loop {
         match address.connect().await {
             Err(error) if error.is_transient() && started.elapsed() < START_TIMEOUT => {
-                tracing::warn!(%error, "the database does not let us in yet");
+                tracing::warn!(%error, "the database does not accept connections yet; retrying");
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
             other => return other,
@@ -370,13 +374,13 @@ async fn connect(address: &Address) -> Result<Connected, Error> {
     }
 }
 
-/// The steps of an account stay in order: they all go the same way.
+/// The lane of an account. All operations of an account use the same lane, which keeps them in order.
 fn lane_of(hasher: &RandomState, account_id: &str) -> usize {
     let lanes = u64::try_from(LANES).unwrap_or(1);
     usize::try_from(hasher.hash_one(account_id) % lanes).unwrap_or(0)
 }
 
-fn caller(digest: KeyDigest, known: Known, settings: i64, fresh: bool) -> Caller {
+fn caller(digest: KeyDigest, known: KnownCaller, settings: i64, fresh: bool) -> Caller {
     Caller {
         account_id: known.account_id,
         key_id: known.key_id,

@@ -1,15 +1,15 @@
-//! The calls of this gateway that hold credit, or have asked for it.
+//! The calls of this gateway that hold credit or are about to.
 //!
-//! PostgreSQL can lose a hold (it crashed before the hold was on its disk, or this gateway was paused
-//! for longer than its lease) and can keep one that nobody needs. Only the gateway knows which of its
-//! calls are running: from here it renews what was lost, and tells which rows are stray.
+//! PostgreSQL can lose a hold (by a crash before it was on the disk, or because this gateway was paused for longer than
+//! its lease) and can keep one that is no longer needed. Only the gateway itself knows its running calls: from this
+//! list it renews lost holds and recognizes stray ones.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::steps::Step;
+use super::operations::Operation;
 use crate::{base::fast_map::FastMap, ledger::CallId};
 
-/// Calls are spread over so many maps, so that threads seldom wait for each other.
+/// Calls are distributed over this many maps, so that threads rarely contend.
 const SHARDS: usize = 16;
 
 #[derive(Default)]
@@ -17,13 +17,13 @@ pub struct OpenCalls([Mutex<FastMap<CallId, OpenCall>>; SHARDS]);
 
 struct OpenCall {
     account_id: String,
-    /// The last hold or extension that was acknowledged, as the database reads it; `None` until the hold is.
+    /// The JSON of the last acknowledged hold or extension; `None` until the hold is acknowledged.
     hold: Option<Arc<str>>,
 }
 
 impl OpenCalls {
-    /// The call is about to ask for a hold. Its row may be there from now on.
-    pub fn begins(&self, id: CallId, account_id: &str) {
+    /// Registers a call before its hold is sent: from now on the hold may be in the database.
+    pub fn insert(&self, id: CallId, account_id: &str) {
         let call = OpenCall {
             account_id: account_id.to_owned(),
             hold: None,
@@ -31,15 +31,15 @@ impl OpenCalls {
         self.shard(id).insert(id, call);
     }
 
-    /// Its hold, or the extension of it, was acknowledged.
-    pub fn holds(&self, id: CallId, text: Arc<str>) {
+    /// Stores the hold, or its extension, that was acknowledged.
+    pub fn set_hold(&self, id: CallId, text: Arc<str>) {
         if let Some(call) = self.shard(id).get_mut(&id) {
             call.hold = Some(text);
         }
     }
 
-    /// The call has ended, or its hold was refused.
-    pub fn ends(&self, id: CallId) {
+    /// Removes a call that has ended or whose hold was refused.
+    pub fn remove(&self, id: CallId) {
         self.shard(id).remove(&id);
     }
 
@@ -47,21 +47,21 @@ impl OpenCalls {
         self.shard(id).contains_key(&id)
     }
 
-    /// A step for each running call that makes sure of its hold.
-    pub fn renewals(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
+    /// One renewal for each running call.
+    pub fn renewals(&self) -> Vec<Operation> {
+        let mut renewals = Vec::new();
         for shard in &self.0 {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            steps.extend(shard.iter().filter_map(|(id, call)| {
+            renewals.extend(shard.iter().filter_map(|(id, call)| {
                 let text = call.hold.clone()?;
-                Some(Step::renew(&call.account_id, *id, text))
+                Some(Operation::renew(&call.account_id, *id, text))
             }));
         }
-        steps
+        renewals
     }
 
     fn shard(&self, id: CallId) -> MutexGuard<'_, FastMap<CallId, OpenCall>> {
-        // The lowest bits count the calls of a millisecond, from zero; the time is above them and the slot.
+        // The lowest bits count the calls of a millisecond from zero; the slot and the time are above them.
         let number = id.0 ^ (id.0 >> 19);
         let shard = &self.0[usize::try_from(number).unwrap_or(0) % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)

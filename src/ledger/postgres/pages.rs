@@ -1,4 +1,4 @@
-//! What pages show, asked once all that this gateway was told before is written.
+//! Queries for pages. They wait until this gateway's queued operations are written.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ impl Shared {
         from_day: &str,
         to_day: &str,
     ) -> Result<Vec<DayUse>, LedgerError> {
-        self.all_written().await;
+        self.wait_until_written().await;
         let query =
             "SELECT day, key_id, model, calls, charged, prompt, cached, completion, reasoning,
                 cost, last_ms
@@ -41,16 +41,16 @@ impl Shared {
             (&from_day as _, Type::TEXT),
             (&to_day as _, Type::TEXT),
         ];
-        let rows = self.inner.pool.ask(query, &parameters).await?;
+        let rows = self.inner.pool.query(query, &parameters).await?;
         Ok(rows.iter().map(read_day).collect::<Result<_, _>>()?)
     }
 
     pub async fn last_used(&self, account_id: &str) -> Result<HashMap<String, i64>, LedgerError> {
-        self.all_written().await;
+        self.wait_until_written().await;
         let query =
             "SELECT key_id, max(last_ms) FROM usage_days WHERE account_id = $1 GROUP BY key_id";
         let account = [(&account_id as _, Type::TEXT)];
-        let rows = self.inner.pool.ask(query, &account).await?;
+        let rows = self.inner.pool.query(query, &account).await?;
         let used = rows
             .iter()
             .map(|row| Ok((get(row, 0)?, get(row, 1)?)))
@@ -59,11 +59,11 @@ impl Shared {
     }
 
     pub async fn calls_page(&self, page: &CallsPage<'_>) -> Result<Vec<Call>, LedgerError> {
-        self.all_written().await;
+        self.wait_until_written().await;
         let mut wanted = Conditions::of_calls(page);
         if let Some(sums) = Conditions::of_sums(Sql::Postgres, page) {
             let (query, parameters) = (sums.first_and_last(), parameters(&sums));
-            let rows = self.inner.pool.ask(&query, &parameters).await?;
+            let rows = self.inner.pool.query(&query, &parameters).await?;
             let Some(row) = rows.first() else {
                 return Ok(Vec::new());
             };
@@ -73,20 +73,20 @@ impl Shared {
             wanted.within(first, last);
         }
         let (conditions, order) = (&wanted.text, wanted.newest_first("ended_ms"));
-        // A list does without how hybrids decided, which is long.
+        // Lists omit the decisions of hybrids, which are long.
         let columns = COLUMNS.replace("decision", "NULL::text");
         let limit = page.limit;
         let query = format!("SELECT {columns} FROM calls {conditions} {order} LIMIT {limit}");
         let parameters = parameters(&wanted);
-        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        let rows = self.inner.pool.query(&query, &parameters).await?;
         Ok(rows.iter().map(record::read).collect::<Result<_, _>>()?)
     }
 
     pub async fn call(&self, id: CallId) -> Result<Option<Call>, LedgerError> {
-        self.all_written().await;
+        self.wait_until_written().await;
         let query = format!("SELECT {COLUMNS} FROM calls WHERE id = $1");
         let id = i64::try_from(id.0).unwrap_or(i64::MAX);
-        let rows = self.inner.pool.ask(&query, &[(&id, Type::INT8)]).await?;
+        let rows = self.inner.pool.query(&query, &[(&id, Type::INT8)]).await?;
         Ok(rows.first().map(record::read).transpose()?)
     }
 
@@ -96,13 +96,13 @@ impl Shared {
         before: i64,
         limit: usize,
     ) -> Result<Vec<Entry>, LedgerError> {
-        self.all_written().await;
+        self.wait_until_written().await;
         let query = format!(
             "SELECT seq, kind, ref, delta, balance_after, at FROM ledger_entries
              WHERE account_id = $1 AND seq < $2 ORDER BY seq DESC LIMIT {limit}"
         );
         let parameters = [(&account_id as _, Type::TEXT), (&before as _, Type::INT8)];
-        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        let rows = self.inner.pool.query(&query, &parameters).await?;
         Ok(rows.iter().map(read_entry).collect::<Result<_, _>>()?)
     }
 
@@ -117,14 +117,14 @@ impl Shared {
         before: Option<(i64, String)>,
         limit: usize,
     ) -> Result<Vec<AccountFound>, LedgerError> {
-        self.all_written().await;
+        self.wait_until_written().await;
         let wanted = Conditions::of_accounts(Sql::Postgres, text, before);
         let (conditions, order) = (&wanted.text, wanted.newest_first("created_at"));
         let query = format!(
             "SELECT {ACCOUNT}, frozen, {CREDIT} FROM accounts {conditions} {order} LIMIT {limit}"
         );
         let parameters = parameters(&wanted);
-        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        let rows = self.inner.pool.query(&query, &parameters).await?;
         let now = self.inner.clock.now();
         let found = rows.iter().map(|row| {
             Ok(AccountFound {
@@ -138,7 +138,7 @@ impl Shared {
 
     pub async fn key(&self, id: &str) -> Result<Key, LedgerError> {
         let query = format!("SELECT {KEY} FROM api_keys WHERE id = $1");
-        let rows = self.inner.pool.ask(&query, &[(&id, Type::TEXT)]).await?;
+        let rows = self.inner.pool.query(&query, &[(&id, Type::TEXT)]).await?;
         let row = rows.first().ok_or_else(|| missing("key", id))?;
         Ok(read_key(row)?)
     }

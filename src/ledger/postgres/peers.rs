@@ -1,8 +1,8 @@
-//! Which of the other gateways are dead, by our own monotonic clock.
+//! Detects dead gateways by this gateway's monotonic clock.
 //!
-//! Each renewal of a lease counts up. A gateway whose count has not moved for the length of a lease, over
-//! several looks, is dead whatever the database's clock says; and no setting of that clock can take the
-//! lease of one that lives.
+//! Each renewal of a lease increments a counter. A gateway whose counter has not changed for the length of a lease,
+//! over several observations, is dead whatever the database's clock shows, and setting that clock cannot end the lease
+//! of a live gateway.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,16 @@ use crate::base::fast_map::FastMap;
 #[derive(Default)]
 pub struct Peers {
     by_epoch: FastMap<i64, Peer>,
-    looked: Option<Instant>,
+    observed_at: Option<Instant>,
 }
 
 struct Peer {
     beats: i64,
-    /// For how long the count has stood still.
+    /// For how long the counter has not changed.
     silent: Duration,
 }
 
-/// What a look has shown: the dead, with their counts, and whether one of the others may be.
+/// The result of an observation: dead gateways with their counters, and whether another one may be dead.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Silence {
     pub epochs: Vec<i64>,
@@ -30,15 +30,15 @@ pub struct Silence {
 }
 
 impl Peers {
-    /// The others' epochs and counts as they are now.
-    pub fn look(&mut self, now: Instant, peers: &[(i64, i64)], times: Times) -> Silence {
-        // Time in which we could not look proves nothing about the others: the database may have been away,
-        // or all of us were paused.
+    /// Records the other gateways' epochs and counters as of now.
+    pub fn observe(&mut self, now: Instant, peers: &[(i64, i64)], times: Times) -> Silence {
+        // Time without observations proves nothing about the others: the database may have been unreachable, or all
+        // gateways were paused.
         let most = times.beat + times.beat / 2;
         let passed = self
-            .looked
+            .observed_at
             .map_or(Duration::ZERO, |at| now.duration_since(at).min(most));
-        self.looked = Some(now);
+        self.observed_at = Some(now);
         let mut silence = Silence::default();
         let mut by_epoch = FastMap::default();
         for &(epoch, beats) in peers {
@@ -67,32 +67,32 @@ mod tests {
         beat: Duration::from_secs(5),
     };
 
-    /// Looks at these seconds, with the count of the only peer; says at which of them it was dead.
-    fn dead_at(looks: &[(u64, i64)]) -> Vec<u64> {
+    /// Observes the only peer's counter at these seconds; returns the seconds at which it was found dead.
+    fn dead_at(observations: &[(u64, i64)]) -> Vec<u64> {
         let (mut peers, start) = (Peers::default(), Instant::now());
-        let dead = looks.iter().filter_map(|&(second, beats)| {
+        let dead = observations.iter().filter_map(|&(second, beats)| {
             let now = start + Duration::from_secs(second);
-            let silence = peers.look(now, &[(7, beats)], TIMES);
+            let silence = peers.observe(now, &[(7, beats)], TIMES);
             (silence.epochs == [7]).then_some(second)
         });
         dead.collect()
     }
 
     #[test]
-    fn a_count_that_stands_still_for_a_lease_is_a_dead_gateway() {
+    fn a_counter_unchanged_for_a_lease_means_a_dead_gateway() {
         let beating: Vec<_> = (0..20)
             .map(|n| (5 * n, 1 + i64::try_from(n).unwrap()))
             .collect();
         assert!(dead_at(&beating).is_empty());
-        let looks = [(0, 1), (5, 2), (10, 2), (15, 2), (20, 2), (24, 2), (25, 2)];
-        assert_eq!(dead_at(&looks), [25]);
-        // The last moment counts: it renews, and has a whole lease again.
-        let looks = [(0, 1), (5, 1), (10, 1), (15, 1), (19, 2), (24, 2), (38, 2)];
-        assert!(dead_at(&looks).is_empty());
+        let observations = [(0, 1), (5, 2), (10, 2), (15, 2), (20, 2), (24, 2), (25, 2)];
+        assert_eq!(dead_at(&observations), [25]);
+        // A renewal at the last moment starts a whole new lease.
+        let observations = [(0, 1), (5, 1), (10, 1), (15, 1), (19, 2), (24, 2), (38, 2)];
+        assert!(dead_at(&observations).is_empty());
     }
 
     #[test]
-    fn a_watcher_that_could_not_look_condemns_nobody() {
+    fn time_without_observations_proves_no_death() {
         assert!(dead_at(&[(0, 1), (3_600, 1), (3_601, 2)]).is_empty());
         assert!(dead_at(&[(0, 1), (3_600, 1), (3_605, 1), (3_610, 1)]).is_empty());
         assert_eq!(dead_at(&[(0, 1), (60, 1), (120, 1), (180, 1)]), [180]);

@@ -1,4 +1,4 @@
-//! Connections for what is asked now and then: operators, leases, audits.
+//! Connections for occasional queries: of operators, pages, leases and audits.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -13,10 +13,10 @@ use tokio_postgres::{
 
 use crate::db::postgres::{Address, Connected, Error};
 
-/// How long anything may take.
+/// Timeout of every query.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How many stay open when nobody needs them: as many as the page that asks most at once. Opening one takes
-/// longer than the page.
+/// The most idle connections that are kept: as many as the busiest page uses at once, because opening one takes longer
+/// than the page.
 const MAX_IDLE: usize = 8;
 
 pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -34,7 +34,7 @@ impl Pool {
         }
     }
 
-    /// A connection for one use; one that went wrong is not given back.
+    /// Takes a connection for one use. After an error it is dropped, not put back.
     pub async fn take(&self) -> Result<Connected, Error> {
         loop {
             let idle = self.idle().pop();
@@ -46,41 +46,49 @@ impl Pool {
         }
     }
 
-    pub fn give_back(&self, connection: Connected) {
+    pub fn put_back(&self, connection: Connected) {
         let mut idle = self.idle();
         if idle.len() < MAX_IDLE && !connection.is_closed() {
             idle.push(connection);
         }
     }
 
-    pub async fn ask(&self, query: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+    pub async fn query(
+        &self,
+        query: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, Error> {
         let connection = self.take().await?;
-        let asked = connection.query_typed(query, parameters);
-        let rows = timeout(TIMEOUT, asked).await.map_err(|_| Error::TimedOut)?;
+        let running = connection.query_typed(query, parameters);
+        let rows = timeout(TIMEOUT, running)
+            .await
+            .map_err(|_| Error::TimedOut)?;
         let rows = rows?;
-        self.give_back(connection);
+        self.put_back(connection);
         Ok(rows)
     }
 
-    /// The one value of the one row that is answered.
-    pub async fn ask_one<T: FromSqlOwned>(
+    /// The only value of the only row.
+    pub async fn query_one<T: FromSqlOwned>(
         &self,
         query: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<T, Error> {
-        let rows = self.ask(query, parameters).await?;
+        let rows = self.query(query, parameters).await?;
         let row = rows
             .first()
-            .ok_or_else(|| Error::Unexpected("nothing was answered".into()))?;
+            .ok_or_else(|| Error::Unexpected("the query returned no row".into()))?;
         Ok(row.try_get(0)?)
     }
 
     pub async fn execute(&self, query: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
         let connection = self.take().await?;
-        let asked = connection.execute_typed(query, parameters);
-        let rows = timeout(TIMEOUT, asked).await.map_err(|_| Error::TimedOut)?;
+        let running = connection.execute_typed(query, parameters);
+        let rows = timeout(TIMEOUT, running)
+            .await
+            .map_err(|_| Error::TimedOut)?;
         let rows = rows?;
-        self.give_back(connection);
+        self.put_back(connection);
         Ok(rows)
     }
 

@@ -1,4 +1,4 @@
-//! A call as a row: written as JSON, which the database puts into its columns, and read back.
+//! A call as a row: encoded as JSON, which the database turns into columns, and read back.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     wire::chat::Usage,
 };
 
-/// In the order in which they are read.
+/// In the order in which [`read`] reads them.
 pub const COLUMNS: &str =
     "id, request_id, account_id, key_id, model, routed_model, upstream, stream,
     outcome, failure, reserved_tokens, held, most, input_price, cached_price, output_price,
@@ -27,7 +27,7 @@ pub const COLUMNS: &str =
 
 pub struct CallRecord<'a> {
     pub call: &'a Call,
-    /// What it used and what that costs, where it is to be charged.
+    /// Its usage and cost, if it is to be charged.
     pub usage: Option<(Usage, NanoUsd)>,
 }
 
@@ -107,47 +107,47 @@ impl CallRecord<'_> {
             attempts: list(&call.attempts),
             steps: list(&call.steps),
             decision: call.decision.as_deref().map(storable),
-            places: flat(&call.places),
+            places: flat(&call.reservations),
             cache_write: used.map(|used| used.cache_write),
             cache_write_1h: used.map(|used| used.cache_write_1h),
             prices: call.prices.to_stored(),
             provider_cost: call.provider_cost.map(|cost| cost.rounded_up().nanos()),
         };
-        serde_json::value::to_raw_value(&columns).expect("numbers and texts can be written")
+        serde_json::value::to_raw_value(&columns).expect("numbers and strings serialize")
     }
 }
 
-/// Places in the minute as the database keeps them: time, tokens and step, one after the other.
-pub fn flat(places: &[Reservation]) -> Vec<i64> {
+/// Encodes reservations as stored: time, tokens and step of each, concatenated.
+pub fn flat(reservations: &[Reservation]) -> Vec<i64> {
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    places
+    reservations
         .iter()
-        .flat_map(|place| {
+        .flat_map(|reservation| {
             [
-                number(place.at_ms),
-                number(place.tokens),
-                i64::from(place.step),
+                number(reservation.at_ms),
+                number(reservation.tokens),
+                i64::from(reservation.step),
             ]
         })
         .collect()
 }
 
-/// The places that were written so.
-pub fn places(flat: &[i64]) -> impl Iterator<Item = Reservation> {
+/// Decodes reservations from [`flat`].
+pub fn unflatten(flat: &[i64]) -> impl Iterator<Item = Reservation> {
     let number = |number: i64| u64::try_from(number).unwrap_or(0);
-    flat.chunks_exact(3).map(move |place| Reservation {
-        at_ms: number(place[0]),
-        tokens: number(place[1]),
-        step: u32::try_from(place[2]).unwrap_or(0),
+    flat.chunks_exact(3).map(move |reservation| Reservation {
+        at_ms: number(reservation[0]),
+        tokens: number(reservation[1]),
+        step: u32::try_from(reservation[2]).unwrap_or(0),
     })
 }
 
-/// Texts cannot have a zero byte there.
+/// Replaces NUL, which PostgreSQL's `text` cannot store.
 fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-/// As JSON; nothing for none.
+/// As JSON; `None` for an empty list.
 fn list<T: Serialize>(items: &[T]) -> Option<String> {
     (!items.is_empty()).then(|| storable(&serde_json::to_string(items).unwrap_or_default()))
 }
@@ -204,7 +204,7 @@ pub fn read(row: &Row) -> Result<Call, Error> {
         attempts: read_list(row, 26)?,
         steps: read_list(row, 27)?,
         decision: get(row, 28)?,
-        places: Vec::new(),
+        reservations: Vec::new(),
         charged,
     })
 }
@@ -217,7 +217,7 @@ pub fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
 }
 
 pub fn unreadable(what: &str) -> Error {
-    Error::Unexpected(format!("there is {what} that this version does not know"))
+    Error::Unexpected(format!("the database has {what} unknown to this version"))
 }
 
 pub fn unsigned(number: i64) -> u64 {

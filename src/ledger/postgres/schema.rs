@@ -1,7 +1,7 @@
 //! Creates the tables and functions in an empty database, by one gateway at a time.
 //!
-//! The database stores its version and the oldest version of a gateway that can use it, so that gateways of two versions
-//! can run side by side while one replaces the other.
+//! The database stores its version and the oldest version of a gateway that can use it, so that gateways of two
+//! versions can run side by side while one replaces the other.
 
 use tokio_postgres::types::Type;
 
@@ -20,31 +20,31 @@ const SCHEMA: &str = concat!(
     include_str!("../../conversations/postgres/tables.sql"),
 );
 
-/// What the database's tables are to this program.
+/// The state of the database's schema.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     Nothing,
     Version(i32),
-    /// Made by a newer program, which this one cannot live with.
+    /// Created by a newer version that this one is not compatible with.
     TooNew {
         found: i32,
         known: i32,
     },
 }
 
-/// Any number that nobody else takes.
+/// An arbitrary number that no other program uses.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7813223641001)";
 
 /// Creates the tables if there are none, or returns why this program cannot use those there are.
 pub async fn create_if_new(connection: &Connected) -> Result<Found, Error> {
-    let found = look(connection).await?;
+    let found = read_version(connection).await?;
     if found != Found::Nothing {
         return Ok(found);
     }
     connection.batch_execute("BEGIN").await?;
     connection.batch_execute(LOCK).await?;
     // Another gateway may have created them while this one waited for the lock.
-    if look(connection).await? == Found::Nothing {
+    if read_version(connection).await? == Found::Nothing {
         connection.batch_execute(SCHEMA).await?;
         connection
             .batch_execute(
@@ -59,26 +59,28 @@ pub async fn create_if_new(connection: &Connected) -> Result<Found, Error> {
             .await?;
     }
     connection.batch_execute("COMMIT").await?;
-    look(connection).await
+    read_version(connection).await
 }
 
-/// Looks at a database without changing it.
+/// Checks a database without changing it.
 pub async fn probe(address: &Address) -> Result<String, String> {
     let probed = address.probe().await.map_err(|error| error.to_string())?;
     let connection = address.connect().await.map_err(|error| error.to_string())?;
-    let found = look(&connection).await.map_err(|error| error.to_string())?;
+    let found = read_version(&connection)
+        .await
+        .map_err(|error| error.to_string())?;
     match found {
         Found::Nothing => Ok(format!("{probed}; tables will be created")),
         Found::Version(version) => Ok(format!("{probed}; tables of version {version}")),
         Found::TooNew { found, known } => Err(format!(
-            "{address} was made by a newer tollgate (version {found}, this one knows {known})"
+            "{address} was written by a newer tollgate (version {found}, this one knows {known})"
         )),
     }
 }
 
-/// Which version the tables have; changes nothing.
-pub async fn look(connection: &Connected) -> Result<Found, Error> {
-    // Of the catalog itself: `to_regclass` may go by what it knew before it waited for the lock.
+/// Reads the schema's version; changes nothing.
+pub async fn read_version(connection: &Connected) -> Result<Found, Error> {
+    // Read from the catalog, because `to_regclass` may use what it had cached before it waited for the lock.
     let query = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class
         WHERE relname = 'tollgate' AND pg_catalog.pg_table_is_visible(oid))";
     let exists = connection.query_typed(query, &[]).await?;

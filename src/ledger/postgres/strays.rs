@@ -1,8 +1,8 @@
-//! Holds of this gateway that no running call of it has.
+//! Stray holds: holds of this gateway without a running call.
 //!
-//! The account's row and its holds add up, so nothing else would notice; and no other gateway may release
-//! them while this one lives. A stray hold keeps credit from its account but takes none: it is released,
-//! logged and counted, and the account goes on.
+//! The account's row and its holds add up, so no other check would find them, and no other gateway may release them
+//! while this one is alive. A stray hold blocks credit of its account but spends none, so it is released, logged and
+//! counted, and the account is not frozen.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use tokio_postgres::types::Type;
 
 use super::{
     Shared,
+    operations::Operation,
     record::{get, unsigned},
-    steps::Step,
 };
 use crate::{
     base::money::NanoUsd,
@@ -19,19 +19,19 @@ use crate::{
     ledger::{CallId, LedgerError, StrayHold},
 };
 
-/// A hold without a call may be one that its caller has just given up, or ended: it is looked at twice.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+/// The delay before a suspected hold is checked again: its call may just have been ended or abandoned.
+const RECHECK_DELAY: Duration = Duration::from_secs(2);
 
 impl Shared {
-    /// Releases the holds of this gateway that belong to no running call of it, and says which they were.
+    /// Releases and returns the holds of this gateway that belong to none of its running calls.
     pub(super) async fn release_strays(&self) -> Result<Vec<StrayHold>, LedgerError> {
         let suspects = self.strays().await?;
         if suspects.is_empty() {
             return Ok(Vec::new());
         }
-        tokio::time::sleep(BETWEEN_LOOKS).await;
-        // What was handed in meanwhile may be their end.
-        self.all_written().await;
+        tokio::time::sleep(RECHECK_DELAY).await;
+        // Operations queued meanwhile may have ended the call.
+        self.wait_until_written().await;
         let mut strays = self.strays().await?;
         strays.retain(|stray| suspects.contains(stray));
         for stray in &strays {
@@ -39,12 +39,12 @@ impl Shared {
                 call.id = %stray.call,
                 account.id = stray.account_id,
                 held.nanos = stray.amount.nanos(),
-                "a hold without a running call was found by the audit, and is released"
+                "the audit found a hold without a running call; releasing it"
             );
             self.inner.health.stray_holds.inc();
-            self.hand_in(Step::forget(&stray.account_id, stray.call));
+            self.submit(Operation::cancel(&stray.account_id, stray.call));
         }
-        self.all_written().await;
+        self.wait_until_written().await;
         Ok(strays)
     }
 
@@ -55,7 +55,7 @@ impl Shared {
             (&lease.slot as _, Type::INT4),
             (&lease.epoch as _, Type::INT8),
         ];
-        let rows = self.inner.pool.ask(query, &parameters).await?;
+        let rows = self.inner.pool.query(query, &parameters).await?;
         let holds = rows.iter().map(|row| {
             Ok(StrayHold {
                 call: CallId(unsigned(get(row, 0)?)),

@@ -1,4 +1,4 @@
-//! What is watched, found by indexes that have little in them.
+//! Queries of alerts, through small indexes.
 
 use tokio_postgres::types::Type;
 
@@ -11,7 +11,7 @@ use crate::{
 
 impl Shared {
     pub async fn expiring(&self, page: &ExpiringPage) -> Result<Vec<Expiring>, LedgerError> {
-        self.all_written().await;
+        self.wait_until_written().await;
         let limit = page.limit;
         let query = format!(
             r#"SELECT g.account_id, g.id, f.remains, g.expires_at
@@ -29,7 +29,7 @@ impl Shared {
             (&at as _, Type::INT8),
             (&id as _, Type::TEXT),
         ];
-        let rows = self.inner.pool.ask(&query, &parameters).await?;
+        let rows = self.inner.pool.query(&query, &parameters).await?;
         let found = rows.iter().map(|row| {
             Ok(Expiring {
                 account_id: get(row, 0)?,
@@ -43,7 +43,7 @@ impl Shared {
 
     pub async fn frozen_accounts(&self, limit: usize) -> Result<Vec<String>, LedgerError> {
         let query = format!("SELECT id FROM accounts WHERE frozen ORDER BY id LIMIT {limit}");
-        let rows = self.inner.pool.ask(&query, &[]).await?;
+        let rows = self.inner.pool.query(&query, &[]).await?;
         let ids = rows.iter().map(|row| get(row, 0));
         Ok(ids.collect::<Result<_, Error>>()?)
     }

@@ -1,8 +1,8 @@
-//! One file of charges, held by one process at a time.
+//! One spool file, locked by one process at a time.
 //!
-//! It is kept at a certain length, filled with empty lines: the disk that a store has filled up has room for its charges
-//! all the same. A charge is written over empty lines; one that is settled has its first byte changed, which no crash
-//! can do by half; and once nothing waits, all lines are made empty again.
+//! The file has a reserved length, filled with empty lines, so that charges can be written even if the store has filled
+//! up the disk. A charge overwrites empty lines. When it is settled its first byte is changed, a write that a crash
+//! cannot leave half done. Once no charge is pending, all lines are emptied again.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -13,24 +13,24 @@ use std::{
 
 use super::record::{self, Contents, SETTLED, position};
 
-/// Room for about a thousand charges.
+/// Space for about a thousand charges.
 const RESERVE: u64 = 1 << 20;
 const CHUNK: [u8; 4_096] = [b'\n'; 4_096];
 
 pub struct SpoolFile {
     file: File,
     pub path: PathBuf,
-    /// Where the next line goes.
+    /// Offset of the next line.
     end: u64,
     length: u64,
-    /// Up to here there may be parts of lines that could not be written.
-    spoilt_to: u64,
-    /// Lines that could not be read are in it, and nowhere else.
-    is_evidence: bool,
+    /// Up to this offset there may be fragments of lines that could not be written.
+    dirty_to: u64,
+    /// The file has unreadable lines that could not be copied elsewhere; it must not be cleared or removed.
+    has_unsaved_damage: bool,
 }
 
 impl SpoolFile {
-    /// Takes a file that no process holds, with the charges in it.
+    /// Opens a file that no other process has locked, with the pending charges in it.
     pub fn take(path: &Path) -> io::Result<Option<(Self, Contents)>> {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
         let Some(length) = lock(&file, path)? else {
@@ -44,17 +44,17 @@ impl SpoolFile {
         if let Some(at) = contents.torn {
             tracing::warn!(
                 file = %path.display(),
-                "the last charge in the spool is not whole: the gateway died while it was written, before the end of \
-                 its stream was sent, and it is skipped"
+                "the last charge in the spool is incomplete and skipped: the gateway died while writing it, before the \
+                 end of its stream was sent"
             );
             taken.end = at;
-            taken.spoilt_to = contents.end;
+            taken.dirty_to = contents.end;
         }
-        taken.put_aside(&contents.damaged);
+        taken.quarantine(&contents.damaged);
         Ok(Some((taken, contents)))
     }
 
-    /// Makes a new file in this folder.
+    /// Creates a new file in this folder.
     pub fn create(folder: &Path) -> io::Result<Self> {
         let mut create = OpenOptions::new();
         let create = create.read(true).write(true).create_new(true).mode(0o600);
@@ -65,9 +65,9 @@ impl SpoolFile {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             };
-            // Another process may have been quicker.
+            // Another process may have locked it first.
             if let Some(length) = lock(&file, &path)? {
-                // Its name is on the disk before anything in it is.
+                // The directory entry must be on the disk before any contents.
                 File::open(folder)?.sync_all()?;
                 return Ok(Self::new(file, &path, length));
             }
@@ -81,57 +81,67 @@ impl SpoolFile {
             path: path.to_owned(),
             end: 0,
             length,
-            spoilt_to: 0,
-            is_evidence: false,
+            dirty_to: 0,
+            has_unsaved_damage: false,
         }
     }
 
-    /// Lines in the middle that cannot be read are kept for whoever looks into it, and passed over from now on.
-    fn put_aside(&mut self, damaged: &[(u64, Vec<u8>)]) {
+    /// Copies unreadable lines in the middle of the file to a `.damaged` file, for an operator to examine, and marks
+    /// them as settled here.
+    fn quarantine(&mut self, damaged: &[(u64, Vec<u8>)]) {
         if damaged.is_empty() {
             return;
         }
-        let aside = self.path.with_extension("damaged");
+        let quarantine_file = self.path.with_extension("damaged");
         let (file, count) = (self.path.display(), damaged.len());
-        match append_lines(&aside, damaged) {
+        match append_lines(&quarantine_file, damaged) {
             Ok(()) => {
                 tracing::error!(
-                    "{count} charges in the spool {file} are damaged and cannot be settled; they were put into {}",
-                    aside.display()
+                    "{count} charges in the spool {file} are damaged and cannot be settled; they were moved to {}",
+                    quarantine_file.display()
                 );
                 for (at, _) in damaged {
                     self.settled(*at);
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "{count} charges in the spool {file} are damaged and cannot be settled");
-                self.is_evidence = true;
+                tracing::error!(
+                    %error,
+                    "{count} charges in the spool {file} are damaged and cannot be settled; they stay there"
+                );
+                self.has_unsaved_damage = true;
             }
         }
     }
 
-    /// Fills the file up, as far as there is room.
+    /// Extends the file to its reserved length, as far as there is space on the disk.
     pub fn reserve(&mut self) {
         let filled = self.fill(self.length, RESERVE);
         match filled {
             Ok(()) => self.length = self.length.max(RESERVE),
             Err(error) => {
                 let file = self.path.display();
-                tracing::warn!(%error, "no room could be reserved in the spool {file}");
+                tracing::warn!(
+                    %error,
+                    "no space could be reserved in the spool {file}; charges may not fit on a full disk"
+                );
                 let _ = self.file.set_len(self.length);
             }
         }
     }
 
-    /// Appends lines and flushes them; says where they begin. Where that fails, none of them is there.
+    /// Appends lines, flushes them, and returns their offset. If this fails, none of them is in the file.
     pub fn append(&mut self, lines: &[u8]) -> io::Result<u64> {
         self.clean()?;
         let (at, end) = (self.end, self.end + position(lines.len()));
         let written = self.file.write_all_at(lines, at);
         if let Err(error) = written.and_then(|()| self.file.sync_data()) {
-            self.spoilt_to = end;
+            self.dirty_to = end;
             if let Err(error) = self.clean() {
-                tracing::error!(%error, "the spool could not be cleaned of a charge that was not written");
+                tracing::error!(
+                    %error,
+                    "an incomplete charge could not be removed from the spool; retrying before the next write"
+                );
             }
             return Err(error);
         }
@@ -140,40 +150,44 @@ impl SpoolFile {
         Ok(at)
     }
 
-    /// Removes what is left of lines that could not be written.
+    /// Removes fragments of lines that could not be written.
     fn clean(&mut self) -> io::Result<()> {
-        if self.spoilt_to == 0 {
+        if self.dirty_to == 0 {
             return Ok(());
         }
         if self.file.metadata()?.len() > self.length {
             self.file.set_len(self.length)?;
         }
-        self.fill(self.end, self.spoilt_to.min(self.length))?;
+        self.fill(self.end, self.dirty_to.min(self.length))?;
         self.file.sync_data()?;
-        self.spoilt_to = 0;
+        self.dirty_to = 0;
         Ok(())
     }
 
-    /// The charge in the line that begins here waits no longer. Not flushed: to settle it again changes nothing.
+    /// Marks the charge in the line at this offset as settled. Not flushed: settling it again has no effect.
     pub fn settled(&mut self, at: u64) {
         if let Err(error) = self.file.write_all_at(&[SETTLED], at) {
-            tracing::warn!(%error, "a charge that is settled stays in the spool");
+            tracing::warn!(
+                %error,
+                "a settled charge could not be marked in the spool; the next start settles it again, without effect"
+            );
         }
     }
 
-    /// Nothing waits any more: makes all lines empty.
+    /// Empties all lines; called when no charge is pending.
     pub fn clear(&mut self) {
-        if (self.end == 0 && self.spoilt_to == 0) || self.is_evidence {
+        if (self.end == 0 && self.dirty_to == 0) || self.has_unsaved_damage {
             return;
         }
         if let Err(error) = self.try_to_clear() {
-            tracing::warn!(%error, "the spool could not be emptied yet");
+            tracing::warn!(%error, "the spool could not be emptied; retrying later");
         }
     }
 
     fn try_to_clear(&mut self) -> io::Result<()> {
         self.clean()?;
-        // What is settled is so on the disk before lines are overwritten: half of one must not look damaged.
+        // The settled marks must be on the disk before lines are overwritten: a half-overwritten line must not look
+        // damaged.
         self.file.sync_data()?;
         self.fill(0, self.end)?;
         if self.length > RESERVE {
@@ -185,9 +199,9 @@ impl SpoolFile {
         Ok(())
     }
 
-    /// Removes the file, unless something in it is nowhere else.
+    /// Removes the file, unless it has unreadable lines that are nowhere else.
     pub fn remove(self) -> io::Result<()> {
-        if self.is_evidence {
+        if self.has_unsaved_damage {
             return Ok(());
         }
         fs::remove_file(&self.path)
@@ -206,7 +220,7 @@ impl SpoolFile {
     }
 }
 
-/// Locks the file and returns its length; `None` where another process holds it, or has removed it meanwhile.
+/// Locks the file and returns its length; `None` if another process has locked it or has removed it meanwhile.
 fn lock(file: &File, path: &Path) -> io::Result<Option<u64>> {
     match file.try_lock() {
         Ok(()) => {}
@@ -215,7 +229,7 @@ fn lock(file: &File, path: &Path) -> io::Result<Option<u64>> {
     }
     let (locked, named) = (file.metadata()?, fs::metadata(path));
     if !locked.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let is_there = named.is_ok_and(|named| named.ino() == locked.ino());
     Ok(is_there.then_some(locked.len()))

@@ -1,11 +1,12 @@
-//! Charges that wait for their store, in a file of the gateway's own.
+//! The spool: pending charges in a local file, while the store cannot be written.
 //!
-//! A stream whose response was delivered is owed, though the store cannot be written. Its charge is appended here and
-//! flushed to the disk before the stream ends, so that neither a stop nor a crash loses it; once it is settled in the
-//! store it is taken out. What a process leaves behind is settled by the next one that is given the folder. The ledger
-//! settles a call once, by its number, so a charge that came about after all is not made again.
+//! The charge of a delivered stream is pending even if the store cannot commit it. It is appended here and flushed to
+//! the disk before the stream ends, so neither a stop nor a crash loses it; once it is settled in the store it is
+//! removed. Charges that a process leaves behind are settled by the next process that uses the folder. The ledger
+//! settles a call ID at most once, so a charge that was committed after all is not made again.
 //!
-//! One thread does the writing, and flushes once for all that wait: nothing here is on the path of a normal request.
+//! One thread does the writing, with one flush for all queued charges. Requests use the spool only if their charge
+//! cannot be committed.
 
 use std::{
     io,
@@ -36,19 +37,19 @@ use crate::{
     ledger::{CallId, PendingCharge},
 };
 
-/// How long a stream's end waits for its charge to be on the disk.
+/// Timeout of writing a charge, during which the end of its stream is withheld.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The charges that wait, of this process and of those whose files it has taken over.
+/// The pending charges of this process and of those whose files it has taken over.
 pub struct Spool {
-    /// Always there until the spool is dropped.
+    /// `None` only while the spool is being dropped.
     commands: Option<mpsc::Sender<Command>>,
     thread: Option<JoinHandle<()>>,
     counts: Arc<Counts>,
     folder: PathBuf,
 }
 
-/// What others may know without asking the thread.
+/// Counters that can be read without waiting for the thread.
 #[derive(Default)]
 struct Counts {
     waiting: AtomicUsize,
@@ -91,51 +92,51 @@ impl Spool {
         }
     }
 
-    /// Takes over the files in the folder that no process holds, and returns the charges in them. They wait here until
-    /// [`Self::settled`] says otherwise.
+    /// Takes over the files in the folder that no process has locked, and returns the charges in them. They stay in the
+    /// spool until they are reported as [`Self::settled`].
     pub async fn adopt(&self) -> Vec<PendingCharge> {
-        let (tell, adopted) = oneshot::channel();
-        self.send(Command::Adopt(tell));
+        let (reply, adopted) = oneshot::channel();
+        self.send(Command::Adopt(reply));
         adopted.await.unwrap_or_default()
     }
 
-    /// Writes a charge down; when this returns without an error it is on the disk.
+    /// Writes a charge; when this returns `Ok` it is on the disk.
     ///
-    /// Dropped before that, or after an error, the charge is not in the spool.
-    pub async fn add(&self, owed: &PendingCharge) -> io::Result<()> {
-        let (tell, written) = oneshot::channel();
-        let withdrawn = Withdrawn {
+    /// If it returns an error, or its future is dropped, the charge is not in the spool.
+    pub async fn add(&self, pending: &PendingCharge) -> io::Result<()> {
+        let (reply, written) = oneshot::channel();
+        let withdraw = WithdrawOnDrop {
             spool: self,
-            id: Some(owed.call.id),
+            id: Some(pending.call.id),
         };
         self.send(Command::Add {
-            id: owed.call.id,
-            cost: owed.cost,
-            line: record::encode(owed),
-            tell,
+            id: pending.call.id,
+            cost: pending.cost,
+            line: record::encode(pending),
+            reply,
         });
         let written = timeout(FLUSH_TIMEOUT, written).await;
         let written = written.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
         written.map_err(|_| io::Error::other("the spool has stopped"))??;
-        withdrawn.keep();
+        withdraw.keep();
         Ok(())
     }
 
-    /// The charge is settled in the store: it waits no longer.
+    /// Removes a charge that has been settled in the store.
     pub fn settled(&self, id: CallId) {
         self.send(Command::Remove(id));
     }
 
-    /// How many charges wait, and what they come to.
+    /// The number of pending charges, and their sum.
     pub fn waiting(&self) -> (usize, NanoUsd) {
         let nanos = self.counts.nanos.load(Relaxed);
         (self.counts.waiting.load(Relaxed), NanoUsd::new(nanos))
     }
 
-    /// Once everything that was said before is done: what to tell whoever stopped the gateway, if charges wait.
+    /// Waits until all earlier commands are done, then returns a message for the operator if charges are pending.
     pub async fn left_behind(&self) -> Option<String> {
-        let (tell, done) = oneshot::channel();
-        self.send(Command::Tell(tell));
+        let (reply, done) = oneshot::channel();
+        self.send(Command::Barrier(reply));
         let _ = timeout(FLUSH_TIMEOUT, done).await;
         let (count, amount) = self.waiting();
         let noun = match count {
@@ -153,7 +154,7 @@ impl Spool {
     }
 
     fn send(&self, command: Command) {
-        // Who waits for an answer notices that there will be none.
+        // If the thread is gone, the reply channel is closed, which the caller handles.
         if let Some(commands) = &self.commands {
             let _ = commands.send(command);
         }
@@ -161,7 +162,7 @@ impl Spool {
 }
 
 impl Drop for Spool {
-    /// Waits for what was said, so that whoever drops the spool can take its file.
+    /// Waits until all commands are done and the file is unlocked, so that it can be opened again.
     fn drop(&mut self) {
         drop(self.commands.take());
         if let Some(thread) = self.thread.take() {
@@ -170,19 +171,19 @@ impl Drop for Spool {
     }
 }
 
-/// Takes a charge out again when it is dropped: nobody heard that it was written, so the stream was not finished.
-struct Withdrawn<'a> {
+/// Removes a charge from the spool when dropped: without a confirmed write its stream was not finished.
+struct WithdrawOnDrop<'a> {
     spool: &'a Spool,
     id: Option<CallId>,
 }
 
-impl Withdrawn<'_> {
+impl WithdrawOnDrop<'_> {
     fn keep(mut self) {
         self.id = None;
     }
 }
 
-impl Drop for Withdrawn<'_> {
+impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.spool.settled(id);

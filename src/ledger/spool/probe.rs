@@ -1,18 +1,18 @@
-//! Whether a spool could be used, for `tollgate check`.
+//! The spool's part of `tollgate check`.
 
 use std::{fs, io, path::Path};
 
 use super::{record, worker::files_in};
 use crate::db::sqlite::probe_folder;
 
-/// Looks at the folder without changing anything in it that was there before.
+/// Checks that the folder can be written, changing nothing that was there before.
 pub fn probe(folder: &Path) -> Result<String, String> {
     let shown = folder.display();
     if !folder.exists() {
         return probe_folder(folder).map(|()| format!("{shown} will be created"));
     }
     let failed = |error: io::Error| format!("{shown} cannot be written: {error}");
-    // Tried, because permissions do not tell of a disk that is mounted for reading.
+    // Tested by writing, because permissions do not tell whether a disk is mounted read-only.
     let trial = folder.join(format!("check-{}.tmp", std::process::id()));
     fs::write(&trial, b"\n").map_err(failed)?;
     fs::remove_file(&trial).map_err(failed)?;

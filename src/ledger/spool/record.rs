@@ -1,4 +1,4 @@
-//! A charge as a line: form, checksum, JSON. Lines are found again behind one that is damaged.
+//! A pending charge as one line of text: version, checksum, JSON. Lines after a damaged one can still be read.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -13,17 +13,18 @@ use crate::{
     wire::chat::Usage,
 };
 
-/// The first byte of every line. Whoever changes [`Line`] in a way that an earlier version misreads counts on.
-const FORM: u8 = b'1';
-/// In place of the form: the charge waits no longer.
+/// Version of the format, the first byte of every line. Increase it if a change of [`Record`] makes earlier versions
+/// misread lines.
+const VERSION: u8 = b'1';
+/// Replaces the version when the charge is settled.
 pub const SETTLED: u8 = b'#';
-/// Hexadecimal digits: enough to notice damage, which is all it is for.
+/// Length of the checksum in hexadecimal digits: enough to detect accidental damage.
 const CHECKSUM: usize = 16;
-/// What stands before the JSON: the form, the checksum, and a space behind each.
-const HEAD: usize = 1 + 1 + CHECKSUM + 1;
+/// Length of the header before the JSON: version and checksum, each followed by a space.
+const HEADER: usize = 1 + 1 + CHECKSUM + 1;
 
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct Record {
     call: u64,
     request_id: String,
     account_id: String,
@@ -51,7 +52,7 @@ struct Line {
     attempts: Vec<Attempt>,
     steps: Vec<Step>,
     decision: Option<String>,
-    /// Time, tokens and step of each.
+    /// Time, tokens and step of each reservation.
     places: Vec<(u64, u64, u32)>,
     prompt: u32,
     cached: u32,
@@ -64,23 +65,23 @@ struct Line {
     cost: i64,
 }
 
-/// What a file has in it.
+/// The contents of a spool file.
 #[derive(Default)]
 pub struct Contents {
-    /// Each with the place of its line.
+    /// Pending charges with the offsets of their lines.
     pub found: Vec<(u64, PendingCharge)>,
-    /// The places of lines that cannot be read, with lines behind them that can.
+    /// Unreadable lines, with their offsets, that have readable lines after them.
     pub damaged: Vec<(u64, Vec<u8>)>,
-    /// The place of a last line that is not whole: its writer died before it was flushed.
+    /// Offset of an incomplete last line: its writer died before it was flushed.
     pub torn: Option<u64>,
     /// Where the last line ends.
     pub end: u64,
 }
 
-/// The charge as one line, its end included.
-pub fn encode(owed: &PendingCharge) -> Vec<u8> {
-    let PendingCharge { call, usage, cost } = owed;
-    let line = Line {
+/// Encodes the charge as one line, including the line end.
+pub fn encode(pending: &PendingCharge) -> Vec<u8> {
+    let PendingCharge { call, usage, cost } = pending;
+    let line = Record {
         call: call.id.0,
         request_id: call.request_id.clone(),
         account_id: call.account_id.clone(),
@@ -105,7 +106,7 @@ pub fn encode(owed: &PendingCharge) -> Vec<u8> {
         attempts: call.attempts.clone(),
         steps: call.steps.clone(),
         decision: call.decision.clone(),
-        places: call.places.iter().map(flat).collect(),
+        places: call.reservations.iter().map(flat).collect(),
         prompt: usage.prompt,
         cached: usage.cached,
         cache_write: usage.cache_write,
@@ -114,9 +115,9 @@ pub fn encode(owed: &PendingCharge) -> Vec<u8> {
         reasoning: usage.reasoning,
         cost: cost.nanos(),
     };
-    let json = serde_json::to_vec(&line).expect("numbers and texts can be written");
-    let mut bytes = Vec::with_capacity(HEAD + json.len() + 1);
-    bytes.extend([FORM, b' ']);
+    let json = serde_json::to_vec(&line).expect("numbers and strings serialize");
+    let mut bytes = Vec::with_capacity(HEADER + json.len() + 1);
+    bytes.extend([VERSION, b' ']);
     bytes.extend(checksum(&json));
     bytes.push(b' ');
     bytes.extend(json);
@@ -124,15 +125,16 @@ pub fn encode(owed: &PendingCharge) -> Vec<u8> {
     bytes
 }
 
-/// The charge of a line, without its end; `None` where it is damaged, or of a version to come.
+/// Decodes a line without its line end; `None` if it is damaged, or of a later version.
 fn decode(line: &[u8]) -> Option<PendingCharge> {
-    let (head, json) = line.split_at_checked(HEAD)?;
-    let is_whole =
-        head[..2] == [FORM, b' '] && head[2..HEAD - 1] == checksum(json) && head[HEAD - 1] == b' ';
+    let (head, json) = line.split_at_checked(HEADER)?;
+    let is_whole = head[..2] == [VERSION, b' ']
+        && head[2..HEADER - 1] == checksum(json)
+        && head[HEADER - 1] == b' ';
     if !is_whole {
         return None;
     }
-    let line: Line = serde_json::from_slice(json).ok()?;
+    let line: Record = serde_json::from_slice(json).ok()?;
     let outcome = Outcome::parse(&line.outcome)?;
     let [input, output, cached_input] =
         [line.input_price, line.output_price, line.cached_price].map(TokenPrice::from_picos);
@@ -158,7 +160,7 @@ fn decode(line: &[u8]) -> Option<PendingCharge> {
         attempts: line.attempts,
         steps: line.steps,
         decision: line.decision,
-        places: line.places.into_iter().map(place).collect(),
+        reservations: line.places.into_iter().map(reservation).collect(),
         charged: None,
     };
     Some(PendingCharge {
@@ -175,15 +177,15 @@ fn decode(line: &[u8]) -> Option<PendingCharge> {
     })
 }
 
-/// Reads a whole file. Empty lines are room for more, and what is settled is passed over.
+/// Reads a whole file. Empty lines are reserved space; settled charges are skipped.
 pub fn read(bytes: &[u8]) -> Contents {
     let mut contents = Contents::default();
     let mut at = 0;
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        let begins = at;
+        let start = at;
         at += position(line.len());
         let Some(whole) = line.strip_suffix(b"\n") else {
-            contents.torn = Some(begins);
+            contents.torn = Some(start);
             contents.end = at;
             break;
         };
@@ -195,17 +197,16 @@ pub fn read(bytes: &[u8]) -> Contents {
             continue;
         }
         match decode(whole) {
-            Some(owed) => contents.found.push((begins, owed)),
-            None => contents.damaged.push((begins, whole.to_vec())),
+            Some(pending) => contents.found.push((start, pending)),
+            None => contents.damaged.push((start, whole.to_vec())),
         }
     }
-    // The last one of all that cannot be read was never finished. One that ends where the room for more begins may
-    // have been overwritten in part only, so its own end says nothing.
+    // An unreadable last line was never completely written. Its line end is no proof of the contrary, because it may be
+    // that of the reserved space behind it.
     let last = contents.damaged.last();
-    let is_last =
-        |(begins, line): &(u64, Vec<u8>)| begins + position(line.len()) + 1 == contents.end;
+    let is_last = |(start, line): &(u64, Vec<u8>)| start + position(line.len()) + 1 == contents.end;
     if contents.torn.is_none() && last.is_some_and(is_last) {
-        contents.torn = contents.damaged.pop().map(|(begins, _)| begins);
+        contents.torn = contents.damaged.pop().map(|(start, _)| start);
     }
     contents
 }
@@ -221,11 +222,11 @@ fn checksum(json: &[u8]) -> [u8; CHECKSUM] {
     hex
 }
 
-fn flat(place: &Reservation) -> (u64, u64, u32) {
-    (place.at_ms, place.tokens, place.step)
+fn flat(reservation: &Reservation) -> (u64, u64, u32) {
+    (reservation.at_ms, reservation.tokens, reservation.step)
 }
 
-fn place((at_ms, tokens, step): (u64, u64, u32)) -> Reservation {
+fn reservation((at_ms, tokens, step): (u64, u64, u32)) -> Reservation {
     Reservation {
         at_ms,
         tokens,

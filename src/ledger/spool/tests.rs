@@ -1,4 +1,4 @@
-//! The spool on real files: what is written is found again, whatever happens in between.
+//! Tests of the spool on real files.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     wire::chat::Usage,
 };
 
-fn owed(number: u64) -> PendingCharge {
+fn charge(number: u64) -> PendingCharge {
     let call = Call {
         id: CallId(number),
         request_id: "line\nbreak \u{1F980}".into(),
@@ -58,7 +58,7 @@ fn owed(number: u64) -> PendingCharge {
             ms: 7,
         }],
         decision: Some("{}".into()),
-        places: vec![Reservation {
+        reservations: vec![Reservation {
             at_ms: 8,
             tokens: 9,
             step: 0,
@@ -82,21 +82,21 @@ fn owed(number: u64) -> PendingCharge {
 fn lines(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
     numbers
         .into_iter()
-        .flat_map(|number| record::encode(&owed(number)))
+        .flat_map(|number| record::encode(&charge(number)))
         .collect()
 }
 
 fn numbers(found: &[(u64, PendingCharge)]) -> Vec<u64> {
-    found.iter().map(|(_, owed)| owed.call.id.0).collect()
+    found.iter().map(|(_, charge)| charge.call.id.0).collect()
 }
 
 fn ids(adopted: &[PendingCharge]) -> Vec<u64> {
-    let mut ids: Vec<_> = adopted.iter().map(|owed| owed.call.id.0).collect();
+    let mut ids: Vec<_> = adopted.iter().map(|charge| charge.call.id.0).collect();
     ids.sort_unstable();
     ids
 }
 
-/// What waits in the files of a folder, and how many files there are.
+/// The charges in the files of a folder, and how many files there are.
 fn on_disk(folder: &Path) -> (Vec<u64>, usize) {
     let (mut waiting, mut files) = (Vec::new(), 0);
     for entry in fs::read_dir(folder).unwrap() {
@@ -109,7 +109,7 @@ fn on_disk(folder: &Path) -> (Vec<u64>, usize) {
 }
 
 #[test]
-fn what_is_written_is_read_as_it_was() {
+fn a_charge_reads_back_as_it_was_written() {
     let Contents {
         found,
         damaged,
@@ -118,13 +118,13 @@ fn what_is_written_is_read_as_it_was() {
     } = record::read(&lines([7]));
     let (at, read) = &found[0];
     assert_eq!((*at, damaged.len(), torn), (0, 0, None));
-    assert_eq!(format!("{read:?}"), format!("{:?}", owed(7)));
+    assert_eq!(format!("{read:?}"), format!("{:?}", charge(7)));
     assert_eq!(end, lines([7]).len() as u64);
 }
 
-/// Cut off anywhere, with or without room behind it: every whole line counts, and no other.
+/// A file cut off anywhere, with or without reserved space after the cut, yields exactly its complete lines.
 #[test]
-fn a_file_that_was_cut_off_has_all_its_whole_lines() {
+fn a_file_that_was_cut_off_has_all_its_complete_lines() {
     let whole = lines([1, 2, 3]);
     let ends: Vec<_> = (1..=3).map(|last| lines(1..=last).len()).collect();
     for cut in 0..=whole.len() {
@@ -138,7 +138,7 @@ fn a_file_that_was_cut_off_has_all_its_whole_lines() {
             (&padded[..], ends.contains(&(cut + 1))),
         ] {
             let contents = record::read(bytes);
-            // Only its own line end was missing, and the room for more has one.
+            // Only the line's own end was missing, and the reserved space supplies one.
             let expected = if is_last_byte {
                 (1..=complete as u64 + 1).collect()
             } else {
@@ -172,7 +172,7 @@ fn any_damaged_byte_is_noticed_and_spares_the_other_lines() {
 }
 
 #[tokio::test]
-async fn what_waits_is_found_by_the_next_process_until_it_is_settled() {
+async fn the_next_process_finds_pending_charges_until_they_are_settled() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("made/for/it");
     let spool = Spool::new(&path);
@@ -182,14 +182,14 @@ async fn what_waits_is_found_by_the_next_process_until_it_is_settled() {
         format!("{} can be written", path.display())
     );
     for number in 1..=3 {
-        spool.add(&owed(number)).await.unwrap();
+        spool.add(&charge(number)).await.unwrap();
     }
     assert_eq!(spool.waiting(), (3, NanoUsd::new(3_000)));
     spool.settled(CallId(2));
-    let told = spool.left_behind().await.unwrap();
+    let message = spool.left_behind().await.unwrap();
     let file = path.join("charges-1.spool");
     let expected = format!("2 charges wait in {} (0.000002 USD)", file.display());
-    assert!(told.starts_with(&expected), "{told}");
+    assert!(message.starts_with(&expected), "{message}");
     drop(spool);
     assert_eq!(on_disk(&path), (vec![1, 3], 1));
     assert!(probe(&path).unwrap().ends_with("2 charges wait in it"));
@@ -209,9 +209,9 @@ async fn what_waits_is_found_by_the_next_process_until_it_is_settled() {
     assert_eq!(fs::metadata(&file).unwrap().len(), size);
 }
 
-/// The room for charges is there before the disk is full, and no longer taken than it is needed.
+/// Space for charges is reserved before the disk is full, and additional space is returned when it is not needed.
 #[tokio::test]
-async fn a_file_grows_while_charges_wait_and_shrinks_when_none_does() {
+async fn a_file_grows_with_pending_charges_and_shrinks_when_they_are_settled() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::new(folder.path());
     spool.adopt().await;
@@ -222,27 +222,27 @@ async fn a_file_grows_while_charges_wait_and_shrinks_when_none_does() {
     };
     let reserved = length();
     assert!(reserved >= 1 << 20, "{reserved}");
-    let many: Vec<_> = (0..3_000).map(owed).collect();
-    let added = futures_util::future::join_all(many.iter().map(|owed| spool.add(owed))).await;
+    let many: Vec<_> = (0..3_000).map(charge).collect();
+    let added = futures_util::future::join_all(many.iter().map(|charge| spool.add(charge))).await;
     assert!(added.iter().all(Result::is_ok));
     assert!(length() > reserved);
-    for owed in &many {
-        spool.settled(owed.call.id);
+    for charge in &many {
+        spool.settled(charge.call.id);
     }
     assert_eq!(spool.left_behind().await, None);
     assert_eq!(length(), reserved);
 }
 
 #[tokio::test]
-async fn a_file_that_is_held_is_left_alone_and_others_are_merged_into_ones_own() {
+async fn locked_files_are_skipped_and_others_are_merged_into_the_own_file() {
     let folder = TempDir::new().unwrap();
     let one = Spool::new(folder.path());
     one.adopt().await;
-    one.add(&owed(1)).await.unwrap();
+    one.add(&charge(1)).await.unwrap();
     let other = Spool::new(folder.path());
     assert!(other.adopt().await.is_empty());
-    other.add(&owed(2)).await.unwrap();
-    // Two that were brought from other machines; a crash has left one charge in both.
+    other.add(&charge(2)).await.unwrap();
+    // Two files brought from other machines; a crash has left one charge in both.
     fs::write(folder.path().join("from-a.spool"), lines([3, 4])).unwrap();
     fs::write(folder.path().join("from-b.spool"), lines([4, 5])).unwrap();
     assert_eq!(ids(&other.adopt().await), [3, 4, 4, 5]);
@@ -262,14 +262,14 @@ async fn a_file_that_is_held_is_left_alone_and_others_are_merged_into_ones_own()
 }
 
 #[tokio::test]
-async fn a_torn_line_is_skipped_and_what_is_written_next_is_whole() {
+async fn a_torn_line_is_skipped_and_overwritten_by_a_complete_one() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("charges-1.spool");
     let whole = lines([1, 2]);
     fs::write(&file, &whole[..whole.len() - 40]).unwrap();
     let spool = Spool::new(folder.path());
     assert_eq!(ids(&spool.adopt().await), [1]);
-    spool.add(&owed(3)).await.unwrap();
+    spool.add(&charge(3)).await.unwrap();
     drop(spool);
     let contents = record::read(&fs::read(&file).unwrap());
     assert_eq!(numbers(&contents.found), [1, 3]);
@@ -277,31 +277,31 @@ async fn a_torn_line_is_skipped_and_what_is_written_next_is_whole() {
 }
 
 #[tokio::test]
-async fn a_damaged_line_is_put_aside_and_the_others_count() {
+async fn a_damaged_line_is_quarantined_and_the_others_count() {
     let folder = TempDir::new().unwrap();
     let mut bytes = lines([1, 2, 3]);
     bytes[lines([1]).len() + 30] ^= 1;
     fs::write(folder.path().join("charges-1.spool"), &bytes).unwrap();
     let spool = Spool::new(folder.path());
     assert_eq!(ids(&spool.adopt().await), [1, 3]);
-    let aside = fs::read(folder.path().join("charges-1.damaged")).unwrap();
-    assert_eq!(aside, bytes[lines([1]).len()..lines([1, 2]).len()]);
+    let quarantined = fs::read(folder.path().join("charges-1.damaged")).unwrap();
+    assert_eq!(quarantined, bytes[lines([1]).len()..lines([1, 2]).len()]);
     drop(spool);
     let next = Spool::new(folder.path());
     assert_eq!(ids(&next.adopt().await), [1, 3]);
-    let aside_again = fs::read(folder.path().join("charges-1.damaged")).unwrap();
-    assert_eq!(aside_again, aside, "once");
+    let quarantined_again = fs::read(folder.path().join("charges-1.damaged")).unwrap();
+    assert_eq!(quarantined_again, quarantined, "once");
 }
 
 #[tokio::test]
-async fn a_charge_that_nobody_heard_to_be_written_does_not_wait() {
+async fn a_charge_whose_write_was_not_awaited_is_not_in_the_spool() {
     let folder = TempDir::new().unwrap();
     let spool = Spool::new(folder.path());
     spool.adopt().await;
-    let charge = owed(1);
+    let pending = charge(1);
     {
-        let mut adding = Box::pin(spool.add(&charge));
-        // Sent to the thread, and given up.
+        let mut adding = Box::pin(spool.add(&pending));
+        // Sent to the thread, then dropped.
         assert!(futures_util::poll!(&mut adding).is_pending());
     }
     assert_eq!(spool.left_behind().await, None);
@@ -310,16 +310,16 @@ async fn a_charge_that_nobody_heard_to_be_written_does_not_wait() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_made_is_an_error_until_it_can() {
+async fn a_folder_that_cannot_be_created_is_an_error_until_it_can() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("spool");
     fs::write(&path, "in the way").unwrap();
     let spool = Spool::new(&path);
     assert!(spool.adopt().await.is_empty());
-    spool.add(&owed(1)).await.unwrap_err();
+    spool.add(&charge(1)).await.unwrap_err();
     assert_eq!(spool.left_behind().await, None);
     probe(&path).unwrap_err();
     fs::remove_file(&path).unwrap();
-    spool.add(&owed(2)).await.unwrap();
+    spool.add(&charge(2)).await.unwrap();
     assert_eq!(spool.waiting().0, 1);
 }

@@ -1,4 +1,4 @@
-//! The thread that works on the files.
+//! The thread that reads and writes the spool files.
 
 use std::{
     collections::HashMap,
@@ -26,27 +26,27 @@ pub enum Command {
         id: CallId,
         cost: NanoUsd,
         line: Vec<u8>,
-        tell: oneshot::Sender<io::Result<()>>,
+        reply: oneshot::Sender<io::Result<()>>,
     },
     Remove(CallId),
     Adopt(oneshot::Sender<Vec<PendingCharge>>),
-    /// Someone wants to know when all before it is done.
-    Tell(oneshot::Sender<()>),
+    /// Replies when all earlier commands are done.
+    Barrier(oneshot::Sender<()>),
 }
 
-/// A charge that is to be written, and whoever waits for it.
-struct New {
+/// A charge to be written.
+struct NewCharge {
     id: CallId,
     cost: NanoUsd,
     line: Vec<u8>,
-    tell: oneshot::Sender<io::Result<()>>,
+    reply: oneshot::Sender<io::Result<()>>,
 }
 
 pub struct Worker {
     folder: PathBuf,
     counts: Arc<Counts>,
     own: Option<SpoolFile>,
-    /// Where in the file each one is, and what it costs.
+    /// Offset in the file and cost of each pending charge.
     waiting: HashMap<CallId, (u64, NanoUsd)>,
 }
 
@@ -60,7 +60,7 @@ impl Worker {
         }
     }
 
-    /// Works until the last sender is gone.
+    /// Runs until all senders are dropped.
     pub fn run(mut self, commands: &Receiver<Command>) {
         while let Ok(first) = commands.recv() {
             let mut new = Vec::new();
@@ -69,26 +69,26 @@ impl Worker {
                     id,
                     cost,
                     line,
-                    tell,
+                    reply,
                 } = command
                 {
-                    new.push(New {
+                    new.push(NewCharge {
                         id,
                         cost,
                         line,
-                        tell,
+                        reply,
                     });
                     continue;
                 }
-                // In order: what is removed may just have been added.
+                // Commands are executed in order: a removal may refer to a charge that was just added.
                 self.add(std::mem::take(&mut new));
                 match command {
                     Command::Add { .. } => {}
                     Command::Remove(id) => self.remove(id),
-                    Command::Adopt(tell) => drop(tell.send(self.adopt())),
-                    Command::Tell(tell) => {
+                    Command::Adopt(reply) => drop(reply.send(self.adopt())),
+                    Command::Barrier(reply) => {
                         self.tidy_up();
-                        let _ = tell.send(());
+                        let _ = reply.send(());
                     }
                 }
             }
@@ -97,7 +97,7 @@ impl Worker {
         }
     }
 
-    /// A file in which nothing waits is made empty.
+    /// Empties the file if no charge is pending.
     fn tidy_up(&mut self) {
         if self.waiting.is_empty()
             && let Some(own) = &mut self.own
@@ -106,8 +106,8 @@ impl Worker {
         }
     }
 
-    /// All with one flush; one by one where that fails, since there may be room for some.
-    fn add(&mut self, new: Vec<New>) {
+    /// Writes all charges with one flush; if that fails, one by one, because there may be space for some.
+    fn add(&mut self, new: Vec<NewCharge>) {
         if new.is_empty() {
             return;
         }
@@ -116,7 +116,7 @@ impl Worker {
             Ok(mut at) => {
                 for new in new {
                     let length = position(new.line.len());
-                    self.is_added(new, at);
+                    self.confirm(new, at);
                     at += length;
                 }
             }
@@ -128,7 +128,7 @@ impl Worker {
             Err(error) => {
                 for new in new {
                     let _ = new
-                        .tell
+                        .reply
                         .send(Err(io::Error::new(error.kind(), error.to_string())));
                 }
             }
@@ -139,14 +139,14 @@ impl Worker {
         self.own()?.append(lines)
     }
 
-    fn is_added(&mut self, new: New, at: u64) {
-        self.waits(new.id, at, new.cost);
-        // Who does not hear it takes the charge out again.
-        let _ = new.tell.send(Ok(()));
+    fn confirm(&mut self, new: NewCharge, at: u64) {
+        self.track(new.id, at, new.cost);
+        // A caller that no longer waits removes the charge again.
+        let _ = new.reply.send(Ok(()));
     }
 
-    fn waits(&mut self, id: CallId, at: u64, cost: NanoUsd) {
-        // A crash may have left it in two files.
+    fn track(&mut self, id: CallId, at: u64, cost: NanoUsd) {
+        // A crash may have left the charge in two files.
         if let Some((_, before)) = self.waiting.insert(id, (at, cost)) {
             self.counts.remove(before);
         }
@@ -162,25 +162,25 @@ impl Worker {
         }
     }
 
-    /// The file of this process, made where there is none yet.
+    /// The file of this process; creates it if there is none.
     fn own(&mut self) -> io::Result<&mut SpoolFile> {
         if self.own.is_none() {
             make_folder(&self.folder)?;
             let own = SpoolFile::create(&self.folder)?;
-            self.take_as_own(own);
+            self.set_own(own);
         }
         self.own
             .as_mut()
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn take_as_own(&mut self, mut own: SpoolFile) {
+    fn set_own(&mut self, mut own: SpoolFile) {
         own.reserve();
         *self.counts.file() = Some(own.path.clone());
         self.own = Some(own);
     }
 
-    /// Takes over what nobody holds. The first file becomes this process's own; others are copied into it.
+    /// Takes over files that no process has locked. The first becomes this process's own; others are copied into it.
     fn adopt(&mut self) -> Vec<PendingCharge> {
         let mut adopted = Vec::new();
         let files = make_folder(&self.folder).and_then(|()| files_in(&self.folder));
@@ -195,9 +195,13 @@ impl Worker {
                 })
             });
             match merged {
-                Ok(owed) => adopted.extend(owed),
+                Ok(pending) => adopted.extend(pending),
                 Err(error) => {
-                    tracing::error!(%error, "the spool {} could not be taken over", path.display());
+                    tracing::error!(
+                        %error,
+                        "the spool {} could not be taken over; its charges stay unsettled",
+                        path.display()
+                    );
                 }
             }
         }
@@ -205,8 +209,8 @@ impl Worker {
             let folder = self.folder.display();
             tracing::error!(
                 %error,
-                "the spool {folder} cannot be written: while the store cannot be written either, streams end with an \
-                 error and are not charged"
+                "the spool {folder} cannot be written; if a charge cannot be committed either, its stream ends with an \
+                 error and is not charged"
             );
         }
         adopted
@@ -215,10 +219,13 @@ impl Worker {
     fn merge(&mut self, file: SpoolFile, contents: Contents) -> io::Result<Vec<PendingCharge>> {
         let mut found = contents.found;
         if self.own.is_none() {
-            self.take_as_own(file);
+            self.set_own(file);
         } else {
-            // All of them or none: what is not copied stays where it is.
-            let lines: Vec<_> = found.iter().map(|(_, owed)| record::encode(owed)).collect();
+            // All or none: if the copy fails, the charges stay in their file.
+            let lines: Vec<_> = found
+                .iter()
+                .map(|(_, pending)| record::encode(pending))
+                .collect();
             let mut next = self.append(&lines.concat())?;
             for ((at, _), line) in found.iter_mut().zip(lines) {
                 *at = next;
@@ -226,10 +233,10 @@ impl Worker {
             }
             file.remove()?;
         }
-        for (at, owed) in &found {
-            self.waits(owed.call.id, *at, owed.cost);
+        for (at, pending) in &found {
+            self.track(pending.call.id, *at, pending.cost);
         }
-        Ok(found.into_iter().map(|(_, owed)| owed).collect())
+        Ok(found.into_iter().map(|(_, pending)| pending).collect())
     }
 }
 
@@ -237,7 +244,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// The spools in a folder, in the order of their names.
+/// The spool files in a folder, sorted by name.
 pub fn files_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {

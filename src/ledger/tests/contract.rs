@@ -1,4 +1,4 @@
-//! What a ledger promises, whichever kind it is: each case runs on both.
+//! The contract of the ledger: each case runs on both backends.
 
 use super::*;
 use crate::{
@@ -13,22 +13,22 @@ use crate::{
 contract!(
     racing_holds_never_overdraw,
     charging_twice_charges_once,
-    charges_side_by_side_are_all_there_after_a_restart,
+    concurrent_charges_all_survive_a_restart,
     a_reference_gives_credit_once,
     a_key_that_was_disabled_holds_nothing,
     a_closed_account_holds_nothing,
-    no_more_credit_than_can_be_counted,
-    limits_and_models_outlive_a_restart,
-    expired_credit_is_entered_in_the_books,
+    more_credit_than_an_account_can_hold_is_refused,
+    limits_and_models_survive_a_restart,
+    expired_credit_is_posted,
     a_grant_that_expires_pays_for_all_of_a_running_call,
-    a_call_that_came_to_nothing_is_remembered,
-    only_the_account_that_is_wrong_is_frozen,
-    what_was_made_can_be_looked_up,
-    numbers_of_calls_go_on_after_a_restart,
+    a_failed_call_is_recorded,
+    only_the_inconsistent_account_is_frozen,
+    created_records_can_be_looked_up,
+    call_ids_continue_after_a_restart,
 );
 
-async fn racing_holds_never_overdraw(place: TestStore) {
-    let paying = Arc::new(Paying::on_with(place, 60 * COST).await);
+async fn racing_holds_never_overdraw(store: TestStore) {
+    let paying = Arc::new(Paying::on_with(store, 60 * COST).await);
     let calls = (0..100).map(|_| {
         let paying = paying.clone();
         tokio::spawn(async move { paying.hold(COST, COST, 0).await })
@@ -50,7 +50,7 @@ async fn racing_holds_never_overdraw(place: TestStore) {
     assert_eq!(
         paying.ledger.all_held(),
         (60, NanoUsd::new(60 * COST)),
-        "as it is shown"
+        "as reported"
     );
     drop(held);
     assert_eq!(
@@ -61,8 +61,8 @@ async fn racing_holds_never_overdraw(place: TestStore) {
     paying.assert_sound().await;
 }
 
-async fn charging_twice_charges_once(place: TestStore) {
-    let paying = Paying::on_with(place, 100).await;
+async fn charging_twice_charges_once(store: TestStore) {
+    let paying = Paying::on_with(store, 100).await;
     let mut held = paying.hold(30, 30, 0).await.unwrap();
     let charged = charge(&mut held, 25).await.unwrap().charged.unwrap();
     assert_eq!(
@@ -79,8 +79,8 @@ async fn charging_twice_charges_once(place: TestStore) {
     paying.assert_sound().await;
 }
 
-async fn charges_side_by_side_are_all_there_after_a_restart(place: TestStore) {
-    let paying = Arc::new(Paying::on_with(place, DOLLAR).await);
+async fn concurrent_charges_all_survive_a_restart(store: TestStore) {
+    let paying = Arc::new(Paying::on_with(store, DOLLAR).await);
     let calls = (0..32).map(|_| {
         let paying = paying.clone();
         tokio::spawn(async move {
@@ -103,8 +103,8 @@ async fn charges_side_by_side_are_all_there_after_a_restart(place: TestStore) {
     paying.assert_sound().await;
 }
 
-async fn a_reference_gives_credit_once(place: TestStore) {
-    let paying = Paying::on(place).await;
+async fn a_reference_gives_credit_once(store: TestStore) {
+    let paying = Paying::on(store).await;
     let grant = |amount| NewGrant {
         amount: NanoUsd::new(amount),
         expires_at: None,
@@ -123,15 +123,22 @@ async fn a_reference_gives_credit_once(place: TestStore) {
     paying.assert_sound().await;
 }
 
-async fn a_key_that_was_disabled_holds_nothing(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+async fn a_key_that_was_disabled_holds_nothing(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     let mut running = paying.hold(COST, COST, 0).await.unwrap();
     let set = |state| paying.ledger.set_key_state(&paying.key_id, state);
     set(KeyState::Disabled).await.unwrap();
     let refused = paying.hold(COST, COST, 0).await.err();
     assert_eq!(refused, Some(HoldRefused::KeyInactive));
-    assert!(paying.ledger.look(paying.digest).await.unwrap().is_none());
-    charge(&mut running, COST).await.expect("it had begun");
+    assert!(
+        paying
+            .ledger
+            .fresh_caller(paying.digest)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    charge(&mut running, COST).await.expect("it had started");
     set(KeyState::Active).await.unwrap();
     assert!(paying.hold(COST, COST, 0).await.is_ok());
     set(KeyState::Deleted).await.unwrap();
@@ -141,8 +148,8 @@ async fn a_key_that_was_disabled_holds_nothing(place: TestStore) {
     assert!(matches!(unknown, Err(LedgerError::NotFound { .. })));
 }
 
-async fn a_closed_account_holds_nothing(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+async fn a_closed_account_holds_nothing(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     let close = |closed| AccountChange {
         closed: Some(closed),
         ..AccountChange::default()
@@ -155,14 +162,14 @@ async fn a_closed_account_holds_nothing(place: TestStore) {
     let refused = paying.hold(COST, COST, 0).await.err();
     let balance = NanoUsd::new(DOLLAR);
     assert_eq!(refused, Some(HoldRefused::NoAccount { balance }));
-    let caller = paying.ledger.look(paying.digest).await.unwrap();
+    let caller = paying.ledger.fresh_caller(paying.digest).await.unwrap();
     assert!(caller.unwrap().account_closed);
     change(false).await.unwrap();
     assert!(paying.hold(COST, COST, 0).await.is_ok());
 }
 
-async fn no_more_credit_than_can_be_counted(place: TestStore) {
-    let paying = Paying::on_with(place, i64::MAX - 10).await;
+async fn more_credit_than_an_account_can_hold_is_refused(store: TestStore) {
+    let paying = Paying::on_with(store, i64::MAX - 10).await;
     let grant = |nanos| {
         let grant = NewGrant {
             amount: NanoUsd::new(nanos),
@@ -181,8 +188,8 @@ async fn no_more_credit_than_can_be_counted(place: TestStore) {
     paying.assert_sound().await;
 }
 
-async fn limits_and_models_outlive_a_restart(place: TestStore) {
-    let paying = Paying::on(place).await;
+async fn limits_and_models_survive_a_restart(store: TestStore) {
+    let paying = Paying::on(store).await;
     let (account, model) = (paying.account_id.clone(), "svc-standard".to_owned());
     let set = |account: Option<&String>, requests, tokens| {
         let (account, model) = (account.cloned(), Some(model.clone()));
@@ -212,14 +219,14 @@ async fn limits_and_models_outlive_a_restart(place: TestStore) {
     assert_eq!((ceilings.requests, ceilings.tokens), (1, 1));
 }
 
-/// What was free of a grant that expired is entered in the books, once, by whoever comes first.
-async fn expired_credit_is_entered_in_the_books(place: TestStore) {
-    let paying = Paying::on_with(place, 100).await;
+/// The part of an expired grant that is not held is posted as an expiry, once, by whichever operation comes first.
+async fn expired_credit_is_posted(store: TestStore) {
+    let paying = Paying::on_with(store, 100).await;
     paying.give(40, Some(paying.now() + 10)).await;
     let mut held = paying.hold(30, 30, 0).await.unwrap();
     paying.advance(10);
     let balance = paying.balance().await;
-    assert_eq!(balance, 130, "ten are gone, thirty are promised");
+    assert_eq!(balance, 130, "ten have expired, thirty are held");
     charge(&mut held, 25).await.unwrap();
     drop(held);
     assert_eq!(paying.balance().await, 100);
@@ -230,9 +237,9 @@ async fn expired_credit_is_entered_in_the_books(place: TestStore) {
     assert_eq!(paying.restart().await.balance().await, 100);
 }
 
-/// Beyond what the call held, and for no call that began later.
-async fn a_grant_that_expires_pays_for_all_of_a_running_call(place: TestStore) {
-    let paying = Paying::on_with(place, 20).await;
+/// It pays also beyond the hold, but for no call that started later.
+async fn a_grant_that_expires_pays_for_all_of_a_running_call(store: TestStore) {
+    let paying = Paying::on_with(store, 20).await;
     paying.give(100, Some(paying.now() + 10)).await;
     let mut running = paying.hold(30, 80, 0).await.unwrap();
     paying.advance(10);
@@ -248,13 +255,13 @@ async fn a_grant_that_expires_pays_for_all_of_a_running_call(place: TestStore) {
     assert_eq!(paying.restart().await.balance().await, 0);
 }
 
-/// A call that came to nothing leaves its story, and no charge.
-async fn a_call_that_came_to_nothing_is_remembered(place: TestStore) {
-    let paying = Paying::on_with(place, 100).await;
+/// A failed call leaves a record and no charge.
+async fn a_failed_call_is_recorded(store: TestStore) {
+    let paying = Paying::on_with(store, 100).await;
     paying.hold(30, 30, 0).await.unwrap().cancel();
     let held = paying.hold(30, 30, 0).await.unwrap();
     let id = held.id().to_string();
-    held.free(Outcome::ProviderFailed, Some("status 529".into()));
+    held.release(Outcome::ProviderFailed, Some("status 529".into()));
     drop(paying.hold(30, 30, 0).await.unwrap());
     let found = paying.ledger.find_calls(&id).await.unwrap();
     let [call] = found.as_slice() else {
@@ -270,9 +277,9 @@ async fn a_call_that_came_to_nothing_is_remembered(place: TestStore) {
     assert_eq!(paying.sql("SELECT count(*) FROM ledger_entries"), "1");
 }
 
-/// Other accounts go on while one is frozen.
-async fn only_the_account_that_is_wrong_is_frozen(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+/// Other accounts are not affected while one is frozen.
+async fn only_the_inconsistent_account_is_frozen(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     paying.pay().await.unwrap();
     let other = paying
         .ledger
@@ -292,8 +299,8 @@ async fn only_the_account_that_is_wrong_is_frozen(place: TestStore) {
     assert!(paying.hold(1, 1, 0).await.is_ok());
 }
 
-async fn what_was_made_can_be_looked_up(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+async fn created_records_can_be_looked_up(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     let call = paying.pay().await.unwrap();
     let by_number = paying.ledger.find_calls(&call.id.to_string()).await;
     let used = paying.ledger.usage(&paying.account_id, 0, i64::MAX).await;
@@ -333,9 +340,9 @@ async fn what_was_made_can_be_looked_up(place: TestStore) {
     assert_eq!(audit.accounts, std::slice::from_ref(&paying.account_id));
 }
 
-/// Also where the clock has stood still, or goes less fast than another's did.
-async fn numbers_of_calls_go_on_after_a_restart(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+/// Also if the clock has stood still, or another gateway's clock was ahead.
+async fn call_ids_continue_after_a_restart(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     let before = paying.pay().await.unwrap().id;
     paying.advance(-5);
     let paying = paying.restart().await;

@@ -1,19 +1,19 @@
-//! Accounts as pages show them: found, made once, with their keys and what is left of their grants.
+//! Accounts for pages, on both backends: searched, created once, with their keys and what is left of their grants.
 
 use super::*;
 use crate::ledger::GrantLeft;
 
 contract!(
-    what_is_left_of_each_grant_is_told,
-    what_is_owed_is_not_left,
+    what_is_left_of_each_grant_is_returned,
+    debt_is_not_counted_as_left,
     accounts_are_searched_for,
-    accounts_come_with_how_they_are_doing,
-    an_account_is_made_once,
+    found_accounts_have_their_balances,
+    an_account_is_created_once,
     a_key_is_found_by_its_id,
 );
 
-async fn what_is_left_of_each_grant_is_told(place: TestStore) {
-    let paying = Paying::on(place).await;
+async fn what_is_left_of_each_grant_is_returned(store: TestStore) {
+    let paying = Paying::on(store).await;
     let now = paying.now();
     for (amount, expires_at) in [(100, Some(now + 60)), (50, None), (30, Some(now + 30))] {
         paying.give(amount, expires_at).await;
@@ -47,9 +47,9 @@ async fn what_is_left_of_each_grant_is_told(place: TestStore) {
     assert_eq!(unknown.unwrap(), []);
 }
 
-/// What a call gives back pays what another has spent on account, whoever writes that down when.
-async fn what_is_owed_is_not_left(place: TestStore) {
-    let paying = Paying::on_with(place, 100).await;
+/// Credit that a call releases pays the debt of another call, before or after that is stored.
+async fn debt_is_not_counted_as_left(store: TestStore) {
+    let paying = Paying::on_with(store, 100).await;
     let left = async || {
         let left = paying.ledger.grants_left(&paying.account_id).await;
         let left = left.unwrap();
@@ -74,7 +74,7 @@ fn account(email: &str, name: Option<&str>) -> NewAccount {
     }
 }
 
-/// The IDs of what is found, in the order of the pages.
+/// The IDs of the accounts found, in the order of the pages.
 async fn found(ledger: &Ledger, text: &str, limit: usize) -> String {
     let (mut before, mut ids) = (None, Vec::new());
     loop {
@@ -88,9 +88,9 @@ async fn found(ledger: &Ledger, text: &str, limit: usize) -> String {
     }
 }
 
-async fn accounts_are_searched_for(place: TestStore) {
+async fn accounts_are_searched_for(store: TestStore) {
     let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
-    let ledger = place.open(&now_ms).await;
+    let ledger = store.open(&now_ms).await;
     for (id, email, name) in [
         ("acct_a1", "100%@example.com", None),
         ("acct_b2", "a_b@example.com", Some("Plain Name")),
@@ -144,13 +144,13 @@ async fn accounts_are_searched_for(place: TestStore) {
         "",
         "that is too long"
     );
-    let nobody = Some((i64::MAX, "a\0".to_owned()));
-    let none = ledger.find_accounts("", nobody, 5).await.unwrap();
+    let unknown = Some((i64::MAX, "a\0".to_owned()));
+    let none = ledger.find_accounts("", unknown, 5).await.unwrap();
     assert!(none.is_empty());
 }
 
-async fn accounts_come_with_how_they_are_doing(place: TestStore) {
-    let paying = Paying::on_with(place, 100).await;
+async fn found_accounts_have_their_balances(store: TestStore) {
+    let paying = Paying::on_with(store, 100).await;
     paying.advance(1);
     let neighbour = paying.neighbour(50).await;
     let _held = paying.hold(30, 30, 0).await.unwrap();
@@ -171,9 +171,9 @@ async fn accounts_come_with_how_they_are_doing(place: TestStore) {
     assert_eq!((first.frozen, second.frozen), (false, true));
 }
 
-async fn an_account_is_made_once(place: TestStore) {
+async fn an_account_is_created_once(store: TestStore) {
     let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
-    let ledger = place.open(&now_ms).await;
+    let ledger = store.open(&now_ms).await;
     let made = (0..8).map(|at| {
         let (ledger, new) = (ledger.clone(), account(&format!("{at}@example.com"), None));
         tokio::spawn(async move { ledger.ensure_account("acct_one", new).await.unwrap() })
@@ -209,15 +209,15 @@ async fn an_account_is_made_once(place: TestStore) {
     assert_eq!(ledger.accounts().await.unwrap().len(), 1);
 }
 
-async fn a_key_is_found_by_its_id(place: TestStore) {
-    let paying = Paying::on(place).await;
+async fn a_key_is_found_by_its_id(store: TestStore) {
+    let paying = Paying::on(store).await;
     let key = paying.ledger.key(&paying.key_id).await.unwrap();
     assert_eq!(
         (key.digest, key.account_id),
         (paying.digest, paying.account_id)
     );
-    for nobody in ["key_0", "", "key\0"] {
-        let missing = paying.ledger.key(nobody).await;
+    for unknown in ["key_0", "", "key\0"] {
+        let missing = paying.ledger.key(unknown).await;
         assert!(matches!(
             missing,
             Err(LedgerError::NotFound { what: "key", .. })

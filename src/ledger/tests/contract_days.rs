@@ -1,13 +1,13 @@
-//! Calls added up by day, key and model: every one of them, once, whatever became of it.
+//! Sums by day, key and model, on both backends: every call once, whatever its outcome.
 
 use super::*;
 
 contract!(
     sums_are_those_of_the_calls,
-    sums_go_on_from_day_to_day,
+    sums_are_by_day,
     sums_are_of_one_account,
-    sums_of_a_crowd_are_seen_at_once,
-    keys_say_when_they_were_last_used,
+    sums_of_concurrent_calls_are_current,
+    the_last_use_of_keys_is_returned,
 );
 
 const USAGE: Usage = Usage {
@@ -36,8 +36,8 @@ async fn second_key(paying: &Paying) -> String {
     made.await.unwrap().0.id
 }
 
-async fn sums_are_those_of_the_calls(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+async fn sums_are_those_of_the_calls(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     assert_eq!(paying.days().await, []);
     let (key, second) = (paying.key_id.clone(), second_key(&paying).await);
     for outcome in [Outcome::Answered, Outcome::ClientLeft] {
@@ -47,7 +47,7 @@ async fn sums_are_those_of_the_calls(place: TestStore) {
     }
     let failed = hold_with(&paying, &key, "large").await;
     paying.advance(1);
-    failed.free(Outcome::ProviderFailed, None);
+    failed.release(Outcome::ProviderFailed, None);
     drop(hold_with(&paying, &second, "large").await);
     hold_with(&paying, &second, "large").await.cancel();
     let mut held = hold_with(&paying, &second, "small").await;
@@ -76,7 +76,7 @@ async fn sums_are_those_of_the_calls(place: TestStore) {
     let [one, other] = expected;
     let expected = [one, other, sum(&second, "small", 1, 1)];
     assert_eq!(paying.days().await, expected);
-    assert_eq!(paying.days().await, expected, "asked again");
+    assert_eq!(paying.days().await, expected, "queried again");
     paying.assert_added_up().await;
     let paying = paying.restart().await;
     assert_eq!(paying.days().await, expected, "after a restart");
@@ -84,8 +84,8 @@ async fn sums_are_those_of_the_calls(place: TestStore) {
     paying.assert_added_up().await;
 }
 
-async fn sums_go_on_from_day_to_day(place: TestStore) {
-    let mut paying = Paying::on_with(place, DOLLAR).await;
+async fn sums_are_by_day(store: TestStore) {
+    let mut paying = Paying::on_with(store, DOLLAR).await;
     // It is eight o'clock; then a minute before midnight, a minute after it, and a day later.
     for wait in [0, 16 * 3_600 - 60, 120, 24 * 3_600] {
         paying.advance(wait);
@@ -111,8 +111,8 @@ async fn sums_go_on_from_day_to_day(place: TestStore) {
     }
 }
 
-async fn sums_are_of_one_account(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+async fn sums_are_of_one_account(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     paying.pay().await.unwrap();
     neighbour.pay().await.unwrap();
@@ -127,18 +127,18 @@ async fn sums_are_of_one_account(place: TestStore) {
     assert_eq!(unknown.unwrap(), []);
 }
 
-/// Whoever was told of a charge finds it in the sums, however many come at once.
-async fn sums_of_a_crowd_are_seen_at_once(place: TestStore) {
-    let paying = Arc::new(Paying::on_with(place, DOLLAR).await);
+/// A confirmed charge is in the sums at once, also with many concurrent calls.
+async fn sums_of_concurrent_calls_are_current(store: TestStore) {
+    let paying = Arc::new(Paying::on_with(store, DOLLAR).await);
     let callers = (0..8).map(|_| {
         let paying = paying.clone();
         tokio::spawn(async move {
-            for told in 1..=10 {
+            for confirmed in 1..=10 {
                 paying.pay().await.unwrap();
                 drop(paying.hold(COST, COST, 0).await.unwrap());
                 let days = paying.days().await;
                 assert!(
-                    days[0].charged >= told && days[0].calls >= 2 * told,
+                    days[0].charged >= confirmed && days[0].calls >= 2 * confirmed,
                     "{days:?}"
                 );
             }
@@ -155,8 +155,8 @@ async fn sums_of_a_crowd_are_seen_at_once(place: TestStore) {
     assert_eq!(paying.days().await, days);
 }
 
-async fn keys_say_when_they_were_last_used(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+async fn the_last_use_of_keys_is_returned(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     let second = second_key(&paying).await;
     let last_used = async |paying: &Paying| {
         let last = paying.ledger.last_used(&paying.account_id).await.unwrap();

@@ -1,4 +1,4 @@
-//! Lists that are read page by page: every line once, and none of another account.
+//! Paged lists, on both backends: every row once, and none of another account.
 
 use super::*;
 use crate::ledger::{CallId, Entry, EntryKind};
@@ -7,16 +7,16 @@ contract!(
     pages_go_through_all_calls_once,
     calls_are_found_by_key_model_and_outcome,
     odd_names_find_no_calls,
-    what_comes_meanwhile_neither_repeats_a_call_nor_hides_one,
-    a_call_is_told_whole,
-    pages_go_through_the_books,
+    calls_added_meanwhile_neither_repeat_nor_hide_one,
+    a_call_is_returned_in_full,
+    pages_go_through_all_entries,
 );
 
-async fn pages_go_through_all_calls_once(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+async fn pages_go_through_all_calls_once(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     let (mut own, mut all) = (Vec::new(), Vec::new());
-    // Two long calls, begun before the others and ended after them.
+    // Two long calls, started before the others and ended after them.
     let mut long = vec![paying.hold(COST, COST, 0).await.unwrap()];
     long.push(paying.hold(COST, COST, 0).await.unwrap());
     for times in [9, 1, 5] {
@@ -45,11 +45,11 @@ async fn pages_go_through_all_calls_once(place: TestStore) {
         assert_eq!(walk(&paying.ledger, page).await, own, "{limit} a page");
     }
     let none = paying.ledger.calls_page(&CallsPage::default()).await;
-    assert!(none.unwrap().is_empty(), "of no lines");
+    assert!(none.unwrap().is_empty(), "with limit zero");
 }
 
-async fn calls_are_found_by_key_model_and_outcome(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+async fn calls_are_found_by_key_model_and_outcome(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     let made = paying
         .ledger
@@ -93,9 +93,9 @@ async fn calls_are_found_by_key_model_and_outcome(place: TestStore) {
             Outcome::Answered | Outcome::ClientLeft => {
                 charge_for(&mut held, tokens(COST), outcome).await.unwrap();
             }
-            _ => drop(held.free(outcome, None)),
+            _ => drop(held.release(outcome, None)),
         }
-        // Over some days, most of them at the same time as others.
+        // Over several days, most of them at the same time as others.
         paying.advance(if at % 8 == 7 { 30_000 } else { 0 });
     }
     let accounts = [None, Some(&paying.account_id), Some(&neighbour.account_id)];
@@ -141,9 +141,9 @@ async fn calls_are_found_by_key_model_and_outcome(place: TestStore) {
     }
 }
 
-/// Names that nobody has, some of which mean something to a database.
-async fn odd_names_find_no_calls(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+/// Unknown names, some of which have a special meaning in SQL.
+async fn odd_names_find_no_calls(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     paying.pay().await.unwrap();
     let all = CallsPage {
         limit: 5,
@@ -169,8 +169,8 @@ async fn odd_names_find_no_calls(place: TestStore) {
     }
 }
 
-async fn what_comes_meanwhile_neither_repeats_a_call_nor_hides_one(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+async fn calls_added_meanwhile_neither_repeat_nor_hide_one(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     let mut made = Vec::new();
     for _ in 0..7 {
         made.push(paying.pay().await.unwrap().id);
@@ -192,8 +192,8 @@ async fn what_comes_meanwhile_neither_repeats_a_call_nor_hides_one(place: TestSt
     assert_eq!(seen, made);
 }
 
-async fn a_call_is_told_whole(place: TestStore) {
-    let paying = Paying::on_with(place, DOLLAR).await;
+async fn a_call_is_returned_in_full(store: TestStore) {
+    let paying = Paying::on_with(store, DOLLAR).await;
     let decision = Some(r#"{"why":"cost"}"#.to_owned());
     let request = HoldRequest {
         decision: decision.clone(),
@@ -201,22 +201,22 @@ async fn a_call_is_told_whole(place: TestStore) {
     };
     let mut held = paying.ledger.hold(request).await.unwrap();
     let made = charge(&mut held, COST).await.unwrap();
-    let told = paying.ledger.call(made.id).await.unwrap().unwrap();
-    assert_eq!((told.charged, told.decision), (made.charged, decision));
-    let freed = paying.hold(COST, COST, 0).await.unwrap();
-    let id = freed.id();
+    let found = paying.ledger.call(made.id).await.unwrap().unwrap();
+    assert_eq!((found.charged, found.decision), (made.charged, decision));
+    let released = paying.hold(COST, COST, 0).await.unwrap();
+    let id = released.id();
     assert!(paying.ledger.call(id).await.unwrap().is_none(), "it runs");
-    freed.free(Outcome::NoUsage, Some("none".into()));
-    let told = paying.ledger.call(id).await.unwrap().unwrap();
-    let told = (told.outcome, told.failure.as_deref());
-    assert_eq!(told, (Outcome::NoUsage, Some("none")));
-    for nobody in [CallId(0), CallId(u64::MAX)] {
-        assert!(paying.ledger.call(nobody).await.unwrap().is_none());
+    released.release(Outcome::NoUsage, Some("none".into()));
+    let found = paying.ledger.call(id).await.unwrap().unwrap();
+    let found = (found.outcome, found.failure.as_deref());
+    assert_eq!(found, (Outcome::NoUsage, Some("none")));
+    for unknown in [CallId(0), CallId(u64::MAX)] {
+        assert!(paying.ledger.call(unknown).await.unwrap().is_none());
     }
 }
 
-async fn pages_go_through_the_books(place: TestStore) {
-    let paying = Paying::on_with(place, 10 * COST).await;
+async fn pages_go_through_all_entries(store: TestStore) {
+    let paying = Paying::on_with(store, 10 * COST).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     paying.give(70, Some(paying.now() + 5)).await;
     let first = paying.pay().await.unwrap();
@@ -226,25 +226,25 @@ async fn pages_go_through_the_books(place: TestStore) {
     paying.advance(10);
     let last = paying.pay().await.unwrap();
 
-    let mut books: Vec<Entry> = Vec::new();
+    let mut entries: Vec<Entry> = Vec::new();
     loop {
-        let before = books.last().map(|entry| entry.seq);
+        let before = entries.last().map(|entry| entry.seq);
         let page = paying.ledger.entries_page(&paying.account_id, before, 2);
         let page = page.await.unwrap();
         assert!(page.len() <= 2);
         if page.is_empty() {
             break;
         }
-        books.extend(page);
+        entries.extend(page);
     }
-    books.reverse();
-    assert!(books.is_sorted_by(|one, next| one.seq < next.seq));
-    let told: Vec<_> = books
+    entries.reverse();
+    assert!(entries.is_sorted_by(|one, next| one.seq < next.seq));
+    let found: Vec<_> = entries
         .iter()
         .map(|entry| (entry.kind, entry.delta.nanos(), entry.at - 1_800_000_000))
         .collect();
     assert_eq!(
-        told,
+        found,
         [
             (EntryKind::Grant, 10 * COST, 0),
             (EntryKind::Grant, 70, 0),
@@ -255,7 +255,7 @@ async fn pages_go_through_the_books(place: TestStore) {
         ]
     );
     let mut balance = 0;
-    for entry in &books {
+    for entry in &entries {
         balance += entry.delta.nanos();
         assert_eq!(entry.balance_after.nanos(), balance);
     }
@@ -268,7 +268,7 @@ async fn pages_go_through_the_books(place: TestStore) {
         &grants[2].id,
         &last.id.to_string(),
     ];
-    let references: Vec<_> = books.iter().map(|entry| &entry.reference).collect();
+    let references: Vec<_> = entries.iter().map(|entry| &entry.reference).collect();
     assert_eq!(references, expected);
     for (account, limit) in [("acct_0", 5), ("odd\0", 5), (paying.account_id.as_str(), 0)] {
         let none = paying.ledger.entries_page(account, None, limit).await;

@@ -1,96 +1,150 @@
-//! Calls that were delivered by a process that is gone, and charged by the next: each case runs on both kinds.
+//! Late settlement on both backends: calls delivered by one process and charged by the next.
 
 use super::*;
 use crate::ledger::PendingCharge;
 
 contract!(
     a_delivered_call_is_charged_once_by_the_next_process,
-    a_charge_that_came_about_is_not_made_again,
-    what_is_not_covered_any_more_is_owed,
-    a_call_that_was_told_to_be_free_stays_free,
+    a_committed_charge_is_not_made_again,
+    a_cost_beyond_the_credit_becomes_debt,
+    a_call_recorded_as_not_charged_stays_so,
     a_call_of_another_store_is_refused,
 );
 
 /// A call whose charge is in the spool when its process ends.
 async fn left_behind(paying: &Paying, held: i64, worst: i64, cost: i64) -> PendingCharge {
     let mut held = paying.hold(held, worst, worst).await.unwrap();
-    let owed = held.owed(tokens(cost), Outcome::Answered).unwrap();
-    held.is_spooled();
-    owed
+    let pending = held
+        .pending_charge(tokens(cost), Outcome::Answered)
+        .unwrap();
+    held.mark_spooled();
+    pending
 }
 
-async fn a_delivered_call_is_charged_once_by_the_next_process(place: TestStore) {
-    let paying = Paying::on_with(place, 100).await;
-    let owed = left_behind(&paying, 30, 30, 25).await;
+async fn a_delivered_call_is_charged_once_by_the_next_process(store: TestStore) {
+    let paying = Paying::on_with(store, 100).await;
+    let pending = left_behind(&paying, 30, 30, 25).await;
     let paying = paying.restart().await;
     assert_eq!(paying.balance().await, 100);
-    let call = paying.ledger.settle_pending(&owed).await.unwrap().unwrap();
+    let call = paying
+        .ledger
+        .settle_pending(&pending)
+        .await
+        .unwrap()
+        .unwrap();
     let charged = call.charged.unwrap();
     let balances = (
         charged.balance_before.nanos(),
         charged.balance_after.nanos(),
     );
-    assert_eq!((call.id, balances), (owed.call.id, (100, 75)));
-    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
-    assert!(paying.ledger.next_call() > owed.call.id);
+    assert_eq!((call.id, balances), (pending.call.id, (100, 75)));
+    assert!(
+        paying
+            .ledger
+            .settle_pending(&pending)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(paying.ledger.next_call() > pending.call.id);
     let paying = paying.restart().await;
-    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
+    assert!(
+        paying
+            .ledger
+            .settle_pending(&pending)
+            .await
+            .unwrap()
+            .is_none()
+    );
     until("nothing is held", async || paying.held().await == 0).await;
     assert_eq!(paying.balance().await, 75);
-    let found = paying.ledger.find_calls(&owed.call.id.to_string()).await;
+    let found = paying.ledger.find_calls(&pending.call.id.to_string()).await;
     assert_eq!(found.unwrap()[0].charged, Some(charged));
     paying.assert_sound().await;
     paying.assert_added_up().await;
 }
 
-async fn a_charge_that_came_about_is_not_made_again(place: TestStore) {
-    let paying = Paying::on_with(place, 100).await;
+async fn a_committed_charge_is_not_made_again(store: TestStore) {
+    let paying = Paying::on_with(store, 100).await;
     let mut held = paying.hold(30, 30, 0).await.unwrap();
-    let owed = held.owed(tokens(25), Outcome::Answered).unwrap();
-    held.is_spooled();
+    let pending = held.pending_charge(tokens(25), Outcome::Answered).unwrap();
+    held.mark_spooled();
     charge(&mut held, 25).await.unwrap();
     drop(held);
-    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
+    assert!(
+        paying
+            .ledger
+            .settle_pending(&pending)
+            .await
+            .unwrap()
+            .is_none()
+    );
     let paying = paying.restart().await;
-    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
+    assert!(
+        paying
+            .ledger
+            .settle_pending(&pending)
+            .await
+            .unwrap()
+            .is_none()
+    );
     assert_eq!((paying.balance().await, paying.held().await), (75, 0));
     paying.assert_sound().await;
 }
 
-async fn what_is_not_covered_any_more_is_owed(place: TestStore) {
-    let paying = Paying::on_with(place, 10).await;
-    let owed = left_behind(&paying, 10, 25, 25).await;
+async fn a_cost_beyond_the_credit_becomes_debt(store: TestStore) {
+    let paying = Paying::on_with(store, 10).await;
+    let pending = left_behind(&paying, 10, 25, 25).await;
     let paying = paying.restart().await;
-    paying.ledger.settle_pending(&owed).await.unwrap().unwrap();
+    paying
+        .ledger
+        .settle_pending(&pending)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(paying.balance().await, -15);
     paying.give(20, None).await;
     assert_eq!(paying.balance().await, 5);
     paying.assert_sound().await;
 }
 
-/// It could not be spooled either, and its client was told that the response is not whole.
-async fn a_call_that_was_told_to_be_free_stays_free(place: TestStore) {
-    let paying = Paying::on_with(place, 100).await;
+/// The charge could not be spooled either, and the client's response ended with an error.
+async fn a_call_recorded_as_not_charged_stays_so(store: TestStore) {
+    let paying = Paying::on_with(store, 100).await;
     let held = paying.hold(30, 30, 0).await.unwrap();
-    let owed = held.owed(tokens(25), Outcome::Answered).unwrap();
-    held.free(Outcome::NotCharged, None);
-    let id = owed.call.id.to_string();
-    until("it is written down", async || {
+    let pending = held.pending_charge(tokens(25), Outcome::Answered).unwrap();
+    held.release(Outcome::NotCharged, None);
+    let id = pending.call.id.to_string();
+    until("the call is stored", async || {
         !paying.ledger.find_calls(&id).await.unwrap().is_empty()
     })
     .await;
-    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
+    assert!(
+        paying
+            .ledger
+            .settle_pending(&pending)
+            .await
+            .unwrap()
+            .is_none()
+    );
     let paying = paying.restart().await;
-    assert!(paying.ledger.settle_pending(&owed).await.unwrap().is_none());
+    assert!(
+        paying
+            .ledger
+            .settle_pending(&pending)
+            .await
+            .unwrap()
+            .is_none()
+    );
     assert_eq!(paying.balance().await, 100);
     paying.assert_sound().await;
 }
 
-async fn a_call_of_another_store_is_refused(place: TestStore) {
-    let paying = Paying::on_with(place, 100).await;
-    let mut owed = left_behind(&paying, 30, 30, 25).await;
-    owed.call.account_id = "acct_elsewhere".into();
-    let refused = paying.ledger.settle_pending(&owed).await;
+async fn a_call_of_another_store_is_refused(store: TestStore) {
+    let paying = Paying::on_with(store, 100).await;
+    let mut pending = left_behind(&paying, 30, 30, 25).await;
+    pending.call.account_id = "acct_elsewhere".into();
+    let refused = paying.ledger.settle_pending(&pending).await;
     assert!(
         matches!(refused, Err(LedgerError::NotFound { .. })),
         "{refused:?}"

@@ -1,5 +1,5 @@
-//! The real ledger of each kind beside the model, through any order of events: files or a server, threads
-//! and restarts included.
+//! Property tests of both ledgers against the model, through any order of events, with files or a server, threads and
+//! restarts.
 
 use std::marker::PhantomData;
 
@@ -16,7 +16,7 @@ use crate::ledger::{KeyState, Shortage};
 const OVERDRAFT: i64 = 300;
 const START: i64 = 1_800_000_000;
 
-/// Of the most that a call may cost, in thousandths: no call is charged more.
+/// A cost as a share of the worst case, in thousandths: no call is charged more.
 #[derive(Clone, Copy, Debug)]
 pub struct Share(i64);
 
@@ -27,7 +27,7 @@ impl Share {
 }
 
 fn shares() -> impl Strategy<Value = Share> {
-    // Half of them cost all they may.
+    // Half of them cost the worst case.
     prop_oneof![Just(Share(1_000)), (0_i64..=1_000).prop_map(Share)]
 }
 
@@ -41,7 +41,7 @@ pub enum Event {
         amount: i64,
         risk: i64,
     },
-    /// A call goes on to another step.
+    /// A call continues with another step.
     Extend {
         which: usize,
         more: i64,
@@ -58,12 +58,12 @@ pub enum Event {
         seconds: i64,
     },
     SwitchKey,
-    /// A charge that the disk refuses, and that is made when it no longer does; on a server a plain one.
-    ChargeAfterAll {
+    /// A charge that the disk refuses, and that succeeds when it no longer does; on a server a plain charge.
+    ChargeWithRetry {
         which: usize,
         cost: Share,
     },
-    /// What is held dies with the process.
+    /// Holds end with the process.
     Restart,
     Audit,
 }
@@ -102,7 +102,7 @@ impl ReferenceStateMachine for Model {
                 .prop_map(|(which, more, risk)| Event::Extend { which, more, risk }),
             1 => (0..open).prop_map(|which| Event::Release { which }),
             1 => (0..open, shares())
-                .prop_map(|(which, cost)| Event::ChargeAfterAll { which, cost }),
+                .prop_map(|(which, cost)| Event::ChargeWithRetry { which, cost }),
         ]
         .boxed()
     }
@@ -112,7 +112,7 @@ impl ReferenceStateMachine for Model {
             Event::Charge { which, .. }
             | Event::Extend { which, .. }
             | Event::Release { which }
-            | Event::ChargeAfterAll { which, .. } => *which < model.holds.len(),
+            | Event::ChargeWithRetry { which, .. } => *which < model.holds.len(),
             _ => true,
         }
     }
@@ -129,7 +129,7 @@ impl ReferenceStateMachine for Model {
                     model.hold(amount, amount + risk);
                 }
             }
-            Event::Charge { which, cost } | Event::ChargeAfterAll { which, cost } => {
+            Event::Charge { which, cost } | Event::ChargeWithRetry { which, cost } => {
                 let cost = cost.of(model.holds[&open[which]].worst());
                 model.charge(open[which], cost);
             }
@@ -148,7 +148,7 @@ impl ReferenceStateMachine for Model {
     }
 }
 
-/// The credit that a refusal names is the model's.
+/// Checks that the figures of a refusal are the model's.
 fn refused_by(shortage: &Shortage, model: &Model) -> Verdict {
     assert_eq!(shortage.balance.nanos(), model.balance());
     assert_eq!(shortage.available.nanos(), model.available());
@@ -172,20 +172,20 @@ struct Real {
 struct LedgerMachine<K>(PhantomData<K>);
 
 trait Kind {
-    fn place() -> TestStore;
+    fn store() -> TestStore;
 }
 
 struct InFile;
 struct OnServer;
 
 impl Kind for InFile {
-    fn place() -> TestStore {
+    fn store() -> TestStore {
         TestStore::folder()
     }
 }
 
 impl Kind for OnServer {
-    fn place() -> TestStore {
+    fn store() -> TestStore {
         TestStore::database()
     }
 }
@@ -196,7 +196,7 @@ impl<K: Kind> StateMachineTest for LedgerMachine<K> {
 
     fn init_test(_: &Model) -> Real {
         let runtime = Runtime::new().unwrap();
-        let paying = runtime.block_on(Paying::on(K::place()));
+        let paying = runtime.block_on(Paying::on(K::store()));
         Real {
             runtime,
             paying: Some(paying),
@@ -254,10 +254,10 @@ impl<K: Kind> StateMachineTest for LedgerMachine<K> {
                     Err(LedgerError::NoHold)
                 ));
             }
-            Event::ChargeAfterAll { which, .. } => {
+            Event::ChargeWithRetry { which, .. } => {
                 let cost = model.last_charge;
                 let mut held = real.holds.remove(which);
-                if let TestStore::Folder(folder) = &*paying.place {
+                if let TestStore::Folder(folder) = &*paying.store {
                     let stranger = rusqlite::Connection::open(folder.path().join("ledger.db"));
                     let stranger = stranger.unwrap();
                     stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -275,8 +275,8 @@ impl<K: Kind> StateMachineTest for LedgerMachine<K> {
                 let (amount, worst) = (nanos(amount), nanos(amount + risk));
                 let extended = real.holds[which].extend(0, amount, worst, nanos(OVERDRAFT));
                 let extended = real.runtime.block_on(extended);
-                // The model has extended it already, if it may be: what is held must agree with it. An expired grant may
-                // have promised some of it before.
+                // The model has extended it already, if it may be: the held amount must agree with it. Part of it may
+                // have been held of an expired grant before.
                 let grew = real.runtime.block_on(paying.held()) - before;
                 assert!((0..=if extended.is_ok() { more } else { 0 }).contains(&grew));
             }
@@ -304,8 +304,8 @@ impl<K: Kind> StateMachineTest for LedgerMachine<K> {
 
     fn check_invariants(real: &Real, model: &Model) {
         let paying = real.paying.as_ref().unwrap();
-        let asked = paying.ledger.balances(&paying.account_id);
-        let balances = real.runtime.block_on(asked).unwrap();
+        let requested = paying.ledger.balances(&paying.account_id);
+        let balances = real.runtime.block_on(requested).unwrap();
         let found = (
             balances.balance.nanos(),
             balances.held.nanos(),

@@ -1,4 +1,4 @@
-//! The ledger as a whole, of both kinds: real files, a real server, threads.
+//! Tests of both ledgers as a whole: with real files, a real server, and threads.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use crate::{
     wire::chat::Usage,
 };
 
-/// Each case runs on both kinds.
+/// Runs each case on both backends.
 macro_rules! contract {
     ($($case:ident),+ $(,)?) => {
         mod embedded {
@@ -52,10 +52,10 @@ mod model;
 
 pub const COST: i64 = 49_000;
 pub const DOLLAR: i64 = 1_000_000_000;
-/// A machine that builds at the same time does everything slowly.
+/// Long, because a machine that builds at the same time is slow.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Where a ledger is kept.
+/// The store of a test's ledger.
 pub enum TestStore {
     Folder(TempDir),
     Database {
@@ -103,7 +103,7 @@ impl TestStore {
         })
     }
 
-    /// Changes or reads the database behind the ledger's back; answers the first value.
+    /// Changes or reads the database directly, without the ledger; returns the first value.
     pub fn sql(&self, script: &str) -> String {
         match self {
             Self::Folder(folder) => {
@@ -120,9 +120,9 @@ impl TestStore {
     }
 }
 
-/// An account with a key, and a clock that moves when it is told to.
+/// An account with a key and a ledger, and a clock that the test advances.
 pub struct Paying {
-    pub place: Arc<TestStore>,
+    pub store: Arc<TestStore>,
     pub now_ms: Arc<AtomicI64>,
     pub ledger: Arc<Ledger>,
     pub account_id: String,
@@ -132,13 +132,13 @@ pub struct Paying {
 }
 
 impl Paying {
-    pub async fn on(place: TestStore) -> Self {
+    pub async fn on(store: TestStore) -> Self {
         let now_ms = Arc::new(AtomicI64::new(1_800_000_000_000));
-        let ledger = place.open(&now_ms).await;
+        let ledger = store.open(&now_ms).await;
         let account_id = ledger.create_account(new_account()).await.unwrap().id;
         let (key, _) = ledger.create_key(&account_id, "test".into()).await.unwrap();
         let paying = Self {
-            place: Arc::new(place),
+            store: Arc::new(store),
             now_ms,
             ledger,
             account_id,
@@ -146,24 +146,24 @@ impl Paying {
             digest: key.digest,
             seen: Mutex::new(Seen::fresh()),
         };
-        paying.look().await;
+        paying.refresh().await;
         paying
     }
 
-    pub async fn on_with(place: TestStore, nanos: i64) -> Self {
-        let paying = Self::on(place).await;
+    pub async fn on_with(store: TestStore, nanos: i64) -> Self {
+        let paying = Self::on(store).await;
         paying.give(nanos, None).await;
         paying
     }
 
-    /// The same account and key, by another gateway.
+    /// This account and key at another gateway.
     pub async fn beside(&self) -> Self {
-        self.with(self.place.open(&self.now_ms).await)
+        self.with(self.store.open(&self.now_ms).await)
     }
 
     pub fn with(&self, ledger: Arc<Ledger>) -> Self {
         Self {
-            place: self.place.clone(),
+            store: self.store.clone(),
             now_ms: self.now_ms.clone(),
             ledger,
             account_id: self.account_id.clone(),
@@ -173,7 +173,7 @@ impl Paying {
         }
     }
 
-    /// Another account with a key and credit, by the same gateway.
+    /// Another account with a key and credit, at this gateway.
     pub async fn neighbour(&self, nanos: i64) -> Self {
         let account = self.ledger.create_account(new_account()).await.unwrap();
         let made = self.ledger.create_key(&account.id, "test".into()).await;
@@ -184,26 +184,26 @@ impl Paying {
             digest: key.digest,
             ..self.with(self.ledger.clone())
         };
-        neighbour.look().await;
+        neighbour.refresh().await;
         neighbour.give(nanos, None).await;
         neighbour
     }
 
-    /// As if the process had ended and begun again.
+    /// Restarts the ledger, as a new process would.
     pub async fn restart(self) -> Self {
         self.restart_after(|| ()).await
     }
 
-    /// With something that happens while it is closed.
+    /// Restarts the ledger, with something that happens while it is closed.
     pub async fn restart_after(self, meanwhile: impl FnOnce()) -> Self {
         self.ledger.close().await;
-        let (place, now_ms) = (self.place.clone(), self.now_ms.clone());
+        let (store, now_ms) = (self.store.clone(), self.now_ms.clone());
         let (account_id, key_id) = (self.account_id, self.key_id);
         drop(Arc::into_inner(self.ledger).expect("nothing is held any more"));
         meanwhile();
         Self {
-            ledger: place.open(&now_ms).await,
-            place,
+            ledger: store.open(&now_ms).await,
+            store,
             now_ms,
             account_id,
             key_id,
@@ -212,10 +212,10 @@ impl Paying {
         }
     }
 
-    /// A key that is disabled is not seen: what was seen of it before is kept.
-    pub async fn look(&self) {
-        if let Some(caller) = self.ledger.look(self.digest).await.unwrap() {
-            // As it is remembered for the next request.
+    /// Looks the caller up again. If the key is inactive, the versions stay as they were.
+    pub async fn refresh(&self) {
+        if let Some(caller) = self.ledger.fresh_caller(self.digest).await.unwrap() {
+            // As a later request would find it in the cache.
             let fresh = false;
             *self.seen.lock().unwrap() = Seen {
                 fresh,
@@ -239,7 +239,7 @@ impl Paying {
         HoldRequest {
             id: self.ledger.next_call(),
             seen: *self.seen.lock().unwrap(),
-            places: &[],
+            reservations: &[],
             request_id: "req_test",
             account_id: &self.account_id,
             key_id: &self.key_id,
@@ -260,12 +260,12 @@ impl Paying {
         }
     }
 
-    /// As a request does it: with what is remembered, and once more where that was stale.
+    /// Places a hold as a request does: with cached data, and once more if that was stale.
     pub async fn hold(&self, amount: i64, worst: i64, overdraft: i64) -> Result<Held, HoldRefused> {
         let request = self.request(amount, worst, overdraft);
         match self.ledger.hold(request).await {
             Err(HoldRefused::Stale) => {
-                self.look().await;
+                self.refresh().await;
                 let request = self.request(amount, worst, overdraft);
                 self.ledger.hold(request).await
             }
@@ -301,7 +301,7 @@ impl Paying {
         assert_eq!(audit.violations, []);
     }
 
-    /// All sums by day are those of the account's calls.
+    /// Checks that all sums by day are those of the account's calls.
     pub async fn assert_added_up(&self) {
         let page = CallsPage {
             account_id: Some(&self.account_id),
@@ -319,19 +319,19 @@ impl Paying {
     }
 
     pub fn sql(&self, script: &str) -> String {
-        self.place.sql(script)
+        self.store.sql(script)
     }
 
     pub async fn until_charges_are_taken(&self) {
         let started = Instant::now();
         while !self.ledger.health().takes_charges() {
-            assert!(started.elapsed() < TIMEOUT, "in vain");
+            assert!(started.elapsed() < TIMEOUT, "timed out");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }
 
-/// In the order in which the pages have them.
+/// The call IDs of all pages, in order.
 pub async fn walk(ledger: &Ledger, page: CallsPage<'_>) -> Vec<CallId> {
     let (mut page, mut ids) = (page, Vec::new());
     loop {
@@ -345,7 +345,7 @@ pub async fn walk(ledger: &Ledger, page: CallsPage<'_>) -> Vec<CallId> {
     }
 }
 
-/// Charges as a call does: a charge that is on its way is waited for.
+/// Charges as a call does: waits for a charge in flight.
 pub async fn charge(held: &mut Held, cost: i64) -> Result<Call, LedgerError> {
     charge_for(held, tokens(cost), Outcome::Answered).await
 }
@@ -364,7 +364,7 @@ pub async fn charge_for(
     }
 }
 
-/// By day, model and key.
+/// Sums of calls by day, model and key.
 fn added_up(calls: &[Call]) -> Vec<DayUse> {
     let mut days = BTreeMap::new();
     for call in calls {
@@ -398,11 +398,14 @@ fn added_up(calls: &[Call]) -> Vec<DayUse> {
     days.into_values().collect()
 }
 
-/// Waits for something that comes about by itself.
+/// Waits until a condition holds.
 pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     while !is_so().await {
-        assert!(started.elapsed() < TIMEOUT, "in vain until {what}");
+        assert!(
+            started.elapsed() < TIMEOUT,
+            "timed out waiting until {what}"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What the ledger must do, as plainly as it can be said: one account, lists, no files.
+//! A reference model of the ledger, as simple as possible: one account, lists, no files.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ pub struct Model {
     pub now: i64,
     pub grants: Vec<Grant>,
     pub debt: i64,
-    /// What each running call took of which grant, and what it may cost beyond that.
+    /// For each running call, the parts held of grants and the risk beyond them.
     pub holds: BTreeMap<usize, Hold>,
     pub granted: i64,
     pub spent: i64,
-    /// What the latest charge came to.
+    /// The cost of the latest charge.
     pub last_charge: i64,
     pub forfeited: i64,
-    /// Whether it was an expiry that took the last of it; a grant ends that.
+    /// Whether an expiry took the last credit; reset by a grant.
     pub lapsed: bool,
     pub key_active: bool,
     pub calls: usize,
@@ -30,8 +30,8 @@ pub struct Grant {
 pub struct Hold {
     pub parts: Vec<(usize, i64)>,
     pub risk: i64,
-    /// What was asked for; an expired grant may have promised more.
-    pub asked: i64,
+    /// The requested amount; more may be held of an expired grant.
+    pub requested: i64,
     pub admitted_at: i64,
 }
 
@@ -46,7 +46,7 @@ impl Hold {
     }
 }
 
-/// What a hold comes to.
+/// The result of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Held,
@@ -128,7 +128,7 @@ impl Model {
         self.holds.values().map(|hold| hold.risk).sum()
     }
 
-    /// What has not expired, less what is owed once expired credit has paid its part.
+    /// Credit that has not expired, less the debt that remains after expired credit has paid its part.
     pub fn usable(&self) -> i64 {
         let mut settled = self.clone();
         settled.pay_debt();
@@ -142,7 +142,7 @@ impl Model {
         order.iter().map(|at| self.grants[*at].left).sum::<i64>() - self.debt
     }
 
-    /// Nothing usable is left, and it was an expiry that took the last of it.
+    /// Nothing usable is left, and an expiry took the last of it.
     fn emptied_by_expiry(&self) -> bool {
         let mut settled = self.clone();
         settled.pay_debt();
@@ -164,21 +164,21 @@ impl Model {
         let hold = Hold {
             parts,
             risk,
-            asked: amount,
+            requested: amount,
             admitted_at: self.now,
         };
         self.holds.insert(self.calls, hold);
         self.calls += 1;
     }
 
-    /// How much a running call would hold anew, and what it would risk, if it asked for `more` and might cost up to
-    /// `risk` beyond that.
+    /// How much a running call would hold in addition, and its risk, if it requested `more` and might cost up to `risk`
+    /// beyond that.
     fn extended(&self, call: usize, more: i64, risk: i64) -> (i64, i64) {
         let hold = &self.holds[&call];
-        let (amount, asked) = (hold.amount(), hold.asked + more);
+        let (amount, requested) = (hold.amount(), hold.requested + more);
         (
-            (asked - amount).max(0),
-            (asked + risk - amount.max(asked)).max(0),
+            (requested - amount).max(0),
+            (requested + risk - amount.max(requested)).max(0),
         )
     }
 
@@ -200,7 +200,7 @@ impl Model {
         }
         let hold = self.holds.get_mut(&call).unwrap();
         hold.risk = risk;
-        hold.asked += more;
+        hold.requested += more;
     }
 
     pub fn release(&mut self, call: usize) {
@@ -226,11 +226,11 @@ impl Model {
         self.last_charge = cost;
     }
 
-    /// What is owed is paid, expired grants promise what they have to calls that were admitted before, and the rest
-    /// of them goes.
+    /// Pays debt, lets calls hold their risk of expired grants that were valid when they were admitted, and forfeits
+    /// the rest of these grants.
     pub fn forfeit(&mut self) {
         self.pay_debt();
-        self.promise();
+        self.hold_risk();
         self.expire();
     }
 
@@ -240,7 +240,7 @@ impl Model {
         all
     }
 
-    /// From whatever is free, the earliest expiry first.
+    /// From credit that is not held, the earliest expiry first.
     fn pay_debt(&mut self) {
         for at in self.by_expiry() {
             let free = self.grants[at].left - self.held_of(at);
@@ -250,8 +250,8 @@ impl Model {
         }
     }
 
-    /// What calls may cost beyond their holds is held from grants that were good when they were admitted.
-    fn promise(&mut self) {
+    /// Holds the risk of calls from expired grants that were valid when the calls were admitted.
+    fn hold_risk(&mut self) {
         for at in self
             .by_expiry()
             .into_iter()
@@ -284,7 +284,7 @@ impl Model {
         self.lapsed &= self.live_left() <= 0;
     }
 
-    /// What was given is what was spent, what expired and what is left, less what is owed.
+    /// Grants equal charges plus forfeits plus what is left, less the debt.
     pub fn adds_up(&self) -> bool {
         let left: i64 = self.grants.iter().map(|grant| grant.left).sum();
         self.granted == self.spent + self.forfeited + left - self.debt

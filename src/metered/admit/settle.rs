@@ -35,7 +35,7 @@ impl Admitted {
         let Err(unavailable) = self.charge(usage, outcome, timeout).await else {
             return Ok(Settled::InStore);
         };
-        let Some(pending) = self.hold.owed(usage, outcome) else {
+        let Some(pending) = self.hold.pending_charge(usage, outcome) else {
             return Err(unavailable);
         };
         if let Err(error) = gateway.spool.add(&pending).await {
@@ -49,7 +49,7 @@ impl Admitted {
             );
             return Err(unavailable);
         }
-        self.hold.is_spooled();
+        self.hold.mark_spooled();
         // The usage is final; only the charge in the store is still pending.
         self.reservation
             .settle(usage.total().saturating_sub(self.counted));

@@ -1,4 +1,4 @@
-//! Whether the books in a database add up.
+//! The audit of the database: whether the entries add up.
 
 use std::{
     cmp::Reverse,
@@ -19,19 +19,19 @@ use crate::{
     ledger::{Audit, CallId, Violation},
 };
 
-/// The lines that are no charges, after one of them.
+/// Entries other than charges, after a sequence number.
 const LINES: &str = "SELECT seq, account_id, kind, ref, delta, balance_after FROM ledger_entries
     WHERE seq > ?1 ORDER BY seq";
 
-/// The rows of calls, after a line of the books.
+/// Blocks of calls, after a sequence number.
 const BLOCKS: &str =
     "SELECT seq, calls, records, account_id FROM call_blocks WHERE seq > ?1 ORDER BY seq";
 
-/// All rows, by the first number of their calls.
+/// All blocks, ordered by their first call ID.
 const BY_FIRST_ID: &str = "SELECT first_id, records FROM call_blocks INDEXED BY blocks_by_id
     ORDER BY first_id";
 
-/// A line of the books that is no charge.
+/// An entry other than a charge.
 struct Line {
     seq: i64,
     account_id: String,
@@ -41,8 +41,8 @@ struct Line {
     after: i64,
 }
 
-/// Checks every entry after `since`, and the accounts they belong to; all accounts if `since` is
-/// zero. It looks at one moment, whatever is written meanwhile.
+/// Checks every entry after `since` and the accounts of these entries; all accounts if `since` is zero. It reads one
+/// snapshot, whatever is written meanwhile.
 pub fn books(connection: &Connection, since: i64) -> rusqlite::Result<Audit> {
     let moment = connection.unchecked_transaction()?;
     let mut look = Look {
@@ -69,13 +69,13 @@ pub fn books(connection: &Connection, since: i64) -> rusqlite::Result<Audit> {
 struct Look<'a> {
     moment: &'a Connection,
     since: i64,
-    /// What the entries of each account add up to.
+    /// The sum of each account's entries.
     sums: BTreeMap<String, i64>,
     audit: Audit,
 }
 
 impl Look<'_> {
-    /// Rows of calls and other lines, in the order in which they were entered.
+    /// Checks blocks of calls and other entries, in the order in which they were posted.
     fn at_entries(&mut self) -> rusqlite::Result<()> {
         let mut lines = self.moment.prepare(LINES)?;
         let read: ReadLine = read_line;
@@ -98,7 +98,7 @@ impl Look<'_> {
                 found += 1;
             }
             if found != calls {
-                let what = format!("row {seq} has {found} calls, and says that they are {calls}");
+                let what = format!("row {seq} has {found} calls, but its count is {calls}");
                 self.violation(account_id, what);
             }
             self.audit.last_entry = seq;
@@ -125,7 +125,7 @@ impl Look<'_> {
         }
     }
 
-    /// The entry of a call, if it was charged, is what that call came to.
+    /// Checks that the entry of a charged call matches the call's cost.
     fn at_call(&mut self, framed: Framed<'_>, record: &Record<'_>) -> rusqlite::Result<()> {
         let Some(paid) = record.paid else {
             return Ok(());
@@ -138,13 +138,13 @@ impl Look<'_> {
             && record.price()? == Some(NanoUsd::new(paid.cost));
         if !right {
             let id = CallId(u64::try_from(id).unwrap_or(0));
-            let what = format!("entry {seq} is not what call {id} came to");
+            let what = format!("entry {seq} differs from the cost of call {id}");
             self.violation(record.account_id, what);
         }
         Ok(())
     }
 
-    /// Adds an entry to its account, and looks at the balance that it says was left.
+    /// Adds an entry to its account's sum, and compares the sum with the entry's balance.
     fn add(&mut self, seq: i64, account_id: &str, delta: i64, after: i64) -> rusqlite::Result<()> {
         self.audit.entries += 1;
         if !self.sums.contains_key(account_id) {
@@ -156,13 +156,15 @@ impl Look<'_> {
             *sum
         });
         if sum != after {
-            let what = format!("entry {seq} says {after} nano-dollars, and they add up to {sum}");
+            let what = format!(
+                "entry {seq} has balance {after} nano-dollars, but the entries add up to {sum}"
+            );
             self.violation(account_id, what);
         }
         Ok(())
     }
 
-    /// Charges that are yet to be entered. Says what they come to, by account.
+    /// Checks charges of the redo log. Returns their sum by account.
     fn at_new_charges(&mut self) -> rusqlite::Result<HashMap<String, i64>> {
         let mut new = HashMap::new();
         let (records, _) = Pages::read_closely(self.moment)?;
@@ -175,7 +177,7 @@ impl Look<'_> {
         Ok(new)
     }
 
-    /// Accounts that nothing was ever entered for must have nothing.
+    /// Accounts without entries must have no credit.
     fn at_quiet_accounts(&mut self) -> rusqlite::Result<()> {
         let mut accounts = self.moment.prepare("SELECT id FROM accounts")?;
         for id in accounts.query_map([], |row| row.get(0))? {
@@ -184,7 +186,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Rows come by the first number of their calls: smaller ones than that are all there, and come out in order.
+    /// Blocks are ordered by their first call ID: smaller IDs have all been read by then, and are compared in order.
     fn for_calls_that_are_there_twice(&mut self) -> rusqlite::Result<()> {
         let mut rows = self.moment.prepare(BY_FIRST_ID)?;
         let mut rows = rows.query([])?;
@@ -199,7 +201,7 @@ impl Look<'_> {
         };
         while let Some(row) = rows.next()? {
             take(&mut ids, row.get(0)?);
-            // One that cannot be read was found before.
+            // An unreadable record was reported before.
             for framed in framed(row.get_ref(1)?.as_blob()?).map_while(Result::ok) {
                 ids.push(Reverse(framed.id));
             }
@@ -211,13 +213,13 @@ impl Look<'_> {
         for id in twice {
             let id = CallId(u64::try_from(id).unwrap_or(0));
             let account_id = one(self.moment, id)?.map(|call| call.account_id);
-            let what = format!("call {id} is there twice");
+            let what = format!("call {id} is stored twice");
             self.violation(&account_id.unwrap_or_default(), what);
         }
         Ok(())
     }
 
-    /// Grants have what the entries add up to, less what is not entered.
+    /// Grants must have left what the entries add up to, not counting the redo log.
     fn at_what_is_left(&mut self, new: &HashMap<String, i64>) -> rusqlite::Result<()> {
         for (account_id, sum) in self.sums.clone() {
             let new = new.get(&account_id).copied().unwrap_or(0);
@@ -228,7 +230,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// Whether a line and what it is for say different things.
+    /// Describes how an entry differs from its grant, if it does.
     fn contradiction(&self, line: &Line) -> rusqlite::Result<Option<String>> {
         let Line {
             seq,
@@ -238,8 +240,8 @@ impl Look<'_> {
             ..
         } = line;
         let found = match line.kind.as_str() {
-            // Those with a call are found with it.
-            "charge" => Some(format!("entry {seq} charges for a call that is not there")),
+            // Charges that have a call were checked with it.
+            "charge" => Some(format!("entry {seq} charges a call that does not exist")),
             "grant" => {
                 let amount: Option<i64> = self
                     .moment
@@ -249,9 +251,10 @@ impl Look<'_> {
                     .query_row([reference, account_id], |row| row.get(0))
                     .optional()?;
                 let right = amount == Some(*delta);
-                (!right).then(|| format!("entry {seq} is not what grant {reference} gave"))
+                (!right)
+                    .then(|| format!("entry {seq} differs from the amount of grant {reference}"))
             }
-            _ => (*delta >= 0).then(|| format!("entry {seq} is an expiry that took nothing")),
+            _ => (*delta >= 0).then(|| format!("entry {seq} is an expiry that deducts nothing")),
         };
         Ok(found)
     }
@@ -267,7 +270,7 @@ impl Look<'_> {
 type ReadLine = fn(&Row<'_>) -> rusqlite::Result<Line>;
 type Lines<'a> = MappedRows<'a, ReadLine>;
 
-/// What all grants of an account have left, less what it owes.
+/// What all grants of an account have left, less its debt.
 pub fn total(connection: &Connection, account_id: &str) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
@@ -317,7 +320,9 @@ fn remains_differ(
         )?
         .query_row([account_id], |row| row.get(0))?;
     if impossible > 0 {
-        return Ok(Some(format!("{impossible} grants have an impossible rest")));
+        return Ok(Some(format!(
+            "{impossible} grants have an invalid remaining amount"
+        )));
     }
     let left = total(moment, account_id)?;
     Ok((left != sum).then(|| {

@@ -1,33 +1,34 @@
-//! Calls of one account that followed each other, stored as one value.
+//! Blocks: consecutive calls of one account, stored as one row.
 //!
-//! A row of its own for every call, a line for its charge, and their indexes took more than all else that was done
-//! for it. So calls that are entered together are one row for each account, and the line of the books that a charge is
-//! is the record of its call. Few rows have few entries in indexes, which say where to look: what is wanted of a call
-//! is then found in its record.
+//! A row for every call, an entry for its charge, and their index entries cost more than everything else that was done
+//! for a call. So calls that are posted together are one row for each account, and the record of a charged call is also
+//! its ledger entry. Fewer rows have fewer index entries, which tell the blocks to read; conditions on a call are then
+//! evaluated on its record.
 
 use rusqlite::{Connection, params};
 
 use super::record::Record;
 
-/// A row with more bytes has no room: all of them are read for the one call that is wanted.
+/// The largest size of a block: all of it is read for each call in it.
 const MOST_BYTES: usize = 64 << 10;
-/// How far apart the ends of a row's calls are at most, in milliseconds; and their numbers, which begin with the time.
+/// The largest distance between the ends of a block's calls in milliseconds, and between their IDs, which begin with
+/// the time.
 pub const ENDS_APART: i64 = 60_000;
 pub const IDS_APART: i64 = (15 * 60_000) << 19;
 
 const INSERT: &str =
     "INSERT INTO call_blocks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
-/// A row that is being put together.
+/// A block that is being built.
 pub struct Block {
     account_id: Box<str>,
-    /// The number of its last call.
+    /// The sequence number of its last call.
     pub seq: i64,
     calls: i64,
     charges: i64,
     ids: Span,
     ends: Span,
-    /// Those that were not answered, and those of several steps.
+    /// Calls with another outcome than answered, and calls with several steps.
     odd: i64,
     stepped: i64,
     records: Vec<u8>,
@@ -53,7 +54,7 @@ impl Span {
 }
 
 impl Block {
-    /// For an account's calls from this one on.
+    /// Starts a block for an account's calls, beginning with this one.
     pub fn for_calls_from(record: &Record<'_>) -> Self {
         let only = |number| Span {
             first: number,
@@ -79,7 +80,7 @@ impl Block {
             && self.ends.with(record.ended_ms).is_within(ENDS_APART)
     }
 
-    /// Adds a call of the same account: `bytes` is the record with all that stands before it.
+    /// Adds a call of this account; `bytes` is its record including the header.
     pub fn add(&mut self, seq: i64, record: &Record<'_>, bytes: &[u8]) {
         self.seq = seq;
         self.calls += 1;

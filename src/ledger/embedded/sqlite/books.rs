@@ -1,4 +1,4 @@
-//! Changes of a balance that are no charges, entered in the books after the charges that came before them.
+//! Entries other than charges, posted after the charges that came before them.
 
 use rusqlite::params;
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// A line of the books.
+/// A ledger entry.
 struct Entry<'a> {
     account_id: &'a str,
     kind: &'static str,
@@ -22,7 +22,7 @@ struct Entry<'a> {
 }
 
 impl Database {
-    /// A grant with what is left of it once the debt is paid.
+    /// Posts a grant, with what is left of it after the debt is paid.
     pub fn enter_grant(
         &self,
         account_id: &str,
@@ -59,7 +59,7 @@ impl Database {
         })
     }
 
-    /// What time has done: what was owed and is paid, and what an expiry took.
+    /// Posts the effects of time: debt that is paid, and credit that has expired.
     pub fn enter_update(&self, account_id: &str, update: &Update, at: i64) -> rusqlite::Result<()> {
         let nothing_left = update.left.is_empty() && update.debt.is_none();
         if nothing_left && update.forfeits.is_empty() {

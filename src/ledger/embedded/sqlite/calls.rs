@@ -1,4 +1,4 @@
-//! Calls, as they are found and added up: in the rows that may have them, and among those that are not entered yet.
+//! Queries and sums of calls: of the blocks that may contain them, and of the redo log.
 
 use std::{
     collections::BTreeMap,
@@ -19,25 +19,25 @@ use crate::{
     ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId},
 };
 
-/// How many rows a list has at most.
+/// The most rows of a list.
 const MAX_ROWS: usize = 10_000;
-/// How many calls of one request are shown.
+/// The most calls with one request ID.
 const MAX_OF_REQUEST: usize = 100;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Rows that may have calls with numbers from ?1 to ?2; ?3 is how far before the first one a row may begin.
+/// Blocks that may have call IDs from ?1 to ?2; ?3 is the earliest first ID of such a block.
 pub const BY_ID: &str = "SELECT records FROM call_blocks INDEXED BY blocks_by_id
     WHERE first_id >= ?3 AND first_id <= ?2 AND last_id >= ?1 ORDER BY first_id DESC";
 
 const STEPPED_BY_ID: &str = "SELECT records FROM call_blocks INDEXED BY stepped_blocks
     WHERE stepped > 0 AND first_id >= ?3 AND first_id <= ?2 AND last_id >= ?1";
 
-/// Rows that may have calls that ended within these times.
+/// Blocks that may have calls that ended between these times.
 const BY_TIME: &str = "SELECT records FROM call_blocks INDEXED BY blocks_by_time
     WHERE last_ms >= ?1 AND last_ms <= ?3 AND first_ms < ?2";
 
-/// The account's charged calls that ended within these times, newest first.
+/// The account's charged calls that ended between these times, newest first.
 pub fn usage(
     connection: &Connection,
     account_id: &str,
@@ -50,13 +50,13 @@ pub fn usage(
         entered: Some(from_ms..=to_ms),
     };
     let is_wanted = |record: &Record<'_>| {
-        let with_deadline = (from_ms..to_ms).contains(&record.ended_ms);
-        with_deadline && record.account_id == account_id && record.paid.is_some()
+        let in_range = (from_ms..to_ms).contains(&record.ended_ms);
+        in_range && record.account_id == account_id && record.paid.is_some()
     };
     Newest::find(connection, &wanted, MAX_ROWS, is_wanted)
 }
 
-/// The call of this number.
+/// The call with this ID.
 pub fn one(connection: &Connection, id: CallId) -> rusqlite::Result<Option<Call>> {
     let (id, mut found) = (number(id), None);
     with_ids(connection, BY_ID, id..=id, |framed| {
@@ -66,7 +66,7 @@ pub fn one(connection: &Connection, id: CallId) -> rusqlite::Result<Option<Call>
     Ok(found)
 }
 
-/// The calls whose client was told to quote this ID, newest first.
+/// The calls with this `X-Request-ID`, newest first.
 pub fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Vec<Call>> {
     let mut found = BTreeMap::new();
     if let Some(ids) = names::ids_soon_after(id) {
@@ -84,7 +84,7 @@ pub fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Ve
         let call = CallId(u64::try_from(call?).unwrap_or(0));
         found.extend(one(connection, call)?.map(|call| (number(call.id), call)));
     }
-    // Those that are not entered are under no name yet.
+    // Calls of the redo log are not indexed by name yet.
     for framed in framed(&not_entered(connection)?) {
         let record = framed?.read()?;
         if record.request_id == id {
@@ -95,9 +95,8 @@ pub fn with_request_id(connection: &Connection, id: &str) -> rusqlite::Result<Ve
     Ok(newest_first.take(MAX_OF_REQUEST).collect())
 }
 
-/// What calls admitted since then have used in the end; where nothing was charged, what the steps used
-/// that came before the failure. Calls of several steps may have been admitted long before their last
-/// one: they are looked for since `steps_since_ms`.
+/// The tokens used by calls admitted since then; if nothing was charged, those of the steps before the failure. Calls
+/// with several steps may have been admitted long before their last step: they are included since `steps_since_ms`.
 pub fn tokens_since(
     connection: &Connection,
     admitted_ms: i64,
@@ -106,11 +105,11 @@ pub fn tokens_since(
     let first = |ms| number(CallId::first_of(ms));
     let (since, steps_since) = (first(admitted_ms), first(steps_since_ms));
     let mut used = Vec::new();
-    let mut tell = |framed: Framed<'_>| {
+    let mut add = |framed: Framed<'_>| {
         used.push((CallId(u64::try_from(framed.id).unwrap_or(0)), framed.used));
         Ok(ControlFlow::Continue(()))
     };
-    with_ids(connection, BY_ID, since..=i64::MAX, &mut tell)?;
+    with_ids(connection, BY_ID, since..=i64::MAX, &mut add)?;
     with_ids(
         connection,
         STEPPED_BY_ID,
@@ -119,7 +118,7 @@ pub fn tokens_since(
             if framed.read()?.steps.is_empty() {
                 return Ok(ControlFlow::Continue(()));
             }
-            tell(framed)
+            add(framed)
         },
     )?;
     Ok(used)
@@ -194,7 +193,7 @@ fn add_to(row: &mut AnalyticsRow, record: &Record<'_>) {
 
 type See<'a> = &'a mut dyn FnMut(Framed<'_>) -> rusqlite::Result<ControlFlow<()>>;
 
-/// Shows the calls with these numbers, those too that are not entered yet, until whoever looks has seen enough.
+/// Passes the calls with these IDs, including those of the redo log, to `see`, until it breaks.
 fn with_ids(
     connection: &Connection,
     query: &str,
@@ -220,7 +219,7 @@ fn with_ids(
     Ok(())
 }
 
-/// Shows the calls of the rows that a query finds.
+/// Passes the calls of the blocks that a query selects to `see`.
 fn each(
     connection: &Connection,
     query: &str,

@@ -1,4 +1,4 @@
-//! Calls added up by day, key and model, so that a page need not go through them.
+//! Sums of calls by day, key and model, so that pages need not read the calls.
 
 use std::collections::HashMap;
 
@@ -19,11 +19,11 @@ const ENTER: &str =
         completion = completion + excluded.completion, reasoning = reasoning + excluded.reasoning,
         cost = cost + excluded.cost, last_ms = max(last_ms, excluded.last_ms)";
 
-/// What calls that are entered together come to.
+/// The sums of calls that are posted together.
 #[derive(Default)]
 pub struct Sums {
     all: FastMap<Of, Sum>,
-    /// Names have numbers, so that nothing is copied to find a sum.
+    /// Names are numbered, so that finding a sum copies no strings.
     numbers: FastMap<Box<str>, usize>,
     names: Vec<Box<str>>,
 }
@@ -79,7 +79,7 @@ impl Sums {
         number
     }
 
-    /// Adds them to those that are there.
+    /// Adds them to the stored sums.
     pub fn enter(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut enter = connection.prepare_cached(ENTER)?;
         for (of, sum) in &self.all {
@@ -119,7 +119,7 @@ pub fn between(
         .collect()
 }
 
-/// When each key of the account was last used.
+/// When each of the account's keys was last used.
 pub fn last_used(
     connection: &Connection,
     account_id: &str,

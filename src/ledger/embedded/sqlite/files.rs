@@ -1,8 +1,9 @@
-//! Whether the database's files are still the ones that were opened.
+//! Checks whether the database's files are still those that were opened.
 //!
-//! SQLite goes on writing to a file that was moved, deleted or replaced, and what it writes there is lost to whoever opens
-//! the path next. A file with a second name (a hard link) can be opened by that name past our lock and with another log,
-//! which damages it. Nothing but looking from time to time tells.
+//! SQLite keeps writing to a file that was moved, deleted or replaced, and whatever it writes there is lost for the
+//! next process that opens the path. A file with a second name (hard link) can be opened by that name past our lock and
+//! with another write-ahead log, which damages it. There is no notification, so the files are checked from time to
+//! time.
 
 use std::{
     fs::Metadata,
@@ -32,7 +33,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// `path` is the database's as it was configured: it may lead over symbolic links, which may be changed too.
+    /// `path` is the configured path of the database; it may contain symbolic links, which may be changed too.
     pub fn opened(path: &Path, beside: [PathBuf; 2]) -> io::Result<Self> {
         let found = |path: PathBuf| -> io::Result<(PathBuf, FileId)> {
             let id = id(&path.metadata()?);
@@ -40,17 +41,17 @@ impl Files {
         };
         Ok(Self {
             database: found(path.to_owned())?,
-            // There is no log where the file system does not allow for one.
+            // There is no write-ahead log if the file system does not support one.
             beside: beside.into_iter().flat_map(found).collect(),
         })
     }
 
-    /// What is wrong with them, if anything is.
+    /// What is wrong with the files, if anything.
     pub fn misplaced(&self) -> Option<Misplaced> {
         let (path, opened) = &self.database;
         match path.metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(Misplaced::Moved),
-            // Whether it is the same cannot be told just now; writing to it will show what is wrong.
+            // It cannot be compared at present; writing to it will show what is wrong.
             Err(_) => return None,
             Ok(file) if id(&file) != *opened => return Some(Misplaced::Replaced),
             Ok(file) if is_linked(&file) => return Some(Misplaced::Linked),
@@ -63,8 +64,8 @@ impl Files {
         (!self.beside.iter().all(is_there)).then_some(Misplaced::Companion)
     }
 
-    /// Fails where a new connection would find other files than the open one has: what it read there would be wrong, and
-    /// it could change the log's index under the open one.
+    /// Fails if a new connection would open other files than the writer has open: it would read wrong data, and could
+    /// change the index of the write-ahead log under the writer.
     pub fn check_readable(&self) -> rusqlite::Result<()> {
         match self.misplaced() {
             None | Some(Misplaced::Linked) => Ok(()),

@@ -1,4 +1,4 @@
-//! Calls that are to be entered together, already as they will be.
+//! Calls of the redo log, collected in memory in the form in which they will be posted together.
 
 use rusqlite::{Connection, params};
 
@@ -16,13 +16,13 @@ use crate::base::{
 #[derive(Default)]
 pub struct Gathered {
     blocks: Vec<Block>,
-    /// Which of them an account's next call goes into.
+    /// The block for each account's next call.
     open: FastMap<Box<str>, usize>,
     sums: Sums,
-    /// Calls that are not found by the time of their request.
+    /// Calls that cannot be found by the time in their request ID.
     named: Vec<(Box<str>, i64)>,
     pub ids: FastSet<i64>,
-    /// What they leave of grants, and what accounts owe since.
+    /// What the calls have left of grants, and the debts of accounts after them.
     pub left: FastMap<Box<str>, NanoUsd>,
     pub debts: FastMap<Box<str>, NanoUsd>,
 }
@@ -32,7 +32,7 @@ impl Gathered {
         self.ids.is_empty()
     }
 
-    /// Adds a call: `bytes` is the record with all that stands before it.
+    /// Adds a call; `bytes` is its record including the header.
     pub fn add(&mut self, seq: i64, record: &Record<'_>, bytes: &[u8]) {
         self.ids.insert(record.id);
         self.block_for(record, bytes).add(seq, record, bytes);
@@ -65,13 +65,13 @@ impl Gathered {
         blocks.flat_map(|block| record::framed(block.records()))
     }
 
-    /// Enters all of them, within the open transaction.
+    /// Posts all of them, within the open transaction.
     pub fn enter(&self, connection: &Connection) -> rusqlite::Result<()> {
         self.enter_calls(connection)?;
         self.sums.enter(connection)
     }
 
-    /// The same without their sums.
+    /// Posts the calls without their sums.
     pub fn enter_calls(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut blocks: Vec<_> = self.blocks.iter().collect();
         blocks.sort_unstable_by_key(|block| block.seq);

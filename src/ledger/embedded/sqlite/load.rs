@@ -1,4 +1,4 @@
-//! Everything at once, for the copy in memory.
+//! Loads everything into the in-memory directory.
 
 use std::sync::Arc;
 
@@ -90,9 +90,9 @@ impl Database {
         grants.query_map([account_id], read)?.collect()
     }
 
-    /// The call that was begun last, of those that are written down.
+    /// The highest call ID that is stored.
     pub fn last_call(&self) -> rusqlite::Result<Option<CallId>> {
-        // A row that begins long before the last one begins ends before that too.
+        // A block that begins long before the last one also ends before it.
         let last = "SELECT max(last_id) FROM call_blocks INDEXED BY blocks_by_id
             WHERE first_id >= (SELECT max(first_id) FROM call_blocks) - ?1";
         let read = |row: &Row<'_>| row.get(0);

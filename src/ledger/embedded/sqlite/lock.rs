@@ -1,7 +1,7 @@
-//! One process at a time; and whether the file is as the last one left it.
+//! The lock that gives one process the database, with a note of how the last process left the file.
 //!
-//! The lock is on a file of its own, because SQLite's locks on the database would shut out our own readers as well.
-//! A process that ends as it should writes down there how it left the database: size, and when it was changed.
+//! The lock is on a separate file, because a lock on the database itself would exclude our own readers as well. A
+//! process that closes the database properly writes the database's size and time of change into the lock file.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -18,18 +18,18 @@ use std::{
 use super::files::{id, is_linked};
 use crate::ledger::OpenError;
 
-/// How long a start waits for a file that is in use.
+/// How long a start waits for a database that is in use.
 const IN_USE_TIMEOUT: Duration = Duration::from_secs(2);
 const IN_USE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Held for as long as the database is open; the system lets go of it when a process dies. Dropped after the
-/// database is closed, it takes note of how that was left, if it is known to be sound.
+/// Held while the database is open; the operating system releases it when the process dies. Dropped after the database
+/// is closed, it notes how the database was left, provided that it was found undamaged.
 pub struct Lock {
     file: File,
     database: PathBuf,
     /// Device and inode of the database.
     id: (u64, u64),
-    /// Somebody has looked through the database since it was opened, and found nothing.
+    /// The database has been checked for damage since it was opened.
     pub sound: Arc<AtomicBool>,
 }
 
@@ -45,7 +45,7 @@ impl Lock {
         {
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
-        // Made for this user alone; the files that SQLite puts beside it take over its mode.
+        // Created for this user alone; the files that SQLite creates beside it get the same mode.
         let mut create = OpenOptions::new();
         let create = create.read(true).write(true).create(true).mode(0o600);
         let opened = create.open(database).map_err(failed)?;
@@ -55,14 +55,14 @@ impl Lock {
             let path = database.display().to_string();
             return Err(OpenError::Linked { path });
         }
-        // Where SQLite has its own files, whatever leads there.
+        // Symbolic links resolved, because SQLite creates its own files beside the target.
         let database = database.canonicalize().map_err(failed)?;
         let file = create.open(beside(&database, ".lock")).map_err(failed)?;
         let started = Instant::now();
         loop {
             match file.try_lock() {
                 Ok(()) => break,
-                // Whoever has just let go of it may have begun a process that still has it for a moment.
+                // A child process of the previous holder may have the lock for a moment longer.
                 Err(TryLockError::WouldBlock) if started.elapsed() < IN_USE_TIMEOUT => {
                     std::thread::sleep(IN_USE_INTERVAL);
                 }
@@ -82,12 +82,12 @@ impl Lock {
         })
     }
 
-    /// Where it is, whatever leads there.
+    /// Path of the database with symbolic links resolved.
     pub fn database(&self) -> &Path {
         &self.database
     }
 
-    /// Whether nobody has touched the database since it was closed. The note is good for one time.
+    /// Whether the database is unchanged since it was closed. The note is erased: it is valid once.
     pub fn finds_it_as_left(&self) -> bool {
         let mut noted = String::new();
         let read = (&self.file).read_to_string(&mut noted);
@@ -95,7 +95,8 @@ impl Lock {
         is_erased && read.is_ok() && self.state().is_some_and(|state| state == noted)
     }
 
-    /// What changes with the database; none where not all that was written is in it, or where another file is in its place.
+    /// A description that changes with the database; `None` if the write-ahead log is not empty, or if the file was
+    /// replaced.
     fn state(&self) -> Option<String> {
         let log = std::fs::metadata(beside(&self.database, "-wal"));
         if log.is_ok_and(|log| log.len() > 0) {
@@ -119,7 +120,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Without a note the next start looks at the whole file.
+        // Without a note the next start checks the whole file.
         if self.sound.load(Relaxed) {
             let _ = self.note();
         }

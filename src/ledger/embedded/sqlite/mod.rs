@@ -1,4 +1,4 @@
-//! The database file and its statements.
+//! The SQLite file of the embedded ledger, and its statements.
 
 use std::{
     cell::RefCell,
@@ -42,20 +42,20 @@ use crate::{
     ledger::{Misplaced, OpenError},
 };
 
-/// How much a trial writes: more than what a batch of charges takes.
+/// How much a trial writes: more than a batch of charges.
 const TRIAL_BYTES: u32 = 256 << 10;
 
-/// The connection that changes things.
+/// The connection that writes.
 pub struct Database {
     connection: Connection,
     news: RefCell<News>,
     files: Arc<Files>,
-    /// The last to be dropped.
+    /// Must be dropped last.
     lock: Lock,
 }
 
 impl Database {
-    /// Opens a database, bringing its tables up to date, and takes it for this process alone.
+    /// Opens the database, creates its schema if it is new, and locks it for this process.
     pub fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
         let lock = Lock::take(path)?;
         let (connection, checked) = open::connect(path, durability, lock.finds_it_as_left())?;
@@ -76,17 +76,18 @@ impl Database {
         })
     }
 
-    /// Whether what is written would not be found again, and why.
+    /// Why data written now could not be found again later, if that is so.
     pub fn misplaced(&self) -> Option<Misplaced> {
         self.files.misplaced()
     }
 
-    /// Whether it has been looked through: what is as the last process left it is used before that.
+    /// Whether the whole file has been checked for damage. A file that is as the last process left it is used
+    /// unchecked.
     pub fn sound(&self) -> &Arc<AtomicBool> {
         &self.lock.sound
     }
 
-    /// Opens the transaction that the next steps belong to.
+    /// Begins the transaction for the next operations.
     pub fn begin(&self) -> rusqlite::Result<()> {
         self.news.borrow_mut().begin();
         self.connection
@@ -95,8 +96,9 @@ impl Database {
         Ok(())
     }
 
-    /// The same, unless somebody else writes; and what is committed is not taken over into the database, which would wait
-    /// for the disk. The first commit after that has to, once for thousands: the file beside the database begins anew.
+    /// Begins a transaction without waiting: fails if another connection writes, and its commit does not checkpoint the
+    /// write-ahead log, which would wait for the disk. The next commit does that, once for thousands, and restarts the
+    /// log.
     pub fn begin_at_once(&self) -> rusqlite::Result<()> {
         self.connection.busy_timeout(Duration::ZERO)?;
         let begun = open::set_checkpoint(&self.connection, 0).and_then(|()| self.begin());
@@ -106,12 +108,12 @@ impl Database {
         begun
     }
 
-    /// From here on as ever.
+    /// Restores the timeout and checkpoints that [`Self::begin_at_once`] has turned off.
     pub fn end_at_once(&self) {
         let timeout = self.connection.busy_timeout(open::LOCK_TIMEOUT);
         let set = open::set_checkpoint(&self.connection, open::CHECKPOINT_PAGES);
         if let Err(error) = timeout.and(set) {
-            tracing::warn!(%error, "the ledger's settings could not be set");
+            tracing::warn!(%error, "timeout and checkpoints of the ledger database could not be restored");
         }
     }
 
@@ -124,18 +126,18 @@ impl Database {
         Ok(())
     }
 
-    /// What all grants of an account have left, less what it owes.
+    /// What all grants of an account have left, less its debt.
     pub fn total(&self, account_id: &str) -> rusqlite::Result<i64> {
         audit::total(&self.connection, account_id)
     }
 
-    /// Ends a transaction that failed; SQLite may have ended it already.
+    /// Rolls back a transaction that failed; SQLite may have done so already.
     pub fn roll_back(&self) {
         let _ = self.connection.execute_batch("ROLLBACK");
     }
 
-    /// Writes something and takes it back, to see whether the disk takes it. The room it needed
-    /// stays with the database.
+    /// Writes something and removes it, to test whether the disk accepts it. The space it needed stays with the
+    /// database.
     pub fn try_to_write(&self) -> rusqlite::Result<()> {
         let trial = format!(
             "BEGIN IMMEDIATE;
@@ -167,7 +169,7 @@ impl Database {
     }
 }
 
-/// Looks things up on connections of its own, beside the writer.
+/// Queries the file on connections of its own, beside the writer.
 #[derive(Clone)]
 pub struct Reader {
     path: PathBuf,
@@ -182,7 +184,7 @@ impl Reader {
         }
     }
 
-    /// Runs a query on the file as it is at one moment: a call is entered in it, or not yet, and never both.
+    /// Runs a query in one snapshot of the file: a call is either posted or in the redo log, never in both.
     pub async fn query<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -191,7 +193,7 @@ impl Reader {
             .await
     }
 
-    /// Runs a query on the file as it is, away from the threads that serve requests.
+    /// Runs a query on a blocking thread, away from those that serve requests.
     pub async fn query_file<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -206,6 +208,6 @@ impl Reader {
 }
 
 fn unreadable(column: usize, what: &str) -> rusqlite::Error {
-    let message = format!("{what} is none that this version knows");
+    let message = format!("{what} is unknown to this version");
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, message.into())
 }

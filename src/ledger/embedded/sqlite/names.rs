@@ -1,19 +1,19 @@
-//! What clients were told to quote. An ID of ours begins with the time, and the number of its call does too: so most
-//! calls are found without an index. The others, above all those of clients that send IDs of their own, have one.
+//! Finding calls by `X-Request-ID`. The gateway's own IDs begin with the time, and so do call IDs, so most calls are
+//! found without an index. The others, mainly those of clients that send their own IDs, are indexed in `call_names`.
 
 use std::ops::RangeInclusive;
 
 use super::record::number;
 use crate::{base::keys::time_of_rising_id, ledger::CallId};
 
-/// What IDs of requests begin with.
+/// Prefix of the gateway's request IDs.
 pub const KIND: &str = "req_";
-/// How much later its call is begun.
+/// How much later than its request a call may start.
 const SOON_MS: i64 = 2_000;
-/// Numbers of later calls do not begin with their time.
+/// Beyond this time, call IDs do not begin with it.
 const LATEST_MS: i64 = 1 << 43;
 
-/// The numbers among which a request's call is looked for.
+/// The range of call IDs in which a request's call is searched.
 pub fn ids_soon_after(request_id: &str) -> Option<RangeInclusive<i64>> {
     let at = time_of_rising_id(KIND, request_id)?;
     let at = i64::try_from(at).ok().filter(|at| *at < LATEST_MS)?;
@@ -21,7 +21,7 @@ pub fn ids_soon_after(request_id: &str) -> Option<RangeInclusive<i64>> {
     Some(first(at)..=first(at + SOON_MS) - 1)
 }
 
-/// Whether a call is found by its request's ID alone.
+/// Whether a call is found by the time in its request ID.
 pub fn says_when(request_id: &str, id: i64) -> bool {
     ids_soon_after(request_id).is_some_and(|ids| ids.contains(&id))
 }
@@ -32,7 +32,7 @@ mod tests {
     use crate::base::keys::rising_id;
 
     #[test]
-    fn a_call_is_found_by_an_id_of_ours_if_it_was_begun_soon() {
+    fn a_call_that_started_soon_is_found_by_a_generated_request_id() {
         let at = 1_800_000_000_000_u64;
         let request_id = rising_id(KIND, at);
         let begun = |later| number(CallId::first_of(i64::try_from(at).unwrap() + later));

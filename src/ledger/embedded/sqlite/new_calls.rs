@@ -1,9 +1,9 @@
-//! Calls that have just ended: written down at once, entered where they are looked for soon after.
+//! Redo log of finished calls: written with the transaction of the charge, posted soon after.
 //!
-//! All charges of a transaction go on the page that the last one began, which is mostly all that it writes. In memory they
-//! are gathered as they will be entered: by account, added up, with what they leave of grants. Once in a while, and
-//! before anybody looks, all that is new is entered together in one transaction. Until then it counts wherever
-//! something is added up: when the file is loaded, and in an audit.
+//! All charges of a transaction are appended to the current page of the log, which is mostly all that the transaction
+//! writes. In memory they are collected in the form in which they will be posted: by account, summed up, with what they
+//! leave of grants. Periodically, and before each query, all calls of the log are posted together in one transaction.
+//! Until then they are taken into account when the file is loaded, and by audits.
 
 use std::{collections::HashMap, mem::take};
 
@@ -21,22 +21,22 @@ use crate::{
     ledger::{Call, CallId, Charged, credit::Charge},
 };
 
-/// So many calls at the least are remembered after they were entered: whoever tells of one again does so while its step
-/// waits for the writer, or after its hold is gone, which is another way to know it.
+/// At least this many call IDs are remembered after posting, to recognize a call that is stored twice. That happens
+/// while its operation is queued for the writer, or after its hold is gone, which is recognized otherwise.
 const REMEMBERED: usize = 32_768;
 
-/// What is known of calls that are not entered yet.
+/// State of the redo log: calls that are not posted yet.
 #[derive(Default)]
 pub struct News {
     pages: Pages,
     gathered: Gathered,
-    /// The last number that a call or a line of the books has.
+    /// The last sequence number of a call or an entry.
     last_seq: i64,
-    /// Someone wants to read them once the open transaction is committed.
+    /// A query needs them to be posted once the open transaction is committed.
     wanted: bool,
-    /// The last time they could not be entered.
+    /// The last attempt to post them failed.
     pub behind: bool,
-    /// Those that the open transaction entered, and those that were entered lately.
+    /// Calls that the open transaction has posted, and those that were posted recently.
     entered: FastSet<i64>,
     remembered: [FastSet<i64>; 2],
 }
@@ -55,13 +55,13 @@ impl News {
         self.last_seq
     }
 
-    /// They were entered, in a transaction that is still open.
+    /// Records that all calls were posted, in a transaction that is still open.
     fn clear(&mut self) {
         self.pages.clear();
         self.entered.extend(take(&mut self.gathered).ids);
     }
 
-    /// The open transaction was committed.
+    /// Records that the open transaction was committed.
     pub fn committed(&mut self) {
         let [latest, earlier] = &mut self.remembered;
         latest.extend(self.entered.drain());
@@ -76,7 +76,7 @@ impl News {
         sets.any(|ids| ids.contains(&id))
     }
 
-    /// What is left of a grant, where it is not what the grant's own row says.
+    /// What is left of a grant, if it differs from the grant's row.
     pub fn left_of(&self, grant_id: &str) -> Option<NanoUsd> {
         self.gathered.left.get(grant_id).copied()
     }
@@ -87,12 +87,12 @@ impl News {
 }
 
 impl Database {
-    /// Writes down how a call ended.
+    /// Appends the record of a finished call.
     pub fn insert_call(&self, call: &Call) -> rusqlite::Result<()> {
         self.insert(call, call.charged, None)
     }
 
-    /// Writes down how a call ended that was charged, and what its charge did.
+    /// Appends the record of a charged call, and the effects of its charge.
     pub fn insert_charged(
         &self,
         call: &Call,
@@ -111,9 +111,9 @@ impl Database {
         let mut news = self.news.borrow_mut();
         if news.is_known(number(call.id)) {
             return match charge {
-                // Told again, the first telling counts: it is the one that was charged.
+                // Stored again: the first record counts, because it is the one that was charged.
                 None => Ok(()),
-                // A second charge of one call: this is another call of the same number.
+                // A second charge: another call with the same ID.
                 Some(_) => Err(rusqlite::Error::StatementChangedRows(0)),
             };
         }
@@ -128,22 +128,22 @@ impl Database {
         Ok(())
     }
 
-    /// Whether a call is entered.
+    /// Whether a call is stored, posted or not.
     pub fn has_call(&self, id: CallId) -> rusqlite::Result<bool> {
         Ok(one(&self.connection, id)?.is_some())
     }
 
-    /// Whether a call is written down and not entered yet, or was entered lately.
+    /// Whether a call is in the redo log, or was posted recently.
     pub fn has_new_call(&self, id: CallId) -> bool {
         self.news.borrow().is_known(number(id))
     }
 
-    /// Puts the calls of the open transaction into the table.
+    /// Writes the calls of the open transaction to the redo log.
     pub(super) fn write_news(&self) -> rusqlite::Result<()> {
         self.news.borrow_mut().pages.write(&self.connection)
     }
 
-    /// Within the open transaction: what was written before it, and in it, is wanted where it is looked for.
+    /// Requests that the redo log is posted after the open transaction is committed, for a query.
     pub fn want_news(&self) {
         self.news.borrow_mut().wanted = true;
     }
@@ -152,23 +152,23 @@ impl Database {
         self.news.borrow().wanted
     }
 
-    /// How many are not entered yet.
+    /// How many calls are not posted yet.
     pub fn news(&self) -> usize {
         self.news.borrow().gathered.ids.len()
     }
 
-    /// Whether they could not be entered the last time.
+    /// Whether the last attempt to post them failed.
     pub fn is_behind(&self) -> bool {
         self.news.borrow().behind
     }
 
-    /// Nothing can be entered just now.
+    /// Records that nothing can be posted at present.
     pub fn fall_behind(&self) {
         let mut news = self.news.borrow_mut();
         news.behind = !news.is_empty();
     }
 
-    /// Enters all of them, within the open transaction.
+    /// Posts the whole redo log, within the open transaction.
     pub fn enter_news(&self) -> rusqlite::Result<()> {
         let mut news = self.news.borrow_mut();
         if news.is_empty() {
@@ -179,7 +179,7 @@ impl Database {
         Ok(())
     }
 
-    /// The same, in a transaction of its own. Where that fails, they stay for the next time.
+    /// Posts the whole redo log in a transaction of its own. If that fails, the calls stay for the next attempt.
     pub fn enter_news_alone(&self) -> rusqlite::Result<()> {
         let mut news = self.news.borrow_mut();
         let entered = if news.is_empty() {
@@ -210,7 +210,7 @@ impl Database {
         set_last_entered(&self.connection, news.last_seq)
     }
 
-    /// Finds out anew what is not entered, from the file.
+    /// Reads the redo log from the file, replacing the state in memory.
     pub(super) fn read_news(&self) -> rusqlite::Result<()> {
         let mut gathered = Gathered::default();
         let (written, pages) = Pages::read_closely(&self.connection)?;
@@ -220,7 +220,7 @@ impl Database {
             gathered.add(framed.seq, &framed.read()?, framed.bytes);
             last_seq = last_seq.max(framed.seq);
         }
-        // All of them or none: what is known must be what is entered.
+        // All or nothing: the state in memory must match what was posted.
         let mut news = self.news.borrow_mut();
         news.last_seq = last_seq.max(news.last_seq);
         news.pages = pages;
@@ -229,7 +229,7 @@ impl Database {
         Ok(())
     }
 
-    /// What the charges that are not entered yet have changed, by account.
+    /// The sum of the charges that are not posted yet, by account.
     pub fn not_entered(&self) -> rusqlite::Result<HashMap<String, i64>> {
         let news = self.news.borrow();
         let mut sums = HashMap::new();
@@ -240,19 +240,19 @@ impl Database {
         Ok(sums)
     }
 
-    /// The last call of those that are not entered.
+    /// The highest call ID in the redo log.
     pub(super) fn last_new_call(&self) -> Option<i64> {
         self.news.borrow().gathered.ids.iter().copied().max()
     }
 }
 
-/// Of those that are entered, and of lines that are no calls.
+/// The last sequence number of posted calls and of other entries.
 const LAST_SEQ: &str = "SELECT max(
     coalesce((SELECT max(seq) FROM ledger_entries), 0),
     coalesce((SELECT max(seq) FROM call_blocks), 0),
     (SELECT last_seq FROM entered))";
 
-/// The records of all calls that are not entered yet, in the order in which they were paid.
+/// The records of all calls that are not posted yet, in the order in which they were charged.
 pub fn not_entered(connection: &Connection) -> rusqlite::Result<Vec<u8>> {
     Ok(Pages::read(connection)?.0)
 }

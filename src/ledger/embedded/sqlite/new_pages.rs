@@ -1,21 +1,21 @@
-//! Where calls lie until they are entered: in rows of a page's size, which are written over.
+//! Redo log of finished calls, in page-sized rows overwritten in place.
 //!
-//! A transaction writes the pages that its calls are on, mostly one, and nothing else changes: neither which pages
-//! belong to a table nor which are free. Once all calls are entered, pages are filled from the first on again.
+//! A transaction writes the pages of its calls, mostly one, and changes nothing else: neither the pages of the table
+//! nor the list of free pages. Once all calls are posted, pages are reused from the first on.
 
 use rusqlite::{Connection, Statement, params};
 
 use super::{record::framed, unreadable};
 
-/// As much as a page of the database holds in one row, with some room to spare.
+/// As much as one page of the database holds in one row, with some bytes to spare.
 const PAGE_BYTES: usize = 4_032;
-/// What fills a page up.
+/// Padding of a page.
 static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
 /// The page that is being filled, and those that the open transaction filled before it.
 #[derive(Default)]
 pub struct Pages {
-    /// The row of the first of them.
+    /// The row number of the first of them.
     place: i64,
     filled: Vec<Vec<u8>>,
     bytes: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Takes one record, which `write` adds to the end of the bytes. Says what it added.
+    /// Adds one record, which `write` appends to the bytes, and returns its bytes.
     pub fn add(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> rusqlite::Result<()>,
@@ -40,7 +40,7 @@ impl Pages {
         Ok(&self.bytes[start..])
     }
 
-    /// Puts what the open transaction added into the table.
+    /// Writes the additions of the open transaction to the table.
     pub fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         if !self.is_changed {
             return Ok(());
@@ -55,7 +55,7 @@ impl Pages {
         Ok(())
     }
 
-    /// All that is on them was entered.
+    /// Starts again from the first page: all calls are posted.
     pub fn clear(&mut self) {
         self.place = 0;
         self.filled.clear();
@@ -63,14 +63,14 @@ impl Pages {
         self.is_changed = false;
     }
 
-    /// The records of all calls that are not entered, in the order in which they were paid; and the pages that come
-    /// after those that they are on.
+    /// The records of all calls that are not posted, in the order in which they were charged; and the pages after
+    /// those.
     pub fn read(connection: &Connection) -> rusqlite::Result<(Vec<u8>, Self)> {
         Self::read_rows(connection, false)
     }
 
-    /// The same from a file that may be damaged: a page that has fallen back to what it was before would hide those
-    /// behind it.
+    /// As [`Self::read`], for a file that may be damaged: reads all pages, because a page with old contents would hide
+    /// those after it.
     pub fn read_closely(connection: &Connection) -> rusqlite::Result<(Vec<u8>, Self)> {
         Self::read_rows(connection, true)
     }
@@ -93,7 +93,7 @@ impl Pages {
             }
             let is_used = records.len() > before;
             if is_used && row.get::<_, i64>(0)? != pages.place {
-                return Err(unreadable(0, "a page of calls behind one that has none"));
+                return Err(unreadable(0, "a page of calls after a page without any"));
             }
             if is_used {
                 pages.place += 1;
@@ -105,7 +105,7 @@ impl Pages {
     }
 }
 
-/// All of one size, so that a page is written over as it stands; unless one record takes more.
+/// Writes a page padded to a fixed size, so that its row is overwritten in place; a longer record gets a larger row.
 fn put_page(put: &mut Statement<'_>, place: i64, page: &mut Vec<u8>) -> rusqlite::Result<()> {
     let used = page.len();
     page.extend_from_slice(ZEROS.get(used..).unwrap_or_default());
@@ -140,7 +140,7 @@ mod tests {
         CREATE TABLE entered (last_seq INTEGER NOT NULL) STRICT;
         INSERT INTO entered VALUES (0);";
 
-    /// With nothing but zeros in it, which is also what is behind the last of a page.
+    /// A record of zeros, which is also what follows the last record of a page.
     fn record(seq: i64, length: usize) -> Vec<u8> {
         let mut record = u32::try_from(length).unwrap().to_le_bytes().to_vec();
         record.extend(seq.to_le_bytes());
@@ -152,7 +152,7 @@ mod tests {
     enum End {
         Committed,
         GivenUp,
-        /// Committed with all that was before it entered.
+        /// Committed after everything before it was posted.
         Entered,
     }
 
@@ -168,10 +168,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever their lengths, however many a transaction has, and wherever one is given up, what can be read is what
-        /// was committed and is not entered.
+        /// Whatever the lengths of records, their number in a transaction, and the transactions that are rolled back,
+        /// the log yields exactly what was committed and is not posted.
         #[test]
-        fn what_is_read_is_what_was_written_and_is_not_entered(
+        fn the_log_yields_what_was_committed_and_is_not_posted(
             transactions in vec((lengths(), end()), 0..60),
         ) {
             let file = Connection::open_in_memory().unwrap();

@@ -1,4 +1,4 @@
-//! Lists of calls, newest first: rows are read from the latest on, until none can have one that belongs on the list.
+//! Lists of calls, newest first: blocks are read from the latest on, until no further one can have a call of the list.
 
 use std::{cmp::Reverse, ops::RangeInclusive};
 
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::ledger::Call;
 
-/// Which rows may have calls of a list.
+/// Selects the blocks that may have calls of a list.
 pub struct Wanted<'a> {
     pub account_id: Option<&'a str>,
-    /// Only calls that were not answered.
+    /// Only calls with another outcome than answered.
     pub only_odd: bool,
-    /// When those ended that are entered; `None` where none is.
+    /// When the posted calls ended; `None` if there are none.
     pub entered: Option<RangeInclusive<i64>>,
 }
 
@@ -39,10 +39,10 @@ impl Wanted<'_> {
     }
 }
 
-/// The newest calls that were found so far.
+/// The newest calls found so far.
 pub struct Newest {
     most: usize,
-    /// In order, with none too many, whenever it is looked at.
+    /// Sorted, and no longer than `most`, after each `add`.
     calls: Vec<Call>,
 }
 
@@ -59,7 +59,7 @@ impl Newest {
         let Some(entered) = &wanted.entered else {
             return Ok(newest.calls);
         };
-        // No row ends that late, and the end of its time must be a number.
+        // No block ends that late, and the sum in the query must not overflow.
         let last = *entered.end().min(&(i64::MAX - ENDS_APART));
         let mut params: Vec<&dyn ToSql> = vec![entered.start(), &last];
         if let Some(account_id) = &wanted.account_id {
@@ -76,7 +76,7 @@ impl Newest {
         Ok(newest.calls)
     }
 
-    /// Whether there are enough, and none that ended at this time would be among them.
+    /// Whether the list is full, and calls that ended at this time would not be on it.
     fn are_later_than(&self, ended_ms: i64) -> bool {
         let last = self.calls.last();
         self.calls.len() == self.most && last.is_none_or(|last| last.ended_ms > ended_ms)
@@ -91,7 +91,7 @@ impl Newest {
         for framed in framed(records) {
             let record = framed?.read()?;
             if is_wanted(&record) {
-                // A list does without how hybrids decided, which is long.
+                // Lists omit the decisions of hybrids, which are long.
                 let decision = None;
                 let short = Record { decision, ..record };
                 self.calls.push(short.call()?);

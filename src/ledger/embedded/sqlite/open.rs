@@ -1,4 +1,4 @@
-//! Opening the database file: one process, a sound file, tables of today.
+//! Opening the database file: one process, an undamaged file, the current schema.
 
 use std::{path::Path, time::Duration};
 
@@ -16,13 +16,13 @@ use crate::{
 
 const SCHEMA: &str = include_str!("../schema.sql");
 
-/// How many pages are written beside the database before they are taken over into it: most are written again
-/// and again until then.
+/// After how many pages of write-ahead log they are copied into the database: most pages are rewritten many times
+/// before.
 pub const CHECKPOINT_PAGES: u32 = 4_000;
-/// For the connection that writes, in KiB, which SQLite wants as a negative number: what waits to be entered and what that
-/// touches, so that neither is read again. It is taken as it is needed.
+/// Cache of the writer's connection in KiB, which SQLite takes as a negative number: enough for the redo log and the
+/// pages that posting it changes, so that neither is read again. Memory is allocated as needed.
 const WRITER_CACHE: i32 = -6_144;
-/// For a connection that is there for one look.
+/// Cache of a connection for one query.
 const READER_CACHE: i32 = -512;
 pub const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -45,34 +45,34 @@ pub fn connect(
         check_soundness(&connection).map_err(failed)?;
     }
     schema::create(&mut connection, SCHEMA).map_err(failed)?;
-    // The accounts of all rows written from here on are in memory and are never deleted, so a look-up for each row
-    // would find nothing wrong. An audit reports a charge without an account.
+    // All rows written from here on belong to accounts that are in memory and are never deleted, so checking each row
+    // would find nothing. An audit reports a charge without an account.
     let trusted = connection.pragma_update(None, "foreign_keys", false);
     trusted.map_err(failed)?;
     Ok((connection, checks))
 }
 
-/// A connection that only looks.
+/// Opens a read-only connection.
 pub fn read_only(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "cache_size", READER_CACHE)?;
-    tell_of_statements(&mut connection)?;
+    log_statements(&mut connection)?;
     Ok(connection)
 }
 
-/// For who wants to know what is asked for (`log.level = "tollgate::sql=trace"`); nobody else pays for it.
-fn tell_of_statements(connection: &mut Connection) -> rusqlite::Result<()> {
+/// Logs every statement if `log.level = "tollgate::sql=trace"`; otherwise it costs nothing.
+fn log_statements(connection: &mut Connection) -> rusqlite::Result<()> {
     if !tracing::enabled!(target: "tollgate::sql", tracing::Level::TRACE) {
         return Ok(());
     }
-    let tell = |event: TraceEvent<'_>| {
+    let log = |event: TraceEvent<'_>| {
         if let TraceEvent::Stmt(statement, _) = event {
             let statement = statement.expanded_sql().unwrap_or_default();
             tracing::trace!(target: "tollgate::sql", %statement);
         }
     };
-    connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(tell))
+    connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(log))
 }
 
 fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
@@ -85,16 +85,16 @@ fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<
     set_checkpoint(connection, CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "cache_size", WRITER_CACHE)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // Only a stranger can hold the lock that we wait for: whoever wants to charge tries again.
+    // Only another program can hold the lock; charges that time out are retried.
     connection.busy_timeout(LOCK_TIMEOUT)
 }
 
-/// After how many pages they are taken over; zero for never.
+/// Sets after how many pages the write-ahead log is copied into the database; zero for never.
 pub fn set_checkpoint(connection: &Connection, pages: u32) -> rusqlite::Result<()> {
     connection.pragma_update(None, "wal_autocheckpoint", pages)
 }
 
-/// A damaged file is better found now than in the middle of a charge.
+/// Checks the whole file for damage, which is better found now than in the middle of a charge.
 pub fn check_soundness(connection: &Connection) -> rusqlite::Result<()> {
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict == "ok" {
@@ -104,7 +104,7 @@ pub fn check_soundness(connection: &Connection) -> rusqlite::Result<()> {
     Err(rusqlite::Error::SqliteFailure(corrupt, Some(verdict)))
 }
 
-/// Whether it is the file that is at fault, and not the moment.
+/// Whether the error means that the file is damaged, rather than a temporary failure.
 pub fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     matches!(
@@ -124,7 +124,7 @@ fn check_version(path: &Path, found: u32) -> Result<(), OpenError> {
     })
 }
 
-/// Looks at a database without changing it, or at the place where it would be made.
+/// Checks a database without changing it, or the folder in which it would be created.
 pub fn probe(path: &Path) -> Result<String, String> {
     let shown = path.display();
     if !path.exists() {
@@ -137,10 +137,10 @@ pub fn probe(path: &Path) -> Result<String, String> {
         let path = path.display().to_string();
         return Err(OpenError::Linked { path }.to_string());
     }
-    let looked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(
+    let probed = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(
         |connection| check_soundness(&connection).and_then(|()| schema::version(&connection)),
     );
-    let version = looked.map_err(|error| format!("{shown} cannot be used: {error}"))?;
+    let version = probed.map_err(|error| format!("{shown} cannot be used: {error}"))?;
     check_version(path, version).map_err(|error| error.to_string())?;
     Ok(format!("{shown} exists (version {version})"))
 }

@@ -1,4 +1,4 @@
-//! Lists that are read page by page, each by an index in the order of its lines.
+//! Paged lists, each read through an index in the order of its rows.
 
 use std::cmp::Reverse;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Which calls a page shows. Where there are sums, between the first and the last of the calls that they add up.
+/// Selects the calls of a page. With `sums`, only blocks between the first and the last call of these sums are read.
 pub struct Calls {
     pub account_id: Option<String>,
     pub key_id: Option<String>,
@@ -48,7 +48,7 @@ impl Calls {
         Newest::find(connection, &wanted, self.limit, |call| self.shows(call))
     }
 
-    /// Which rows may have them.
+    /// The blocks that may have calls of the page.
     pub fn wanted(&self, connection: &Connection) -> rusqlite::Result<Wanted<'_>> {
         let times = self.sums.as_ref().map(|sums| times_of(connection, sums));
         let times = times.unwrap_or(Ok(Some((0, i64::MAX))))?;
@@ -99,14 +99,14 @@ pub fn accounts_query(wanted: &Conditions, limit: usize) -> String {
     )
 }
 
-/// Rows with charges of an account, from the one on that has the line before ?2.
+/// Blocks with charges of an account, beginning with the one that has the entry before ?2.
 pub const CHARGES: &str = "SELECT records FROM call_blocks INDEXED BY blocks_with_charges
     WHERE account_id = ?1 AND charges > 0 AND seq <= coalesce((
         SELECT min(seq) FROM call_blocks INDEXED BY blocks_with_charges
         WHERE account_id = ?1 AND charges > 0 AND seq >= ?2
     ), ?2) ORDER BY seq DESC";
 
-/// The account's books, newest first.
+/// The account's entries, newest first.
 pub fn entries(
     connection: &Connection,
     account_id: &str,
@@ -136,7 +136,7 @@ pub fn entries(
     Ok(entries)
 }
 
-/// The lines of the books that an account's calls are, among these.
+/// The entries of an account's charged calls among these records.
 fn charges_of(account_id: &str, before: i64, records: &[u8]) -> rusqlite::Result<Vec<Entry>> {
     let mut charges = Vec::new();
     for framed in framed(records) {

@@ -1,4 +1,4 @@
-//! A call that has ended, and what its charge left, as bytes.
+//! The binary record of a finished call and of the effects of its charge.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -13,12 +13,12 @@ use crate::{
     wire::chat::Usage,
 };
 
-/// The first byte of every record. Whoever changes [`Record`] counts on, and reads what was before.
+/// Version, the first byte of every record. Increase it when [`Record`] changes, and keep reading earlier versions.
 const FORM: u8 = 1;
-/// The same with [`More`] behind it.
+/// Version of a record that is followed by [`More`].
 const FORM_WITH_MORE: u8 = 2;
 
-/// It borrows from a call that is written down, or from the value that is read.
+/// Borrows from a call that is being stored, or from the stored value.
 #[derive(Serialize, Deserialize)]
 pub struct Record<'a> {
     pub id: i64,
@@ -43,7 +43,7 @@ pub struct Record<'a> {
     pub first_byte_ms: Option<i64>,
     pub ended_ms: i64,
     pub paid: Option<Paid>,
-    /// As JSON; empty where there are none.
+    /// As JSON; empty if there are none.
     pub attempts: &'a str,
     pub steps: &'a str,
     #[serde(borrow)]
@@ -51,14 +51,14 @@ pub struct Record<'a> {
     /// What the charge left of grants.
     #[serde(borrow)]
     pub left: Vec<(&'a str, i64)>,
-    /// What is owed since, where that changed.
+    /// The new debt, if it has changed.
     pub debt: Option<i64>,
-    /// Written behind the rest, where there is something in it.
+    /// Appended if it is not empty.
     #[serde(skip)]
     pub more: More<'a>,
 }
 
-/// What only some calls have.
+/// Fields that only some calls have.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct More<'a> {
     pub cache_write: u32,
@@ -70,7 +70,7 @@ pub struct More<'a> {
     pub provider_cost: Option<i64>,
 }
 
-/// What was used, and what it cost.
+/// The usage and cost of a charged call.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Paid {
     pub prompt: u32,
@@ -82,24 +82,24 @@ pub struct Paid {
     pub after: i64,
 }
 
-/// What stands before a record: its length, and what is wanted of many that are not read. All in bytes of eight, but
-/// for the length.
+/// Record header: u32 length, then sequence, call ID and tokens as little-endian u64. Queries of many calls read only
+/// the header.
 const LENGTH: usize = size_of::<u32>();
 pub const HEAD: usize = LENGTH + 3 * size_of::<u64>();
 
-/// A record among others.
+/// A record with its header, within a sequence of records.
 #[derive(Clone, Copy)]
 pub struct Framed<'a> {
-    /// The number of its line in the books. A call that was not charged has one too, and no line.
+    /// Sequence number of its ledger entry. A call that was not charged has a number too, but no entry.
     pub seq: i64,
     pub id: i64,
-    /// Its tokens, or those of the steps that came before it failed.
+    /// The call's tokens, or those of the steps before it failed.
     pub used: u64,
-    /// The record with all that stands before it.
+    /// The record including the header.
     pub bytes: &'a [u8],
 }
 
-/// The lists of a call, as JSON; empty where there is nothing in them.
+/// The lists of a call as JSON; empty strings if they are empty.
 pub struct Lists {
     attempts: String,
     steps: String,
@@ -169,7 +169,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Adds it to the end of `bytes`, or leaves them as they are.
+    /// Appends the record to `bytes`; on an error `bytes` is unchanged.
     pub fn write(&self, bytes: &mut Vec<u8>, seq: i64) -> rusqlite::Result<()> {
         let before = bytes.len();
         let start = before + HEAD;
@@ -187,7 +187,7 @@ impl<'a> Record<'a> {
         let stored = length.and_then(|length| u32::try_from(length).ok());
         let (Some(length), Some(stored)) = (length, stored) else {
             bytes.truncate(before);
-            let what = "a call that is too long to be written down";
+            let what = "the record of the call is too long";
             return Err(Error::ToSqlConversionFailure(what.into()));
         };
         let head = &mut bytes[before..start];
@@ -199,7 +199,7 @@ impl<'a> Record<'a> {
         Ok(())
     }
 
-    /// What its bytes take at the most: ten for a number or a length.
+    /// Upper bound of the encoded length: ten bytes for each number or length.
     fn room(&self) -> usize {
         const NUMBERS: usize = 40;
         let texts = [
@@ -221,8 +221,8 @@ impl<'a> Record<'a> {
         texts + prices + left.sum::<usize>() + 10 * NUMBERS
     }
 
-    /// What it used in the end; where nothing was charged, what the steps used that came before the failure. Where
-    /// nobody has counted, what it reserved stands for that.
+    /// The tokens that the call used; if nothing was charged, those of the steps before the failure. If no usage was
+    /// reported, the reserved tokens.
     fn used(&self) -> u64 {
         if let Some(paid) = self.paid {
             return u64::from(paid.prompt) + u64::from(paid.completion);
@@ -242,12 +242,12 @@ impl<'a> Record<'a> {
         counted
     }
 
-    /// What it did to the balance.
+    /// The change of the balance.
     pub fn delta(&self) -> i64 {
         self.paid.map_or(0, |paid| paid.after - paid.before)
     }
 
-    /// The call as it was.
+    /// Decodes the call.
     pub fn call(&self) -> rusqlite::Result<Call> {
         let outcome = Outcome::parse(self.outcome).ok_or_else(|| unreadable(0, "outcome"))?;
         Ok(Call {
@@ -275,7 +275,7 @@ impl<'a> Record<'a> {
             attempts: read_list(self.attempts),
             steps: read_list(self.steps),
             decision: self.decision.map(str::to_owned),
-            places: Vec::new(),
+            reservations: Vec::new(),
             charged: self.paid.map(|paid| Charged {
                 usage: self.usage(&paid),
                 cost: NanoUsd::new(paid.cost),
@@ -285,7 +285,7 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// The answering model's, as they were then.
+    /// The routed model's prices when the call was admitted.
     fn prices(&self) -> rusqlite::Result<Arc<Prices>> {
         let [input, output, cached_input] =
             [self.input_price, self.output_price, self.cached_price].map(TokenPrice::from_picos);
@@ -305,7 +305,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// What the charge should have been: the counts at the prices, both as they were written down.
+    /// The cost recomputed from the stored usage and prices.
     pub fn price(&self) -> rusqlite::Result<Option<NanoUsd>> {
         let Some(paid) = &self.paid else {
             return Ok(None);
@@ -336,7 +336,7 @@ impl<'a> Framed<'a> {
     }
 }
 
-/// The records that these bytes are; the first that cannot be read is the last.
+/// Iterates over concatenated records; it ends after the first unreadable one.
 pub fn framed(bytes: &[u8]) -> impl Iterator<Item = rusqlite::Result<Framed<'_>>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -352,14 +352,14 @@ pub fn framed(bytes: &[u8]) -> impl Iterator<Item = rusqlite::Result<Framed<'_>>
     })
 }
 
-/// Without what stands before it.
+/// Decodes a record without its header.
 pub fn read(bytes: &[u8]) -> rusqlite::Result<Record<'_>> {
     let record = match bytes.split_first() {
         Some((&FORM, record)) => postcard::from_bytes(record).ok(),
         Some((&FORM_WITH_MORE, record)) => read_with_more(record),
         _ => None,
     };
-    record.ok_or_else(|| unreadable(0, "a call that was written down"))
+    record.ok_or_else(|| unreadable(0, "the record of a call"))
 }
 
 fn read_with_more(bytes: &[u8]) -> Option<Record<'_>> {
@@ -376,7 +376,7 @@ fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// As JSON; nothing for none.
+/// As JSON; an empty string for an empty list.
 fn json_list<T: Serialize>(items: &[T]) -> String {
     if items.is_empty() {
         return String::new();

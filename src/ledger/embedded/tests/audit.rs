@@ -1,4 +1,4 @@
-//! Everything an audit is there to notice, done to a database on purpose.
+//! Every inconsistency that an audit must find, made in a database on purpose.
 
 use super::*;
 use crate::{
@@ -20,10 +20,10 @@ async fn busy() -> Paying {
     paying
 }
 
-/// What is done to the calls that are stored.
+/// A change of the stored calls.
 type Change = fn(&mut Vec<(i64, Call)>);
 
-/// Changes the account's calls in the only row there is.
+/// Changes the account's calls in the only block.
 fn change(paying: &Paying, change: Change) {
     let file = paying.folder().path().join("ledger.db");
     let file = rusqlite::Connection::open(file).unwrap();
@@ -53,8 +53,8 @@ fn charged(calls: &mut [(i64, Call)], index: usize) -> &mut Charged {
 async fn assert_noticed(paying: &Paying, done: &str, notice: &str) {
     let audit = paying.ledger.audit().await.unwrap();
     let found = &audit.violations;
-    let told = found.iter().any(|found| found.what.contains(notice));
-    assert!(told, "{done}: {found:?}");
+    let is_reported = found.iter().any(|found| found.what.contains(notice));
+    assert!(is_reported, "{done}: {found:?}");
     let mut whose = found.iter().map(|found| &found.account_id);
     assert!(
         whose.all(|whose| *whose == paying.account_id),
@@ -66,7 +66,7 @@ async fn assert_noticed(paying: &Paying, done: &str, notice: &str) {
 }
 
 #[tokio::test]
-async fn every_way_in_which_books_can_be_wrong_is_noticed() {
+async fn every_inconsistency_of_entries_is_found() {
     for (sql, notice) in [
         (
             "UPDATE ledger_entries SET delta = delta - 1 WHERE seq = 2",
@@ -79,14 +79,14 @@ async fn every_way_in_which_books_can_be_wrong_is_noticed() {
         ("DELETE FROM ledger_entries WHERE seq = 2", "add up to"),
         (
             "UPDATE ledger_entries SET kind = 'charge' WHERE seq = 2",
-            "a call that is not there",
+            "a call that does not exist",
         ),
         (
             "UPDATE ledger_entries SET kind = 'expiry' WHERE seq = 2",
-            "took nothing",
+            "deducts nothing",
         ),
         ("DELETE FROM call_blocks", "the grants have"),
-        ("UPDATE call_blocks SET calls = 2", "says that they are 2"),
+        ("UPDATE call_blocks SET calls = 2", "its count is 2"),
         (
             "UPDATE call_blocks SET records = CAST(substr(records, 1, 400) AS BLOB)",
             "cannot be read",
@@ -97,11 +97,11 @@ async fn every_way_in_which_books_can_be_wrong_is_noticed() {
         ),
         (
             "UPDATE credit_grants SET remaining = amount + 1",
-            "impossible rest",
+            "invalid remaining amount",
         ),
         (
             "UPDATE credit_grants SET amount = amount + 1",
-            "is not what grant",
+            "differs from the amount of grant",
         ),
         ("UPDATE accounts SET debt = 5", "in memory are"),
     ] {
@@ -112,18 +112,18 @@ async fn every_way_in_which_books_can_be_wrong_is_noticed() {
 }
 
 #[tokio::test]
-async fn every_way_in_which_calls_can_be_wrong_is_noticed() {
+async fn every_inconsistency_of_calls_is_found() {
     let changes: [(&str, Change, &str); 8] = [
         ("nothing", |_| {}, ""),
         (
             "cost",
             |calls| charged(calls, 1).cost = NanoUsd::new(COST + 1),
-            "is not what call",
+            "differs from the cost",
         ),
         (
             "tokens",
             |calls| charged(calls, 1).usage.prompt += 1,
-            "is not what call",
+            "differs from the cost",
         ),
         (
             "prices",
@@ -138,7 +138,7 @@ async fn every_way_in_which_calls_can_be_wrong_is_noticed() {
         (
             "one that is gone",
             |calls| drop(calls.remove(1)),
-            "says that they are 3",
+            "its count is 3",
         ),
         (
             "one that was not charged",
@@ -148,7 +148,7 @@ async fn every_way_in_which_calls_can_be_wrong_is_noticed() {
         (
             "one that is there twice",
             |calls| calls[2].1.id = calls[1].1.id,
-            "is there twice",
+            "is stored twice",
         ),
     ];
     for (what, done, notice) in changes {
@@ -162,21 +162,21 @@ async fn every_way_in_which_calls_can_be_wrong_is_noticed() {
     }
 }
 
-/// The look every minute is at what is new, and a contradiction it found stays found.
+/// The periodic audit reads new entries only, and an inconsistency it has found keeps the account frozen.
 #[tokio::test]
-async fn the_regular_look_sees_what_is_new() {
+async fn the_periodic_audit_reads_new_entries() {
     let paying = busy().await;
-    let looked = paying.ledger.reconcile().await.unwrap();
+    let audit = paying.ledger.reconcile().await.unwrap();
     assert_eq!(
-        (looked.entries, looked.accounts.len()),
+        (audit.entries, audit.accounts.len()),
         (0, 0),
-        "all was seen before"
+        "all were audited before"
     );
     paying.pay().await.unwrap();
     paying.pay().await.unwrap();
-    let looked = paying.ledger.reconcile().await.unwrap();
-    assert_eq!((looked.entries, looked.charges), (2, 2));
-    assert_eq!(looked.violations, []);
+    let audit = paying.ledger.reconcile().await.unwrap();
+    assert_eq!((audit.entries, audit.charges), (2, 2));
+    assert_eq!(audit.violations, []);
     paying.give(7, None).await;
     let last = "seq = (SELECT max(seq) FROM ledger_entries)";
     paying.sql(&format!(
@@ -200,11 +200,7 @@ async fn the_regular_look_sees_what_is_new() {
             .violations
             .is_empty()
     );
-    assert_eq!(
-        paying.ledger.violations(),
-        1,
-        "until someone has looked at everything"
-    );
+    assert_eq!(paying.ledger.violations(), 1, "until a full audit");
     paying.sql(&format!(
         "UPDATE ledger_entries SET delta = delta + 1 WHERE {last}"
     ));
@@ -213,12 +209,12 @@ async fn the_regular_look_sees_what_is_new() {
     assert!(paying.hold(1, 1, 0).await.is_ok());
 }
 
-/// What no version of ours has seen has no books.
+/// A file without a ledger's tables cannot be audited.
 #[tokio::test]
-async fn a_file_of_something_else_does_not_add_up() {
+async fn a_file_of_another_kind_cannot_be_audited() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("other.db");
     std::fs::write(&file, "").unwrap();
-    let told = audit_file(&file).unwrap_err();
-    assert!(told.contains("cannot be audited"), "{told}");
+    let error = audit_file(&file).unwrap_err();
+    assert!(error.contains("cannot be audited"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! A past of many rows, with several calls in each: everything that is asked of it, beside what there was.
+//! Queries of a history of many blocks, compared with the calls that were made.
 
 use std::cmp::Reverse;
 
@@ -17,17 +17,17 @@ struct Past {
     calls: Vec<Call>,
 }
 
-/// The clock stands still, goes on, and goes back; some calls take long, some come to nothing.
+/// The clock stands still, advances, and goes back; some calls take long, some fail.
 async fn past() -> Past {
     let paying = with(DOLLAR).await;
     let neighbour = paying.neighbour(DOLLAR).await;
     let (mut calls, mut long) = (Vec::new(), Vec::new());
     for (n, seconds) in (0..CALLS).zip([0, 0, 1, 0, 3, -2, 0, 45, -20].into_iter().cycle()) {
         paying.advance(seconds);
-        let who = if n % 5 == 0 { &neighbour } else { &paying };
-        let mut held = who.hold(COST, COST, 0).await.unwrap();
+        let payer = if n % 5 == 0 { &neighbour } else { &paying };
+        let mut held = payer.hold(COST, COST, 0).await.unwrap();
         match n {
-            _ if n % 11 == 0 => calls.extend(held.free(Outcome::ProviderFailed, None)),
+            _ if n % 11 == 0 => calls.extend(held.release(Outcome::ProviderFailed, None)),
             _ if n % 13 == 0 => long.push(held),
             _ => calls.push(held.charge(tokens(COST), Outcome::Answered).await.unwrap()),
         }
@@ -38,11 +38,11 @@ async fn past() -> Past {
             }
         }
         if n % 97 == 0 {
-            paying.days().await; // so that they are entered
+            paying.days().await; // posts the redo log
         }
     }
     for held in long {
-        calls.extend(held.free(Outcome::Stopped, None));
+        calls.extend(held.release(Outcome::Stopped, None));
     }
     paying.assert_sound().await;
     Past {
@@ -53,7 +53,7 @@ async fn past() -> Past {
 }
 
 impl Past {
-    /// Those of the calls, newest first.
+    /// The IDs of the calls that match, newest first.
     fn wanted(&self, is_wanted: impl Fn(&Call) -> bool) -> Vec<CallId> {
         let mut wanted: Vec<_> = self.calls.iter().filter(|call| is_wanted(call)).collect();
         wanted.sort_by_key(|call| Reverse((call.ended_ms, call.id)));
@@ -117,10 +117,9 @@ async fn lists_between_two_times_are_whole() {
     let (first, last) = (times.clone().min().unwrap(), times.max().unwrap());
     for from in (first - 10..last + 10).step_by(173) {
         for to in [from, from + 1, from + 90, last + 1] {
-            let with_deadline = |call: &Call| (from * 1_000..to * 1_000).contains(&call.ended_ms);
-            let expected = past.wanted(|call| {
-                with_deadline(call) && call.account_id == own && call.charged.is_some()
-            });
+            let in_range = |call: &Call| (from * 1_000..to * 1_000).contains(&call.ended_ms);
+            let expected = past
+                .wanted(|call| in_range(call) && call.account_id == own && call.charged.is_some());
             let found = ledger.usage(own, from, to).await.unwrap();
             let found: Vec<_> = found.iter().map(|call| call.id).collect();
             assert_eq!(found, expected, "{from} to {to}");
@@ -138,33 +137,33 @@ async fn lists_between_two_times_are_whole() {
 }
 
 #[tokio::test]
-async fn books_have_every_charge_in_the_order_of_payment() {
+async fn entries_have_every_charge_in_the_order_of_payment() {
     let past = past().await;
     let (ledger, own) = (&past.paying.ledger, &*past.paying.account_id);
     let mut expected: Vec<_> = past.paid_by_account();
     expected.reverse();
     for limit in [7, 100, CALLS] {
-        let (mut lines, mut before) = (Vec::new(), None);
+        let (mut entries, mut before) = (Vec::new(), None);
         loop {
             let page = ledger.entries_page(own, before, limit).await.unwrap();
             let Some(last) = page.last() else { break };
             before = Some(last.seq);
-            lines.extend(page);
+            entries.extend(page);
         }
-        assert!(lines.is_sorted_by(|one, next| one.seq > next.seq));
-        let grant = lines.pop().unwrap();
+        assert!(entries.is_sorted_by(|one, next| one.seq > next.seq));
+        let grant = entries.pop().unwrap();
         assert_eq!(grant.delta.nanos(), DOLLAR);
-        assert_eq!(lines.len(), expected.len());
-        for (line, call) in lines.iter().zip(&expected) {
+        assert_eq!(entries.len(), expected.len());
+        for (entry, call) in entries.iter().zip(&expected) {
             let after = call.charged.unwrap().balance_after;
-            assert_eq!(line.reference, call.id.to_string());
-            assert_eq!((line.delta.nanos(), line.balance_after), (-COST, after));
+            assert_eq!(entry.reference, call.id.to_string());
+            assert_eq!((entry.delta.nanos(), entry.balance_after), (-COST, after));
         }
     }
 }
 
 #[tokio::test]
-async fn the_minute_is_what_its_calls_used() {
+async fn the_tokens_of_the_window_are_those_of_its_calls() {
     let past = past().await;
     let used = past.paying.ledger.tokens_in_window().await.unwrap();
     let now_ms = past.paying.now_ms.load(Relaxed);
@@ -182,9 +181,9 @@ async fn the_minute_is_what_its_calls_used() {
     assert!(long_ago.count() < past.calls.len() / 2);
 }
 
-/// By an ID of ours, whether the call was begun soon or late, and by one of its client's.
+/// By an ID of the gateway's, whether the call started soon or late, and by one of the client's.
 #[tokio::test]
-async fn calls_are_found_by_what_their_client_was_told() {
+async fn calls_are_found_by_their_request_id() {
     let paying = with(DOLLAR).await;
     let at = |ms: i64| {
         rising_id(
@@ -216,7 +215,7 @@ async fn calls_are_found_by_what_their_client_was_told() {
                 .id,
         ));
         if ids.len() == 6 {
-            paying.days().await; // the others are not entered yet
+            paying.days().await; // the later calls stay in the redo log
         }
     }
     for (name, _) in &ids {

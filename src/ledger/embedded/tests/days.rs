@@ -1,4 +1,4 @@
-//! Calls that are entered later than they are charged: they wait, they count, and none is lost.
+//! The redo log: calls that are posted later than they are charged count at once, and none is lost.
 
 use super::*;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn calls_that_cannot_be_entered_wait_and_hold_up_no_charge() {
+async fn calls_that_cannot_be_posted_delay_no_charge() {
     let paying = with(DOLLAR).await;
     paying.pay().await.unwrap();
     paying.assert_added_up().await;
@@ -16,11 +16,11 @@ async fn calls_that_cannot_be_entered_wait_and_hold_up_no_charge() {
          BEGIN SELECT RAISE(ABORT, 'refused'); END",
     );
     paying.pay().await.unwrap();
-    assert_eq!(paying.days().await[0].calls, 1, "what there is");
+    assert_eq!(paying.days().await[0].calls, 1, "those that were posted");
     let last = paying.pay().await.unwrap();
     assert!(paying.ledger.health().takes_charges());
     let listed = paying.ledger.usage(&paying.account_id, 0, i64::MAX).await;
-    assert_eq!(listed.unwrap().len(), 3, "they are shown all the same");
+    assert_eq!(listed.unwrap().len(), 3, "they are listed all the same");
     let found = paying.ledger.find_calls(&last.request_id).await.unwrap();
     assert!(found.iter().any(|call| call.id == last.id));
     let balance = paying.balance().await;
@@ -32,7 +32,7 @@ async fn calls_that_cannot_be_entered_wait_and_hold_up_no_charge() {
     assert_eq!(
         (entries.len(), entries[0].balance_after.nanos()),
         (4, balance),
-        "in the books too"
+        "among the entries too"
     );
     let page = CallsPage {
         account_id: Some(&paying.account_id),
@@ -41,14 +41,14 @@ async fn calls_that_cannot_be_entered_wait_and_hold_up_no_charge() {
         ..CallsPage::default()
     };
     assert_eq!(paying.ledger.calls_page(&page).await.unwrap().len(), 3);
-    let looked = paying
+    let audit = paying
         .embedded()
         .reader
         .query_file(|database| books(database, 0));
     assert_eq!(
-        looked.await.unwrap().violations,
+        audit.await.unwrap().violations,
         [],
-        "nobody is frozen for it"
+        "no account is frozen for it"
     );
     assert_eq!(paying.ledger.audit().await.unwrap().violations, []);
     let audit = audit_file(&paying.folder().path().join("ledger.db")).unwrap();
@@ -62,9 +62,9 @@ async fn calls_that_cannot_be_entered_wait_and_hold_up_no_charge() {
     paying.restart().await.assert_added_up().await;
 }
 
-/// What an earlier process charged and did not enter counts from the start: its grants, its debt, its order.
+/// Charges that an earlier process did not post count from the start: grants, debt and order.
 #[tokio::test]
-async fn what_is_not_entered_counts_when_the_file_is_opened() {
+async fn the_redo_log_counts_when_the_file_is_opened() {
     let paying = with(3 * COST).await;
     paying.give(COST / 2, Some(paying.now() + 1_000)).await;
     paying.sql(
@@ -92,14 +92,14 @@ async fn what_is_not_entered_counts_when_the_file_is_opened() {
 }
 
 #[tokio::test]
-async fn sums_of_calls_that_came_to_nothing_are_forgotten() {
+async fn sums_of_a_rolled_back_call_are_dropped() {
     let paying = with(DOLLAR).await;
     paying.pay().await.unwrap();
     let call = paying
         .hold(COST, COST, 0)
         .await
         .unwrap()
-        .free(Outcome::Lost, None);
+        .release(Outcome::Lost, None);
     let call = call.unwrap();
     assert_eq!(paying.days().await[0].calls, 2);
     let other = crate::ledger::CallId(call.id.0 + 1);
@@ -113,9 +113,8 @@ async fn sums_of_calls_that_came_to_nothing_are_forgotten() {
     paying.assert_added_up().await;
 }
 
-/// Told twice, a call counts once.
 #[tokio::test]
-async fn a_call_that_is_written_twice_counts_once() {
+async fn a_call_stored_twice_counts_once() {
     let paying = with(DOLLAR).await;
     let call = paying.pay().await.unwrap();
     for _ in 0..2 {
@@ -125,7 +124,7 @@ async fn a_call_that_is_written_twice_counts_once() {
             .writer
             .run(move |database, _| Ok(database.insert_call(&call)?));
         again.await.unwrap();
-        assert_eq!(paying.days().await[0].calls, 1, "and then it is entered");
+        assert_eq!(paying.days().await[0].calls, 1, "and then it is posted");
     }
     let another = paying.embedded().writer.run(move |database, _| {
         let charge = Charge {
@@ -142,7 +141,7 @@ async fn a_call_that_is_written_twice_counts_once() {
 }
 
 #[tokio::test]
-async fn sums_are_written_though_nobody_asks() {
+async fn sums_are_posted_without_a_query() {
     let paying = with(DOLLAR).await;
     paying.pay().await.unwrap();
     let written = "SELECT coalesce(sum(calls), 0) FROM usage_days";
@@ -150,7 +149,7 @@ async fn sums_are_written_though_nobody_asks() {
     // Within a second of the last time.
     paying.pay().await.unwrap();
     paying.pay().await.unwrap();
-    let place = paying.place.clone();
+    let store = paying.store.clone();
     drop(paying);
-    assert_eq!(place.sql(written), "3", "when the ledger ends");
+    assert_eq!(store.sql(written), "3", "when the ledger is closed");
 }

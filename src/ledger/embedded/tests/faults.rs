@@ -1,11 +1,11 @@
-//! Disks that are full, databases that are locked, tables of earlier versions.
+//! Full disks, locked databases and damaged files.
 
 use super::*;
 
-/// A disk that is full refuses charges, loses none that it took, and takes them again. While it is
-/// full, nothing new is begun.
+/// A full disk refuses charges, loses none that was committed, and accepts charges again later. While it is full, no
+/// new call is started.
 #[tokio::test]
-async fn a_full_disk_changes_nothing_and_heals() {
+async fn a_full_disk_refuses_charges_until_there_is_space() {
     let paying = with(DOLLAR).await;
     paying.limit_pages(Some(60)).await;
     let mut paid = 0;
@@ -46,7 +46,7 @@ async fn a_full_disk_changes_nothing_and_heals() {
     assert_eq!(paying.restart().await.balance().await, spent(paid + 1));
 }
 
-/// The same where a charge is written by whoever asks for it, as on a gateway that is quiet.
+/// As above, with charges that are written by the requesting thread, as on an idle gateway.
 #[tokio::test]
 async fn a_charge_that_is_refused_at_once_changes_nothing_and_can_be_tried_again() {
     let paying = with(DOLLAR).await;
@@ -79,8 +79,8 @@ async fn a_charge_that_is_refused_at_once_changes_nothing_and_can_be_tried_again
     assert_eq!(paying.restart().await.balance().await, spent(10));
 }
 
-/// When a transaction of many fails, none of them has happened, whichever of them failed; each
-/// can be charged again once there is room.
+/// When a transaction of many charges fails, none of them has happened, whichever of them failed; each can be charged
+/// again once there is space.
 #[tokio::test(flavor = "multi_thread")]
 async fn charges_of_a_batch_that_failed_are_undone_together_and_can_be_tried_again() {
     let paying = Arc::new(with(DOLLAR).await);
@@ -122,16 +122,12 @@ async fn charges_of_a_batch_that_failed_are_undone_together_and_can_be_tried_aga
     );
     paying.assert_sound().await;
     let paying = Arc::into_inner(paying).unwrap().restart().await;
-    assert_eq!(
-        paying.balance().await,
-        spent(paid + waiting),
-        "as on the disk"
-    );
+    assert_eq!(paying.balance().await, spent(paid + waiting), "as stored");
 }
 
-/// Another program that locks the database keeps charges waiting, and nothing else happens.
+/// Another program that locks the database delays charges and has no other effect.
 #[tokio::test]
-async fn a_database_that_someone_locks_is_waited_for() {
+async fn a_database_locked_by_another_program_is_waited_for() {
     let paying = with(DOLLAR).await;
     paying.pay().await.unwrap();
     let file = paying.folder().path().join("ledger.db");
@@ -155,9 +151,9 @@ async fn a_database_that_someone_locks_is_waited_for() {
     paying.assert_sound().await;
 }
 
-/// What was charged stays charged: a later transaction that fails does not hold it again.
+/// A later transaction that fails does not hold the credit of a committed charge again.
 #[tokio::test]
-async fn a_charge_that_is_written_is_not_held_again() {
+async fn a_committed_charge_is_not_held_again() {
     let paying = with(DOLLAR).await;
     let mut charged = paying.hold(COST, COST, 0).await.unwrap();
     charged
@@ -178,9 +174,9 @@ async fn a_charge_that_is_written_is_not_held_again() {
     paying.assert_sound().await;
 }
 
-/// A file that is as the last process left it need not be looked through before it is used; any other is.
+/// A file that is as the last process left it is used without a check for damage; any other is checked.
 #[tokio::test]
-async fn a_file_that_was_touched_is_looked_through() {
+async fn a_file_that_was_touched_is_checked() {
     let paying = with(DOLLAR).await;
     let file = paying.folder().path().join("ledger.db");
     let checked = |paying: &Paying| paying.embedded().sound.load(Relaxed);
@@ -189,11 +185,11 @@ async fn a_file_that_was_touched_is_looked_through() {
     let paying = paying.restart().await;
     assert!(!checked(&paying));
     let paying = paying.restart().await;
-    assert!(checked(&paying), "the last one has not looked");
+    assert!(checked(&paying), "the last process has not checked it");
     let paying = paying.restart().await;
     assert!(!checked(&paying));
     paying.assert_sound().await;
-    assert!(checked(&paying), "an audit has looked");
+    assert!(checked(&paying), "an audit has checked it");
     let touch = || {
         let opened = std::fs::OpenOptions::new().append(true).open(&file);
         let longer_ago = std::time::UNIX_EPOCH;
@@ -202,7 +198,7 @@ async fn a_file_that_was_touched_is_looked_through() {
     assert!(checked(&paying.restart_after(touch).await));
 }
 
-/// Damage that nobody could see from outside is found by the first audit, and then nothing new is begun.
+/// Damage that is not visible from outside is found by the first audit, and then no new call is started.
 #[tokio::test]
 async fn damage_that_is_found_late_stops_new_calls() {
     let paying = with(DOLLAR).await;

@@ -29,7 +29,7 @@ impl Paying {
     }
 }
 
-/// What is charged while the file is away would be found by nobody: it waits, and no call is begun.
+/// A charge written while the file is elsewhere would not be found again: it waits, and no call is started.
 #[tokio::test]
 async fn a_database_that_is_moved_takes_no_charge_until_it_is_back() {
     let paying = with(DOLLAR).await;
@@ -41,7 +41,7 @@ async fn a_database_that_is_moved_takes_no_charge_until_it_is_back() {
     paying.assert_refuses().await;
     let charged = held.charge(tokens(COST), Outcome::Answered).await;
     assert!(matches!(charged, Err(LedgerError::NotCommitted)));
-    assert!(!path.exists(), "nobody has made a new one");
+    assert!(!path.exists(), "no new file was created");
     fs::rename(&away, &path).unwrap();
     paying.until_charges_are_taken().await;
     assert_eq!(paying.ledger.health().misplaced(), None);
@@ -51,7 +51,7 @@ async fn a_database_that_is_moved_takes_no_charge_until_it_is_back() {
     assert_eq!(paying.restart().await.balance().await, spent(2));
 }
 
-/// Another file in its place is neither written to nor read, so that what it holds freezes no account.
+/// A file in its place is neither written nor read, so that its contents freeze no account.
 #[tokio::test]
 async fn a_database_that_is_replaced_takes_no_charge_until_it_is_back() {
     let paying = with(DOLLAR).await;
@@ -88,7 +88,7 @@ async fn a_database_with_a_second_name_takes_no_charge_until_that_is_gone() {
     assert_eq!(paying.restart().await.balance().await, spent(1));
 }
 
-/// SQLite still has the log, and takes it over into the database when that is closed.
+/// SQLite still has the write-ahead log open, and copies it into the database when that is closed.
 #[tokio::test]
 async fn a_deleted_log_stops_new_calls_and_a_restart_has_all_that_was_committed() {
     let paying = with(DOLLAR).await;

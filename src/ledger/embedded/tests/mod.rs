@@ -1,4 +1,4 @@
-//! What only a ledger in a file can do and suffer; what every ledger promises is in `ledger::tests`.
+//! Tests of the embedded ledger that do not apply to the shared one; those of both are in `ledger::tests`.
 
 use std::{
     pin::pin,
@@ -31,20 +31,20 @@ async fn with(nanos: i64) -> Paying {
     Paying::on_with(TestStore::folder(), nanos).await
 }
 
-/// What is left of a dollar.
+/// What is left of a dollar after so many charges.
 fn spent(times: i64) -> i64 {
     DOLLAR - times * COST
 }
 
 impl Paying {
     fn folder(&self) -> &TempDir {
-        let TestStore::Folder(folder) = &*self.place else {
+        let TestStore::Folder(folder) = &*self.store else {
             unreachable!("it was opened so")
         };
         folder
     }
 
-    /// Behind the door.
+    /// The ledger behind the common interface.
     fn embedded(&self) -> &Embedded {
         let Ledger::Embedded(ledger) = &*self.ledger else {
             unreachable!("it was opened so")
@@ -52,14 +52,14 @@ impl Paying {
         ledger
     }
 
-    /// How many are not entered yet.
-    fn calls_that_wait(&self) -> usize {
+    /// How many calls are in the redo log.
+    fn calls_in_redo_log(&self) -> usize {
         let file = self.folder().path().join("ledger.db");
         let file = rusqlite::Connection::open(file).unwrap();
         framed(&not_entered(&file).unwrap()).count()
     }
 
-    /// Makes the disk look full at so many pages, or not any more.
+    /// Simulates a full disk at this many pages; `None` ends that.
     async fn limit_pages(&self, pages: Option<u32>) {
         let limited = self
             .embedded()
@@ -69,17 +69,17 @@ impl Paying {
     }
 }
 
-/// There is nothing to wait for.
+/// A hold waits for nothing.
 #[tokio::test]
-async fn credit_is_set_aside_at_once() {
+async fn a_hold_is_placed_at_once() {
     let paying = with(COST).await;
     let held = paying.hold(COST, COST, 0).now_or_never();
-    assert!(held.expect("an answer at once").is_ok());
+    assert!(held.expect("without waiting").is_ok());
 }
 
-/// Where nobody else writes, and nothing waits for the disk, nobody is woken for a charge.
+/// If nothing else writes and nothing waits for the disk, a charge wakes no other thread.
 #[tokio::test]
-async fn a_charge_is_written_at_once_by_whoever_asks_for_it() {
+async fn a_charge_is_written_at_once_by_its_own_thread() {
     let paying = with(DOLLAR).await;
     let mut charges = 0;
     loop {
@@ -92,7 +92,7 @@ async fn a_charge_is_written_at_once_by_whoever_asks_for_it() {
             break;
         }
         charge.await.unwrap();
-        assert!(charges < 100, "the thread that writes is always at work");
+        assert!(charges < 100, "the writer's thread is always busy");
     }
     assert_eq!(paying.balance().await, DOLLAR - charges * COST);
     paying.assert_sound().await;

@@ -1,12 +1,12 @@
-//! Calls that wait to be entered, and the pages that they wait on.
+//! The redo log and its pages.
 
 use super::*;
 
-/// Nothing is entered any more.
+/// Makes posting fail.
 const REFUSE: &str = "CREATE TRIGGER refuse BEFORE INSERT ON usage_days
     BEGIN SELECT RAISE(ABORT, 'refused'); END";
 const ROWS: &str = "SELECT count(*) FROM new_calls";
-/// A page in the file beside the database, with what stands before it.
+/// Size of a page in the write-ahead log, including its header.
 const FRAME: u64 = 4_096 + 24;
 
 impl Paying {
@@ -22,9 +22,9 @@ impl Paying {
     }
 }
 
-/// A page that the disk has lost would hide those behind it, and they would be written over.
+/// A page that the disk has lost would hide those after it, and they would be overwritten.
 #[tokio::test]
-async fn a_page_that_is_missing_among_others_is_damage() {
+async fn a_missing_page_of_the_redo_log_is_damage() {
     let paying = with(DOLLAR).await;
     paying.sql(REFUSE);
     paying.pay_times(70).await;
@@ -52,7 +52,7 @@ async fn a_charge_writes_one_page() {
 }
 
 #[tokio::test]
-async fn pages_are_filled_anew_once_their_calls_are_entered() {
+async fn pages_are_reused_once_their_calls_are_posted() {
     let mut paying = with(DOLLAR).await;
     let mut rows = String::new();
     for round in 1..=3 {
@@ -60,7 +60,7 @@ async fn pages_are_filled_anew_once_their_calls_are_entered() {
         paying.pay_times(70).await;
         paying = paying.restart().await; // on to the next page
         paying.pay_times(2).await;
-        assert_eq!(paying.calls_that_wait(), 72);
+        assert_eq!(paying.calls_in_redo_log(), 72);
         paying.assert_sound().await;
         if round == 1 {
             rows = paying.sql(ROWS);
@@ -69,7 +69,7 @@ async fn pages_are_filled_anew_once_their_calls_are_entered() {
         assert_eq!(paying.sql(ROWS), rows, "round {round}");
         paying.sql("DROP TRIGGER refuse");
         paying.assert_added_up().await;
-        assert_eq!(paying.calls_that_wait(), 0);
+        assert_eq!(paying.calls_in_redo_log(), 0);
         assert_eq!(paying.balance().await, spent(round * 72));
         paying = paying.restart().await;
         assert_eq!(paying.balance().await, spent(round * 72));

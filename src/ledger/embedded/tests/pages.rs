@@ -1,4 +1,4 @@
-//! Pages are read by an index, from the line at which they begin.
+//! Pages are read through an index, beginning at their cursor.
 
 use rusqlite::{Connection, params_from_iter};
 
@@ -18,7 +18,7 @@ fn file(paying: &Paying) -> Connection {
     Connection::open(paying.folder().path().join("ledger.db")).unwrap()
 }
 
-/// How SQLite goes about it.
+/// SQLite's query plan.
 fn plan(file: &Connection, query: &str) -> String {
     let plan = format!("EXPLAIN QUERY PLAN {query}");
     let mut plan = file.prepare(&plan).unwrap();
@@ -74,12 +74,12 @@ async fn pages_of_calls_use_an_index() {
     }
 }
 
-/// Rows are read from the line at which a page begins, and between the times of sums.
+/// Blocks are read from the page's cursor on, and between the times of sums.
 #[tokio::test]
 async fn a_page_of_calls_reads_no_rows_that_cannot_be_on_it() {
     let paying = with(DOLLAR).await;
     paying.pay().await.unwrap();
-    paying.days().await; // so that it is entered
+    paying.days().await; // posts the redo log
     let file = file(&paying);
     let times = |page: CallsPage<'_>| {
         let calls = Calls::of(&CallsPage {
@@ -101,7 +101,7 @@ async fn a_page_of_calls_reads_no_rows_that_cannot_be_on_it() {
 }
 
 #[tokio::test]
-async fn books_and_numbers_use_an_index() {
+async fn entries_and_call_ids_use_an_index() {
     let paying = with(DOLLAR).await;
     for (query, expected) in [
         (BY_ID, "INDEX blocks_by_id (first_id>? AND first_id<?)"),

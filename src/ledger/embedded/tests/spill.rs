@@ -1,4 +1,4 @@
-//! Statements that change more than SQLite keeps in memory to take them back.
+//! Statements that change more than SQLite keeps in memory for a rollback.
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn a_statement_works_though_its_journal_spills_to_a_file() {
     filled.await.unwrap();
     let updated = writer.run(|database, _| {
         database.execute("UPDATE large SET number = number + 10000")?;
-        // The last row's number is taken: only then is it known that the statement fails.
+        // The last row's number is taken, so the statement fails only there.
         let late = format!("UPDATE large SET number = iif(id < {ROWS}, number + 10000, 20001)");
         let refused = database.execute(&late).unwrap_err();
         let code = refused.sqlite_error_code();

@@ -1,5 +1,4 @@
--- Gives credit, which pays what is owed first. A reference that was used before is that grant, and no
--- other.
+-- Adds a grant, which pays the debt first. A reference that was used before returns the earlier grant.
 CREATE OR REPLACE FUNCTION add_grant(
     p_account text, p_id text, p_amount bigint, p_expires bigint, p_reason text, p_reference text,
     p_created bigint
@@ -52,7 +51,7 @@ BEGIN
     RETURN '{}';
 END $$;
 
--- Enters what has expired, for some accounts that have something to enter.
+-- Posts expired credit, for up to p_most accounts that have some.
 CREATE OR REPLACE FUNCTION sweep_expired(p_now bigint, p_most integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     acc accounts%ROWTYPE;
@@ -76,13 +75,13 @@ BEGIN
     RETURN swept;
 END $$;
 
--- Whose keys these are, and what the settings' version is.
+-- The callers of active keys, and the version of the settings.
 CREATE OR REPLACE FUNCTION look_up(p_digests bytea[]) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN jsonb_build_object('settings', (SELECT version FROM settings), 'callers', (
         SELECT coalesce(jsonb_agg(jsonb_build_object('digest', encode(digest, 'hex'), 'key', k.id,
             'account', a.id, 'track', track, 'tier', tier, 'closed', closed, 'version', version,
-            -- Of the credit that is used first; there is no such end in the list where it never expires.
+            -- The earliest expiry of credit that is not held; NULL if none of it expires.
             'expires', (SELECT min(ends) FROM unnest(fund_left, fund_held, fund_expires)
                     AS fund (remaining, held, ends)
                 WHERE remaining > fund.held AND ends > extract(epoch FROM clock_timestamp())
@@ -91,21 +90,21 @@ BEGIN
         WHERE digest = ANY (p_digests) AND state = 'active'));
 END $$;
 
--- A slot and an epoch for a gateway that begins, or begins anew.
+-- Assigns a slot and an epoch to a gateway that starts, or that has lost its lease.
 CREATE OR REPLACE FUNCTION begin_gateway(p_lease_seconds integer) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     free_slot integer;
     new_epoch bigint;
 BEGIN
     LOCK TABLE gateways IN SHARE ROW EXCLUSIVE MODE;
-    -- Gateways that died are deleted by those that watched them. One that starts over and over, alone, would
-    -- leave no slot for itself: only then are leases judged by the server's clock.
+    -- Dead gateways are deleted by those that observed them. A gateway that restarts over and over, alone, would
+    -- use up all slots: only then are leases judged by the server's clock.
     IF (SELECT count(*) FROM gateways) >= 1024 THEN
         DELETE FROM gateways WHERE beat_at < clock_timestamp() - make_interval(secs => p_lease_seconds);
     END IF;
     DELETE FROM lanes WHERE at < now() - interval '1 day';
-    -- In turn, so that it is long until a slot is another's: calls of one that is only asleep still have
-    -- numbers of its slot.
+    -- Slots are assigned in turn, so that it takes long until a slot is reused: the calls of a gateway that is only
+    -- paused still have IDs with its slot.
     new_epoch := nextval('gateway_epochs');
     SELECT one INTO free_slot FROM generate_series(0, 1023) AS one
     WHERE NOT EXISTS (SELECT 1 FROM gateways WHERE slot = one)
@@ -114,14 +113,13 @@ BEGIN
         RETURN NULL;
     END IF;
     INSERT INTO gateways (slot, epoch) VALUES (free_slot, new_epoch);
-    -- Numbers of calls go on after all that there were: the slot may have been another's, whose clock was
-    -- ahead.
+    -- Call IDs continue after all existing ones: the slot may have belonged to a gateway whose clock was ahead.
     RETURN jsonb_build_object('slot', free_slot, 'epoch', new_epoch, 'after', greatest(
         (SELECT max(id) FROM calls), (SELECT max(id) FROM holds), 0));
 END $$;
 
--- Renews a lease: `alive` is false where it is gone, and another may have released what was held under it.
--- Answers the server's time and how often each of the others has renewed its own, by epoch.
+-- Renews a lease: `alive` is false if it is gone, and its holds may have been released. Returns the server's time and
+-- the heartbeat counters of the other gateways by epoch.
 CREATE OR REPLACE FUNCTION beat(p_slot integer, p_epoch bigint) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     is_alive boolean;
@@ -136,8 +134,8 @@ BEGIN
             WHERE epoch <> p_epoch));
 END $$;
 
--- Releases the holds of gateways that live no more, some accounts at a time. Dead are those of `p_epochs`
--- whose count is still that of `p_beats`: one that renewed its lease since it was looked at is not.
+-- Releases the holds of dead gateways, for up to p_most accounts. Dead are those of `p_epochs` whose counter is still
+-- that of `p_beats`: a gateway that has renewed its lease since it was observed is alive.
 CREATE OR REPLACE FUNCTION free_the_dead(
     p_most integer, p_epochs bigint[] DEFAULT '{}', p_beats bigint[] DEFAULT '{}'
 ) RETURNS integer LANGUAGE plpgsql AS $$
@@ -175,7 +173,7 @@ BEGIN
     RETURN freed;
 END $$;
 
--- What an operator decides about a model; what is not given stays.
+-- Sets the operator's settings of a model; NULL keeps a value.
 CREATE OR REPLACE FUNCTION set_model(p_model text, p_enabled boolean, p_unlisted boolean) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -189,7 +187,7 @@ BEGIN
     RETURN to_jsonb(now_set);
 END $$;
 
--- Ceilings for an account, a model, both or all (empty names): kept, set or cleared each.
+-- Sets ceilings for an account, a model, both or all (empty names): each is kept, set or cleared.
 CREATE OR REPLACE FUNCTION set_limit(
     p_account text, p_model text, p_keep_rpm boolean, p_rpm bigint, p_keep_tpm boolean, p_tpm bigint
 ) RETURNS jsonb LANGUAGE plpgsql AS $$
@@ -207,7 +205,7 @@ BEGIN
     RETURN to_jsonb(rule);
 END $$;
 
--- All settings and their version, at one moment.
+-- All settings and their version, from one snapshot.
 CREATE OR REPLACE FUNCTION all_settings() RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object('version', (SELECT version FROM settings),
         'models', (SELECT coalesce(jsonb_agg(to_jsonb(m)), '[]') FROM model_settings m),

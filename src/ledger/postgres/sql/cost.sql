@@ -1,5 +1,5 @@
--- What a call should have been charged, in billionths of a dollar, by the counts and prices in its row. Each answer of a
--- provider is priced by itself, since prices may depend on the size of its prompt; the sum is rounded up once.
+-- What a call should have been charged, in nano-dollars, computed from the counts and prices in its row. Each provider
+-- response is priced by itself, because prices may depend on the size of its prompt; the sum is rounded up once.
 CREATE OR REPLACE FUNCTION cost_of(call calls) RETURNS numeric LANGUAGE sql STABLE AS $$
     WITH answered AS (
         SELECT (step ->> 'prompt_tokens')::numeric AS prompt, (step ->> 'cached_tokens')::numeric AS cached,
@@ -19,7 +19,7 @@ CREATE OR REPLACE FUNCTION cost_of(call calls) RETURNS numeric LANGUAGE sql STAB
             'cache_write', call.input_price, 'cache_write_1h', call.input_price)) AS prices
     ), priced AS (
         SELECT answers.*, coalesce((prices ->> 'request')::numeric, 0) * 1000 AS fee,
-            -- The rates of the highest threshold below the prompt, else those of small prompts.
+            -- The rates of the highest threshold below the prompt, or else those of small prompts.
             coalesce((SELECT step FROM jsonb_array_elements(prices -> 'above') AS step
                 WHERE answers.prompt > (step ->> 'prompt_tokens')::numeric
                 ORDER BY (step ->> 'prompt_tokens')::numeric DESC LIMIT 1), prices) AS rates

@@ -1,4 +1,4 @@
--- The number of the server's present life; another one after a crash.
+-- The number of the server's present incarnation; it changes with a crash.
 CREATE OR REPLACE FUNCTION current_life() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     present bigint;
@@ -12,7 +12,7 @@ BEGIN
     RETURN present;
 END $$;
 
--- Everything that was committed before is on the disk when this is: one flush for all who wait.
+-- Flushes everything that was committed before to the disk: one flush for all that wait.
 CREATE OR REPLACE FUNCTION flush_all() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'on', true);
@@ -20,10 +20,9 @@ BEGIN
     RETURN current_life();
 END $$;
 
--- An account after time has done its work: what was owed is paid from what is free, the earliest expiry
--- first. Of a grant that has expired, running calls that were admitted before hold what they may cost beyond
--- their holds; what is still free of it is gone. Expiries are entered in the books; the row is the caller's to
--- write.
+-- Brings an account up to the present time. Debt is paid from credit that is not held, the earliest expiry first. Of an
+-- expired grant, running calls that were admitted before its expiry hold what they may cost beyond their holds; the
+-- rest is forfeited. Posts entries for the expiries; the caller writes the account's row.
 CREATE OR REPLACE FUNCTION brought_up_to_date(acc accounts, now_s bigint) RETURNS accounts LANGUAGE plpgsql AS $$
 DECLARE
     i integer;
@@ -83,21 +82,21 @@ BEGIN
     RETURN acc;
 END $$;
 
--- The day (UTC) on which a call ended, as it is kept with the sums of its calls.
+-- The day (UTC) on which a call ended, as `usage_days` has it.
 CREATE OR REPLACE FUNCTION day_of(p_ms bigint) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT to_char(to_timestamp(p_ms / 1000) AT TIME ZONE 'UTC', 'YYYY-MM-DD')
 $$;
 
--- What money does, in batches. `p_groups` has the steps of each account, accounts in the order of their
--- IDs so that no two batches wait for each other. It commits without waiting for the disk: whoever
--- needs that asks for a flush. Answers the server's life and one value a step, in order.
+-- Executes a batch of operations on money. `p_groups` has the operations of each account, accounts in the order of
+-- their IDs so that no two batches wait for each other. It commits without waiting for the disk; callers that need the
+-- disk flush afterwards. Returns the server's incarnation and one reply for each operation, in order.
 --
--- A lane is one stream of batches, which are numbered. A batch that is sent again on a new connection
--- has a new number: it waits for what the old one may still be doing, and an old one that comes after it
--- is refused. Every step can be repeated: it is known by the call's number.
+-- A lane is one sequence of numbered batches. A batch that is sent again on a new connection has a new number: it waits
+-- until the old one has ended, and an old one that arrives after it is refused. Every operation can be repeated,
+-- because it is identified by the call's number.
 --
--- Steps: `h` hold, `e` extend, `c` charge, `f` free and write down, `x` forget. A hold or extension with
--- `anew` is that of a running call after a crash or a lost lease: see below.
+-- Operations: `h` hold, `e` extend, `c` charge, `f` release and store the call, `x` release and store nothing. A hold
+-- or extension with `anew` is that of a running call after a crash or a lost lease: see below.
 CREATE OR REPLACE FUNCTION take_steps(
     p_run bigint, p_lane integer, p_number bigint, p_slot integer, p_epoch bigint, p_now bigint,
     p_groups jsonb
@@ -114,7 +113,7 @@ DECLARE
     step jsonb;
     kind text;
     call_id bigint;
-    -- The account, and its grants as arrays side by side.
+    -- The account, and its grants as parallel arrays.
     locked accounts[];
     next_locked integer := 1;
     acc accounts%ROWTYPE;
@@ -140,7 +139,7 @@ DECLARE
     balance bigint;
     total bigint;
     before bigint;
-    -- The step.
+    -- The operation.
     wanted bigint;
     worst bigint;
     overdraft bigint;
@@ -156,7 +155,7 @@ DECLARE
     payer credit_grants%ROWTYPE;
     taken_of text[];
     taken_each bigint[];
-    -- What is written at the end, all at once.
+    -- What is written at the end, in one statement for each table.
     new_accounts accounts[] := '{}';
     new_holds jsonb[] := '{}';
     new_calls jsonb[] := '{}';
@@ -168,9 +167,9 @@ DECLARE
     entry_at bigint[] := '{}';
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '1500', true),
-        -- Tables that were nearly empty when the database last counted are not read from end to end.
+        -- Prevents sequential scans of tables that were nearly empty when the planner's statistics were collected.
         set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
-        -- Planned once a connection, and not for each batch.
+        -- Plans are made once for each connection, not for each batch.
         set_config('plan_cache_mode', 'force_generic_plan', true);
     INSERT INTO lanes (run, lane, number) VALUES (p_run, p_lane, p_number)
     ON CONFLICT (run, lane) DO UPDATE SET number = p_number, at = now()
@@ -179,8 +178,7 @@ BEGIN
         RAISE EXCEPTION 'this batch was sent again' USING ERRCODE = '40001';
     END IF;
     is_alive := EXISTS (SELECT 1 FROM gateways WHERE slot = p_slot AND epoch = p_epoch);
-    -- Read once for all: the batch was sent after its requests had come, so what was changed before they
-    -- did is seen.
+    -- Read once for all: the batch was sent after its requests had arrived, so changes that were made before are seen.
     settings_now := (SELECT version FROM settings);
     active_keys := ARRAY(SELECT account_id || ' ' || id FROM api_keys
         WHERE state = 'active' AND id IN (
@@ -202,7 +200,7 @@ BEGIN
         END IF;
         clock := coalesce(p_now, floor(extract(epoch FROM clock_timestamp()))::bigint);
         now_s := greatest(clock, acc.latest);
-        -- Before a charge, once a batch: its entries come before those of the batch.
+        -- Before a charge, once for each batch: the entries of expiries come before those of the batch.
         IF (acc.debt > 0 OR acc.fund_expires[1] <= now_s)
             AND of_account -> 's' @> '[{"k": "c"}]'
         THEN
@@ -226,16 +224,16 @@ BEGIN
             call_id := (step ->> 'i')::bigint;
 
             IF kind = 'h' OR kind = 'e' THEN
-                -- A key that is disabled pays for nothing more, however lately it was looked up.
+                -- A disabled key pays for nothing more, however recently it was looked up.
                 key_active := (of_account ->> 'a') || ' ' || (step ->> 'key') = ANY (active_keys);
                 found_hold := false;
                 IF kind = 'e' OR step ? 'again' THEN
                     SELECT * INTO call_hold FROM holds WHERE id = call_id;
                     found_hold := FOUND;
                 END IF;
-                -- The gateway says that this call is running. Where its hold survived, the present lease takes it
-                -- over and it is raised to what was acknowledged; where it is gone it is made again, unless the call
-                -- has ended after all.
+                -- The gateway reports that this call is running. If its hold exists, the present lease takes it over
+                -- and it is raised to the acknowledged amount; if it is gone it is placed again, unless the call has
+                -- ended meanwhile.
                 IF step ? 'anew' THEN
                     IF NOT found_hold AND EXISTS (SELECT 1 FROM calls WHERE id = call_id) THEN
                         answers := array_append(answers, '{"no": "hold"}'::jsonb);
@@ -318,8 +316,8 @@ BEGIN
                     taken_each := call_hold.parts;
                 END IF;
                 IF is_refused THEN
-                    -- Credit that has expired is another thing than credit that was spent; and what goes to
-                    -- pay a debt was spent.
+                    -- Distinguishes credit that has expired from credit that was spent; expired credit that pays debt
+                    -- counts as spent.
                     IF gone_free <= acc.debt THEN
                         last_gone := NULL;
                     END IF;
@@ -362,7 +360,7 @@ BEGIN
                 CONTINUE;
             END IF;
 
-            -- The others end a call.
+            -- The other operations end a call.
             DELETE FROM holds WHERE id = call_id RETURNING * INTO call_hold;
             found_hold := FOUND;
             changed := true;
@@ -380,8 +378,8 @@ BEGIN
                 answers := array_append(answers, '{}'::jsonb);
                 CONTINUE;
             END IF;
-            -- A call that has ended has a row. Without one, and without a hold, the hold went with a server that
-            -- crashed or a lease that ran out, and the call ends all the same.
+            -- A call that has ended has a row. Without a row and without a hold, the hold was lost by a crash of the
+            -- server or an expired lease, and the call ends all the same.
             IF NOT found_hold THEN
                 SELECT * INTO ended FROM calls WHERE id = call_id;
                 IF FOUND AND ended.cost IS NULL THEN
@@ -392,14 +390,14 @@ BEGIN
                         'before', ended.balance_before, 'after', ended.balance_after));
                     CONTINUE;
                 ELSIF FOUND THEN
-                    -- It was charged, and its caller was told otherwise: the charge is taken back.
+                    -- It was charged, and its caller got an error: the charge is taken back.
                     owed := ended.cost;
                     taken_of := coalesce(ended.paid_from, '{}');
                     taken_each := coalesce(ended.paid, '{}');
                     FOR i IN 1..cardinality(taken_each) LOOP
                         owed := owed - taken_each[i];
                     END LOOP;
-                    -- What was put on account is taken off it, or goes to grants that have paid it since.
+                    -- The part that became debt reduces the debt, or goes back to grants that have paid it since.
                     taken := least(owed, acc.debt);
                     acc.debt := acc.debt - taken;
                     owed := owed - taken;
@@ -407,7 +405,7 @@ BEGIN
                         ORDER BY coalesce(expires_at, never) > now_s DESC, seq DESC
                     LOOP
                         EXIT WHEN owed = 0;
-                        -- No more than it was given, with what it gets back already.
+                        -- At most the grant's amount, counting what it gets back already.
                         at := array_position(ids, payer.id);
                         taken := least(owed, payer.amount - coalesce(lefts[at], 0) - coalesce((
                             SELECT sum(part) FROM unnest(taken_of, taken_each) AS back (of_grant, part)
@@ -463,7 +461,7 @@ BEGIN
                 CONTINUE;
             END IF;
 
-            -- A charge: paid from what the call held, then from what is free, then on account.
+            -- A charge: paid from the call's hold, then from credit that is not held; the rest becomes debt.
             before := total;
             owed := (step ->> 'n')::bigint;
             total := total - owed;
@@ -489,7 +487,7 @@ BEGIN
                 END IF;
             END LOOP;
             acc.debt := acc.debt + owed;
-            -- What is used up is not kept.
+            -- Removes used-up grants.
             at := array_position(lefts, 0::bigint);
             WHILE at IS NOT NULL LOOP
                 ids := ids[:at - 1] || ids[at + 1:];

@@ -1,4 +1,4 @@
-//! Everything an audit is there to notice, done to a database on purpose and mended again.
+//! Every inconsistency that an audit must find, made in a database on purpose and repaired again.
 
 use super::*;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     wire::chat::Usage,
 };
 
-/// What is done, how it is noticed, and how it is mended.
+/// The change, how the audit reports it, and how it is repaired.
 const TAMPERED: [(&str, &str, &str); 12] = [
     (
         "UPDATE accounts SET fund_left[1] = fund_left[1] - 1",
@@ -17,7 +17,7 @@ const TAMPERED: [(&str, &str, &str); 12] = [
     ),
     (
         "UPDATE accounts SET fund_left[1] = fund_left[1] + 1000000000",
-        "impossible rest",
+        "invalid remaining amount",
         "UPDATE accounts SET fund_left[1] = fund_left[1] - 1000000000",
     ),
     (
@@ -53,23 +53,23 @@ const TAMPERED: [(&str, &str, &str); 12] = [
     (
         "CREATE TABLE kept AS SELECT * FROM ledger_entries WHERE seq = 4;
          DELETE FROM ledger_entries WHERE seq = 4",
-        "there is no entry for it",
+        "was charged without an entry",
         "INSERT INTO ledger_entries OVERRIDING SYSTEM VALUE SELECT * FROM kept; DROP TABLE kept",
     ),
     (
         "CREATE TABLE kept AS SELECT * FROM calls WHERE cost IS NOT NULL LIMIT 1;
          DELETE FROM calls WHERE id = (SELECT id FROM kept)",
-        "a call that is not there",
+        "a call that does not exist",
         "INSERT INTO calls SELECT * FROM kept; DROP TABLE kept",
     ),
     (
         "UPDATE calls SET cost = cost + 1",
-        "is not what its call",
+        "differs from the cost",
         "UPDATE calls SET cost = cost - 1",
     ),
     (
         "UPDATE credit_grants SET amount = amount + 1",
-        "is not what grant",
+        "differs from the amount of grant",
         "UPDATE credit_grants SET amount = amount - 1",
     ),
 ];
@@ -86,7 +86,7 @@ async fn busy() -> Paying {
 }
 
 #[tokio::test]
-async fn what_was_tampered_with_is_noticed_and_frozen_until_it_is_mended() {
+async fn tampering_is_found_and_freezes_the_account_until_it_is_repaired() {
     let paying = busy().await;
     let other = paying.beside().await;
     let running = paying.hold(COST, COST + 1, 1).await.unwrap();
@@ -94,8 +94,8 @@ async fn what_was_tampered_with_is_noticed_and_frozen_until_it_is_mended() {
         paying.sql(tamper);
         let audit = paying.ledger.audit().await.unwrap();
         let mut found = audit.violations.iter();
-        let told = found.any(|found| found.what.contains(notice));
-        assert!(told, "{tamper}: {:?}", audit.violations);
+        let is_reported = found.any(|found| found.what.contains(notice));
+        assert!(is_reported, "{tamper}: {:?}", audit.violations);
         let mut found = audit.violations.iter();
         assert!(found.all(|found| found.account_id == paying.account_id));
         assert!(paying.ledger.is_frozen(&paying.account_id).await.unwrap());
@@ -108,17 +108,17 @@ async fn what_was_tampered_with_is_noticed_and_frozen_until_it_is_mended() {
         paying.assert_sound().await;
         assert_eq!(paying.ledger.violations(), 0, "{mend}");
         assert!(other.hold(1, 1, 0).await.is_ok(), "{mend}");
-        assert_eq!(other.held().await, COST, "given back");
+        assert_eq!(other.held().await, COST, "released");
     }
-    let looked = crate::ledger::audit_database(&paying.place.address()).await;
-    assert_eq!(looked.unwrap().violations, []);
+    let audit = crate::ledger::audit_database(&paying.store.address()).await;
+    assert_eq!(audit.unwrap().violations, []);
     drop(running);
     paying.assert_sound().await;
 }
 
-/// What a call cost is computed once more, with every price that it was charged at.
+/// An audit recomputes the cost of a call with every price it was charged at.
 #[tokio::test]
-async fn a_call_with_thresholds_and_fees_is_priced_again() {
+async fn the_cost_of_a_call_with_thresholds_and_fees_is_recomputed() {
     let paying = with(1_000_000).await;
     let price = TokenPrice::from_picos;
     let rates = |input: i64| Rates {
@@ -172,20 +172,20 @@ async fn a_call_with_thresholds_and_fees_is_priced_again() {
         paying.sql(tamper);
         let audit = paying.ledger.audit().await.unwrap();
         let mut found = audit.violations.iter();
-        let told = found.any(|found| found.what.contains("is not what its call"));
-        assert!(told, "{tamper}: {:?}", audit.violations);
+        let is_reported = found.any(|found| found.what.contains("differs from the cost"));
+        assert!(is_reported, "{tamper}: {:?}", audit.violations);
         paying.sql(mend);
         paying.assert_sound().await;
     }
 }
 
-/// The look every minute is at what is new, and a contradiction it found stays found.
+/// The periodic audit reads new entries only, and an inconsistency it has found keeps the account frozen.
 #[tokio::test]
-async fn the_regular_look_sees_what_is_new() {
+async fn the_periodic_audit_reads_new_entries() {
     let paying = busy().await;
     let count = async || paying.ledger.reconcile().await.unwrap().entries;
     paying.advance(200);
-    // Not until they are of an age at which all before them are committed are entries left out.
+    // Entries are skipped once they are so old that all before them have been committed.
     assert!(count().await > 0);
     assert_eq!(count().await, 0, "all was seen before");
     paying.pay().await.unwrap();
@@ -194,32 +194,32 @@ async fn the_regular_look_sees_what_is_new() {
     paying.sql(&format!(
         "UPDATE ledger_entries SET delta = delta - 1 {last}"
     ));
-    let looked = paying.ledger.reconcile().await.unwrap();
-    assert!(!looked.violations.is_empty());
+    let audit = paying.ledger.reconcile().await.unwrap();
+    assert!(!audit.violations.is_empty());
     paying.sql(&format!(
         "UPDATE ledger_entries SET delta = delta + 1 {last}"
     ));
-    let looked = paying.ledger.reconcile().await.unwrap();
-    assert_eq!(looked.violations, []);
+    let audit = paying.ledger.reconcile().await.unwrap();
+    assert_eq!(audit.violations, []);
     let frozen = paying.hold(1, 1, 0).await.err();
-    let until = "until someone has looked at everything";
+    let until = "until a full audit";
     assert_eq!(frozen, Some(HoldRefused::Unavailable), "{until}");
     paying.assert_sound().await;
     assert!(paying.hold(1, 1, 0).await.is_ok());
 }
 
-/// A look in the middle of a crowd sees one moment, and nothing wrong in it.
+/// An audit amid concurrent calls reads one snapshot and finds nothing wrong in it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_amid_a_crowd_finds_nothing_wrong() {
+async fn an_audit_amid_concurrent_calls_finds_nothing_wrong() {
     let paying = Arc::new(with(DOLLAR).await);
     paying.give(500 * COST, Some(paying.now() + 3)).await;
     let calls = (0..8).map(|_| {
         let paying = paying.clone();
         tokio::spawn(async move {
             for _ in 0..15 {
-                let mut held = paying.hold_after_all().await.unwrap();
+                let mut held = paying.hold_with_retry().await.unwrap();
                 charge(&mut held, COST).await.unwrap();
-                drop(paying.hold_after_all().await.unwrap());
+                drop(paying.hold_with_retry().await.unwrap());
             }
         })
     });
@@ -234,7 +234,7 @@ async fn a_look_amid_a_crowd_finds_nothing_wrong() {
     paying.assert_sound().await;
 }
 
-/// More accounts than one sweep takes, each with an expired grant that a running call holds.
+/// There are more accounts than one sweep takes, each with an expired grant that a running call holds.
 #[tokio::test]
 async fn expired_credit_that_calls_hold_does_not_keep_an_audit_busy() {
     let paying = with(100).await;
@@ -252,7 +252,7 @@ async fn expired_credit_that_calls_hold_does_not_keep_an_audit_busy() {
     paying.assert_sound().await;
 }
 
-/// Its account adds up, and no other gateway may release it while this one lives.
+/// The account adds up, and no other gateway may release the hold while this one is alive.
 #[tokio::test]
 async fn a_hold_without_a_running_call_is_found_and_released() {
     let paying = with(DOLLAR).await;
@@ -260,8 +260,8 @@ async fn a_hold_without_a_running_call_is_found_and_released() {
     let running = paying.hold(COST, COST, 0).await.unwrap();
     let elsewhere = other.hold(COST, COST, 0).await.unwrap();
     let stray = paying.hold(COST, COST, 0).await.unwrap();
-    // As if its end had been lost.
-    paying.shared().inner.open_calls.ends(stray.id());
+    // As if the end of the call had been lost.
+    paying.shared().inner.open_calls.remove(stray.id());
     let audit = paying.ledger.reconcile().await.unwrap();
     assert_eq!(audit.violations, []);
     let found: Vec<_> = audit.stray_holds.iter().map(|found| found.call).collect();
@@ -273,7 +273,7 @@ async fn a_hold_without_a_running_call_is_found_and_released() {
     let again = paying.ledger.reconcile().await.unwrap();
     assert_eq!(again.stray_holds, []);
     drop((running, elsewhere, stray));
-    // Each waits for what its own gateway writes.
+    // Each gateway waits for its own queued operations only.
     other.held().await;
     assert_eq!(paying.held().await, 0);
     paying.assert_sound().await;

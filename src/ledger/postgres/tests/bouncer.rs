@@ -1,4 +1,4 @@
-//! Through `PgBouncer` in transaction mode, where each transaction may have another connection.
+//! The shared ledger through `PgBouncer` in transaction mode, where each transaction may use another connection.
 
 use super::*;
 use crate::db::{postgres::Address, testing::bouncer::Bouncer};
@@ -6,7 +6,7 @@ use crate::db::{postgres::Address, testing::bouncer::Bouncer};
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_are_paid_for_through_a_bouncer() {
     let direct = with(DOLLAR).await;
-    let TestStore::Database { server, name } = &*direct.place else {
+    let TestStore::Database { server, name } = &*direct.store else {
         unreachable!("it was opened so")
     };
     let bouncer = Bouncer::start(server);
@@ -22,9 +22,9 @@ async fn calls_are_paid_for_through_a_bouncer() {
         let paying = paying.clone();
         tokio::spawn(async move {
             for _ in 0..5 {
-                let mut held = paying.hold_after_all().await.unwrap();
+                let mut held = paying.hold_with_retry().await.unwrap();
                 charge(&mut held, COST).await.unwrap();
-                drop(paying.hold_after_all().await.unwrap());
+                drop(paying.hold_with_retry().await.unwrap());
             }
         })
     });

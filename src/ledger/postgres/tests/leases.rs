@@ -1,46 +1,46 @@
-//! Gateways that die, sleep too long, or are forgotten.
+//! Gateways that die, are paused for longer than their lease, or lose it.
 
 use tokio::runtime::Runtime;
 
 use super::{super::lease::Times, *};
 use crate::db::testing::{fake_clock::FakeClock, postgres_server::PostgresServer};
 
-/// Long enough for a machine that does other things.
+/// Long enough for a busy machine.
 const QUICK: Times = Times {
     lease: Duration::from_secs(3),
     beat: Duration::from_millis(100),
 };
 
-/// A gateway whose lease is short.
-async fn quick(place: Arc<TestStore>, now_ms: Arc<AtomicI64>) -> Arc<Ledger> {
-    let (address, clock) = (place.address(), Clock::Manual(now_ms));
+/// A gateway with a short lease.
+async fn quick(store: Arc<TestStore>, now_ms: Arc<AtomicI64>) -> Arc<Ledger> {
+    let (address, clock) = (store.address(), Clock::Manual(now_ms));
     let deadline = Duration::from_secs(10);
     let opened = Shared::open_with(address, Durability::Power, deadline, clock, QUICK);
     Arc::new(Ledger::Shared(opened.await.unwrap()))
 }
 
 impl Paying {
-    /// The same account by a gateway whose lease is short, in place of this one.
+    /// Replaces the gateway by one with a short lease, for the same account.
     async fn quickly(self) -> Self {
         self.ledger.close().await;
-        self.with(quick(self.place.clone(), self.now_ms.clone()).await)
+        self.with(quick(self.store.clone(), self.now_ms.clone()).await)
     }
 
     fn epoch(&self) -> i64 {
         self.shared().inner.lease.load().epoch
     }
 
-    /// As if no gateway had given a sign of life for long, and another looked.
-    fn forget_gateways(&self) {
+    /// As if no gateway had renewed its lease for long, and another had noticed it.
+    fn expire_leases(&self) {
         self.sql("DELETE FROM gateways; SELECT free_the_dead(100)");
     }
 }
 
 #[tokio::test]
-async fn a_call_whose_hold_was_freed_is_charged_once_all_the_same() {
+async fn a_call_whose_hold_was_released_is_charged_once_all_the_same() {
     let paying = with(DOLLAR).await;
     let mut held = paying.hold(COST, COST, 0).await.unwrap();
-    paying.forget_gateways();
+    paying.expire_leases();
     assert_eq!(paying.held().await, 0);
     let more = NanoUsd::new(2 * COST);
     let extended = held.extend(1, more, more, NanoUsd::new(0)).await;
@@ -56,10 +56,10 @@ async fn a_call_whose_hold_was_freed_is_charged_once_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_dead_gateway_had_set_aside_is_freed_by_another() {
+async fn holds_of_a_dead_gateway_are_released_by_another() {
     let one = with(DOLLAR).await.quickly().await;
     let doomed = Runtime::new().unwrap();
-    let opened = doomed.spawn(quick(one.place.clone(), one.now_ms.clone()));
+    let opened = doomed.spawn(quick(one.store.clone(), one.now_ms.clone()));
     let other = one.with(opened.await.unwrap());
     let mut held = Vec::new();
     for risk in 0..3 {
@@ -68,16 +68,16 @@ async fn what_a_dead_gateway_had_set_aside_is_freed_by_another() {
     let mine = one.hold(COST, COST, 0).await.unwrap();
     assert_eq!(one.held().await, 4 * COST);
     doomed.shutdown_background();
-    until("the holds are freed", async || one.held().await == COST).await;
+    until("the holds are released", async || one.held().await == COST).await;
     one.assert_sound().await;
     drop((mine, held));
     assert_eq!((one.balance().await, one.held().await), (DOLLAR, 0));
     one.assert_sound().await;
 }
 
-/// Set forward it takes no lease of a gateway that lives; set back it keeps none of one that died.
+/// A clock set forward ends no lease of a live gateway; one set back keeps none of a dead gateway.
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_do_not_go_by_the_clock_of_the_server() {
+async fn leases_do_not_depend_on_the_clock_of_the_server() {
     let clock = OnceLock::new();
     let server = PostgresServer::own_in(&[], |folder| {
         let clock = clock.get_or_init(|| FakeClock::in_folder(folder));
@@ -90,7 +90,7 @@ async fn leases_do_not_go_by_the_clock_of_the_server() {
     let one = Paying::on_with(TestStore::database_of(server), DOLLAR).await;
     let one = one.quickly().await;
     let doomed = Runtime::new().unwrap();
-    let opened = doomed.spawn(quick(one.place.clone(), one.now_ms.clone()));
+    let opened = doomed.spawn(quick(one.store.clone(), one.now_ms.clone()));
     let other = one.with(opened.await.unwrap());
     let held = [&one, &other].map(|gateway| gateway.hold(COST, COST, 0));
     let held = futures_util::future::join_all(held).await;
@@ -115,7 +115,7 @@ async fn leases_do_not_go_by_the_clock_of_the_server() {
     clock.set(-3_600);
     noticed(2).await;
     doomed.shutdown_background();
-    until("the dead one's hold is freed", async || {
+    until("the dead one's hold is released", async || {
         one.held().await == COST
     })
     .await;
@@ -124,8 +124,8 @@ async fn leases_do_not_go_by_the_clock_of_the_server() {
     one.assert_sound().await;
 }
 
-/// The holds of its running calls are free for others meanwhile. Those that nobody took are its own again;
-/// the one that was spent is charged late, and that is told.
+/// The credit of its running calls is available to others meanwhile. Holds whose credit is left are renewed; the call
+/// whose credit was spent is charged late, and counted as such.
 #[tokio::test]
 async fn a_gateway_that_was_paused_renews_the_holds_of_its_running_calls() {
     let paying = with(2 * COST).await;
@@ -135,7 +135,7 @@ async fn a_gateway_that_was_paused_renews_the_holds_of_its_running_calls() {
     paying.sql("DELETE FROM gateways WHERE slot = (SELECT min(slot) FROM gateways)");
     other.sql("SELECT free_the_dead(100)");
     other.pay().await.unwrap();
-    paying.shared().inner.lease_wanted.notify_one();
+    paying.shared().inner.lease_needed.notify_one();
     until("one is held again", async || paying.held().await == COST).await;
     let late = &paying.ledger.health().late_settlements;
     for held in [&mut first, &mut second] {
@@ -147,12 +147,12 @@ async fn a_gateway_that_was_paused_renews_the_holds_of_its_running_calls() {
 }
 
 #[tokio::test]
-async fn a_gateway_whose_lease_ran_out_takes_a_new_one_and_goes_on() {
+async fn a_gateway_whose_lease_expired_takes_a_new_one() {
     let paying = with(DOLLAR).await;
     let before = **paying.shared().inner.lease.load();
     let running = paying.hold(COST, COST, 0).await.unwrap();
-    paying.forget_gateways();
-    // Its slot is taken by another meanwhile.
+    paying.expire_leases();
+    // Another gateway takes its slot meanwhile.
     let other = paying.beside().await;
     paying.pay().await.unwrap();
     let after = **paying.shared().inner.lease.load();
@@ -169,7 +169,7 @@ async fn a_gateway_whose_lease_ran_out_takes_a_new_one_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_ends_gives_its_place_back() {
+async fn a_gateway_that_stops_ends_its_lease() {
     let paying = with(DOLLAR).await;
     let held = paying.hold(COST, COST, 0).await.unwrap();
     drop(held);

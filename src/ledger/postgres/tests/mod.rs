@@ -1,5 +1,4 @@
-//! What only a ledger that gateways share can do and suffer; what every ledger promises is in
-//! `ledger::tests`.
+//! Tests of the shared ledger that do not apply to the embedded one; those of both are in `ledger::tests`.
 
 use std::{
     sync::{Arc, OnceLock, atomic::AtomicI64},
@@ -8,8 +7,8 @@ use std::{
 
 use super::{
     Shared,
+    operations::{Operation, Reply},
     record::CallRecord,
-    steps::{Answer, Step},
 };
 use crate::{
     base::{clock::Clock, durability::Durability, money::NanoUsd},
@@ -24,7 +23,7 @@ mod bouncer;
 mod crash;
 mod leases;
 mod opening;
-mod steps;
+mod operations;
 mod together;
 
 async fn with(nanos: i64) -> Paying {
@@ -32,7 +31,7 @@ async fn with(nanos: i64) -> Paying {
 }
 
 impl Paying {
-    /// Behind the door.
+    /// The ledger behind the common interface.
     fn shared(&self) -> &Shared {
         let Ledger::Shared(ledger) = &*self.ledger else {
             unreachable!("it was opened so")
@@ -40,25 +39,25 @@ impl Paying {
         ledger
     }
 
-    /// Hands a step in and hears what became of it.
-    async fn step(&self, mut step: Step) -> Answer {
-        let heard = step.listen();
-        self.shared().hand_in(step);
-        heard.await.unwrap().unwrap()
+    /// Submits an operation and waits for its reply.
+    async fn execute(&self, mut operation: Operation) -> Reply {
+        let receiver = operation.expect_reply();
+        self.shared().submit(operation);
+        receiver.await.unwrap().unwrap()
     }
 
-    /// Once more what was done before, as if the answer had not been heard.
-    async fn charge_again(&self, call: &Call) -> Answer {
+    /// Repeats the charge, as if its reply had been lost.
+    async fn charge_again(&self, call: &Call) -> Reply {
         let charged = call.charged.unwrap();
         let record = CallRecord {
             call,
             usage: Some((charged.usage, charged.cost)),
         };
-        self.step(Step::charge(&record, charged.cost)).await
+        self.execute(Operation::charge(&record, charged.cost)).await
     }
 
-    /// The call's caller is told that it was not charged.
-    async fn take_back(&self, call: &Call) -> Answer {
+    /// Releases the call as not charged, as if its caller had got an error.
+    async fn reverse(&self, call: &Call) -> Reply {
         let call = Call {
             outcome: Outcome::NotCharged,
             charged: None,
@@ -68,11 +67,11 @@ impl Paying {
             call: &call,
             usage: None,
         };
-        self.step(Step::free(&record)).await
+        self.execute(Operation::release(&record)).await
     }
 
-    /// Whoever finds the ledger unavailable on a busy machine asks again.
-    async fn hold_after_all(&self) -> Result<Held, HoldRefused> {
+    /// Places a hold, retrying while the ledger is unavailable because the machine is busy.
+    async fn hold_with_retry(&self) -> Result<Held, HoldRefused> {
         let started = Instant::now();
         loop {
             match self.hold(COST, COST, 0).await {
@@ -84,7 +83,7 @@ impl Paying {
         }
     }
 
-    /// The kinds of the account's entries, in order.
+    /// The kinds and amounts of the account's entries, in order.
     fn entries(&self) -> String {
         self.sql(&format!(
             "SELECT string_agg(kind || ' ' || delta, ', ' ORDER BY seq) FROM ledger_entries

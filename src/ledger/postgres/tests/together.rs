@@ -1,4 +1,4 @@
-//! Two gateways on one database: one truth.
+//! Two gateways on one database see the same state.
 
 use super::*;
 use crate::{
@@ -14,11 +14,11 @@ async fn two(nanos: i64) -> (Arc<Paying>, Arc<Paying>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_at_two_gateways_gets_what_there_is_and_no_more() {
+async fn concurrent_holds_at_two_gateways_never_exceed_the_credit() {
     let (one, other) = two(50 * COST).await;
     let calls = (0..320).map(|at| {
         let paying = if at % 2 == 0 { &one } else { &other }.clone();
-        tokio::spawn(async move { paying.hold_after_all().await })
+        tokio::spawn(async move { paying.hold_with_retry().await })
     });
     let mut held = Vec::new();
     for call in calls.collect::<Vec<_>>() {
@@ -30,7 +30,7 @@ async fn a_crowd_at_two_gateways_gets_what_there_is_and_no_more() {
     assert_eq!((held.len(), one.held().await), (50, 50 * COST));
     one.assert_sound().await;
     drop(held);
-    // Each waits for what it has written itself.
+    // Each gateway waits for its own queued operations only.
     other.held().await;
     assert_eq!((one.balance().await, one.held().await), (50 * COST, 0));
     one.assert_sound().await;
@@ -45,20 +45,30 @@ async fn a_key_that_is_disabled_at_one_is_disabled_at_the_other() {
     let remembered = other.ledger.caller(other.digest).await.unwrap();
     let refused = other.ledger.hold(other.request(COST, COST, 0)).await.err();
     assert_eq!(refused, Some(HoldRefused::KeyInactive));
-    assert!(other.ledger.look(other.digest).await.unwrap().is_none());
+    assert!(
+        other
+            .ledger
+            .fresh_caller(other.digest)
+            .await
+            .unwrap()
+            .is_none()
+    );
     let again = other.ledger.caller(other.digest).await.unwrap();
-    assert!(again.is_none(), "forgotten, after {remembered:?}");
+    assert!(
+        again.is_none(),
+        "removed from the cache, after {remembered:?}"
+    );
 }
 
 #[tokio::test]
-async fn what_was_remembered_of_a_plan_or_a_setting_is_stale_once_it_changes() {
+async fn a_cached_plan_or_setting_is_stale_once_it_changes() {
     let (one, other) = two(DOLLAR).await;
     let change = AccountChange {
         track: Some(Track::Personal),
         tier: Some(Tier::Pro),
         ..AccountChange::default()
     };
-    other.look().await;
+    other.refresh().await;
     one.ledger
         .change_account(&one.account_id, change)
         .await
@@ -85,11 +95,16 @@ async fn what_was_remembered_of_a_plan_or_a_setting_is_stale_once_it_changes() {
     assert_eq!(other.ledger.limits(), [rule]);
 }
 
-/// What was looked up for a request is not outdated by settings that change while it begins.
+/// A caller read for a request is not outdated by settings that change while it starts.
 #[tokio::test]
-async fn settings_that_change_meanwhile_keep_nobody_from_beginning() {
+async fn settings_that_change_meanwhile_keep_no_call_from_starting() {
     let (one, other) = two(DOLLAR).await;
-    let caller = other.ledger.look(other.digest).await.unwrap().unwrap();
+    let caller = other
+        .ledger
+        .fresh_caller(other.digest)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(caller.seen.fresh);
     let off = one.ledger.set_model("svc-standard", Some(false), None);
     off.await.unwrap();
@@ -101,50 +116,53 @@ async fn settings_that_change_meanwhile_keep_nobody_from_beginning() {
     assert!(held.is_ok(), "{:?}", held.err());
 }
 
-/// What is remembered is refused; a look brings it up to date.
+/// Checks that a hold with cached data is refused, and succeeds after a lookup.
 async fn assert_stale(paying: &Paying) {
     let refused = paying.ledger.hold(paying.request(COST, COST, 0)).await;
     assert_eq!(refused.err(), Some(HoldRefused::Stale));
-    paying.look().await;
+    paying.refresh().await;
     let held = paying.ledger.hold(paying.request(COST, COST, 0)).await;
     assert!(held.is_ok(), "{:?}", held.err());
 }
 
-/// For the limiter: places of running calls as they were reserved, of others as they were used.
+/// For the limiter: reservations of running calls as they were reserved, of ended calls as they were used.
 #[tokio::test]
-async fn every_place_in_the_minute_is_remembered() {
+async fn every_reservation_of_the_window_is_stored() {
     let (one, other) = two(DOLLAR).await;
     let at_ms = u64::try_from(one.ledger.clock().now_ms()).unwrap();
-    let place = |tokens, step| Reservation {
+    let reservation = |tokens, step| Reservation {
         at_ms,
         tokens,
         step,
     };
     let mut ids = Vec::new();
-    let mut hold = async |paying: &Paying, places: &[Reservation]| {
+    let mut hold = async |paying: &Paying, reservations: &[Reservation]| {
         let request = paying.request(COST, COST, 0);
         ids.push(request.id.0);
-        let request = crate::ledger::HoldRequest { places, ..request };
+        let request = crate::ledger::HoldRequest {
+            reservations,
+            ..request
+        };
         paying.ledger.hold(request).await.unwrap()
     };
-    let mut charged = hold(&one, &[place(500, 0)]).await;
-    let mut running = hold(&other, &[place(600, 0)]).await;
-    let freed = hold(&one, &[place(700, 0)]).await;
-    let cancelled = hold(&one, &[place(800, 0)]).await;
+    let mut charged = hold(&one, &[reservation(500, 0)]).await;
+    let mut running = hold(&other, &[reservation(600, 0)]).await;
+    let released = hold(&one, &[reservation(700, 0)]).await;
+    let cancelled = hold(&one, &[reservation(800, 0)]).await;
     charge(&mut charged, 40).await.unwrap();
-    freed.free(Outcome::ProviderFailed, None);
+    released.release(Outcome::ProviderFailed, None);
     cancelled.cancel();
-    running.is_placed(&[place(550, 0), place(900, 1)]);
+    running.set_reservations(&[reservation(550, 0), reservation(900, 1)]);
     let (amount, overdraft) = (NanoUsd::new(2 * COST), NanoUsd::new(0));
     let extended = running.extend(1, amount, amount, overdraft).await;
     extended.unwrap();
     one.held().await;
-    let kept = other.ledger.reservations_in_window().await.unwrap();
-    let mut kept: Vec<_> = kept
+    let stored = other.ledger.reservations_in_window().await.unwrap();
+    let mut stored: Vec<_> = stored
         .iter()
-        .map(|kept| (kept.call, kept.step, kept.tokens))
+        .map(|stored| (stored.call, stored.step, stored.tokens))
         .collect();
-    kept.sort_unstable();
+    stored.sort_unstable();
     let mut expected = vec![
         (ids[0], 0, 40),
         (ids[1], 0, 550),
@@ -152,13 +170,13 @@ async fn every_place_in_the_minute_is_remembered() {
         (ids[2], 0, 700),
     ];
     expected.sort_unstable();
-    assert_eq!(kept, expected);
+    assert_eq!(stored, expected);
     one.advance(3_600);
     drop(running);
     other.held().await;
-    let kept = other.ledger.reservations_in_window().await.unwrap();
+    let stored = other.ledger.reservations_in_window().await.unwrap();
     assert!(
-        kept.iter().all(|kept| kept.call == ids[1]),
+        stored.iter().all(|stored| stored.call == ids[1]),
         "the others are old"
     );
 }

@@ -1,7 +1,7 @@
-//! What a gateway remembers of what all share: callers and settings, each with the version they had.
+//! Cache of callers and settings, each with its version.
 //!
-//! What is remembered may drive a request, but every hold names the versions it went by and is
-//! refused where they are no longer those of the database.
+//! Requests may use cached data, but every hold names the versions that were used, and is refused if they are no longer
+//! those of the database.
 
 use std::{
     collections::HashMap,
@@ -11,22 +11,22 @@ use std::{
 use arc_swap::ArcSwap;
 use serde::Deserialize;
 
-use super::look::Known;
+use super::lookup::KnownCaller;
 use crate::{
     base::keys::KeyDigest,
     ledger::{LimitRule, ModelSettings, limits::LimitRules},
 };
 
-/// When there are this many callers, all are forgotten, and asked for again.
+/// When there are this many callers, the cache is cleared.
 const MAX_CALLERS: usize = 100_000;
 
 #[derive(Default)]
-pub struct Memory {
-    callers: RwLock<HashMap<KeyDigest, Known>>,
+pub struct Cache {
+    callers: RwLock<HashMap<KeyDigest, KnownCaller>>,
     settings: ArcSwap<Settings>,
 }
 
-/// What operators have set.
+/// The operators' settings.
 #[derive(Default)]
 pub struct Settings {
     pub version: i64,
@@ -35,35 +35,35 @@ pub struct Settings {
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct StoredSettings {
     version: i64,
-    models: Vec<WrittenModel>,
-    limits: Vec<WrittenLimit>,
+    models: Vec<StoredModel>,
+    limits: Vec<StoredLimit>,
 }
 
 #[derive(Deserialize)]
-pub struct WrittenModel {
+pub struct StoredModel {
     model_id: String,
     enabled: bool,
     unlisted: Option<bool>,
 }
 
 #[derive(Deserialize)]
-pub struct WrittenLimit {
+pub struct StoredLimit {
     account_id: String,
     model_id: String,
     rpm: Option<u32>,
     tpm: Option<u32>,
 }
 
-impl Memory {
-    pub fn caller(&self, digest: KeyDigest) -> Option<Known> {
+impl Cache {
+    pub fn caller(&self, digest: KeyDigest) -> Option<KnownCaller> {
         let callers = self.callers.read().unwrap_or_else(PoisonError::into_inner);
         callers.get(&digest).cloned()
     }
 
-    /// Remembers what was just seen: the caller, or that there is none.
-    pub fn saw(&self, digest: KeyDigest, seen: Option<&Known>) {
+    /// Stores a caller that was just read, or removes it if its key is unknown or inactive.
+    pub fn put_caller(&self, digest: KeyDigest, seen: Option<&KnownCaller>) {
         let mut callers = self.callers.write().unwrap_or_else(PoisonError::into_inner);
         match seen {
             Some(known) => {
@@ -86,7 +86,7 @@ impl Memory {
         self.settings.load().version
     }
 
-    /// Of two that race, the later ones stay.
+    /// Replaces the settings, unless newer ones are cached already.
     pub fn put_settings(&self, settings: Settings) {
         let settings = Arc::new(settings);
         self.settings.rcu(|before| {
@@ -101,23 +101,23 @@ impl Memory {
 
 impl Settings {
     pub fn parse(text: &str) -> Option<Self> {
-        let written: Written = serde_json::from_str(text).ok()?;
+        let stored: StoredSettings = serde_json::from_str(text).ok()?;
         let mut settings = Self {
-            version: written.version,
+            version: stored.version,
             ..Self::default()
         };
-        for model in written.models {
+        for model in stored.models {
             let id = model.model_id.clone();
             settings.models.insert(id, model.settings());
         }
-        for limit in written.limits {
+        for limit in stored.limits {
             settings.limits.put(&limit.rule());
         }
         Some(settings)
     }
 }
 
-impl WrittenModel {
+impl StoredModel {
     pub fn settings(&self) -> ModelSettings {
         ModelSettings {
             enabled: self.enabled,
@@ -126,7 +126,7 @@ impl WrittenModel {
     }
 }
 
-impl WrittenLimit {
+impl StoredLimit {
     pub fn rule(self) -> LimitRule {
         let named = |name: String| (!name.is_empty()).then_some(name);
         LimitRule {

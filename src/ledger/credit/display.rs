@@ -1,4 +1,4 @@
-//! An account's credit as it is shown.
+//! Balances and remaining grants for display.
 
 use super::{Credit, draw};
 use crate::{
@@ -16,22 +16,22 @@ impl Credit {
         }
     }
 
-    /// Grants that expire within these times, the earliest first: how much is left of which, until when.
+    /// Grants that expire within these times, earliest first: ID, what is left, and expiry.
     pub fn expiring(&self, from: i64, until: i64) -> impl Iterator<Item = (&str, NanoUsd, i64)> {
         let funds = self.funds.iter();
         let dated = funds.filter_map(|funds| Some((funds, funds.expires_at?)));
-        // They are in order, so most accounts are done with at the first.
+        // Funds are in order of expiry, so for most accounts this stops at the first.
         let soon = dated.take_while(move |(_, at)| *at <= until);
         soon.filter(move |(_, at)| *at > from)
             .map(|(funds, at)| (&*funds.grant_id, funds.remaining, at))
     }
 
-    /// What is left of each grant that has not expired, in the order of use, once what is owed is paid.
+    /// What is left of each grant that has not expired, in order of use, after the debt is paid.
     pub fn grants_left(&self, now: i64) -> Vec<GrantLeft> {
         let now = now.max(self.latest);
         let (mut funds, mut owed) = (self.funds.clone(), self.debt);
         for one in &mut funds {
-            draw(one, one.free(), &mut owed, &mut Vec::new());
+            draw(one, one.unheld(), &mut owed, &mut Vec::new());
         }
         let left = funds.into_iter().filter(|funds| funds.is_live(now));
         left.filter(|funds| funds.remaining.nanos() > 0)

@@ -1,4 +1,4 @@
-//! Whose key it is, asked of the database: all who ask at once are asked for together.
+//! Key lookups in the database, batched: all that are requested at the same time are one query.
 
 use std::{collections::HashMap, sync::Weak, time::Duration};
 
@@ -16,12 +16,12 @@ use crate::{
     db::postgres::{Connected, Error},
 };
 
-/// The most keys that are asked for together.
+/// The most keys in one query.
 const MAX_BATCH: usize = 512;
 
-/// What the database says of a key that may be used.
+/// The caller of an active key.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct KnownCaller {
     pub account_id: String,
     pub key_id: String,
     pub plan: Plan,
@@ -30,37 +30,37 @@ pub struct Known {
     pub credits_expire_at: Option<i64>,
 }
 
-/// The key's caller, if it has one, and the version of the settings at that moment.
-pub type Seen = (Option<Known>, i64);
+/// The key's caller, if it is active, and the version of the settings at that moment.
+pub type LookedUp = (Option<KnownCaller>, i64);
 
-/// A key to look up, or only the settings' version.
-pub struct Look {
+/// A key to look up; `None` to read the settings' version only.
+pub struct Lookup {
     digest: Option<KeyDigest>,
-    tell: oneshot::Sender<Seen>,
+    reply: oneshot::Sender<LookedUp>,
 }
 
-/// Where looks are handed in.
-pub struct Looks {
-    queue: mpsc::UnboundedSender<Look>,
+/// The sending end of the queue of lookups.
+pub struct Lookups {
+    queue: mpsc::UnboundedSender<Lookup>,
     deadline: Duration,
 }
 
-impl Looks {
-    pub fn new(deadline: Duration) -> (Self, mpsc::UnboundedReceiver<Look>) {
-        let (queue, looks) = mpsc::unbounded_channel();
-        (Self { queue, deadline }, looks)
+impl Lookups {
+    pub fn new(deadline: Duration) -> (Self, mpsc::UnboundedReceiver<Lookup>) {
+        let (queue, lookups) = mpsc::unbounded_channel();
+        (Self { queue, deadline }, lookups)
     }
 
-    /// `None` where the database does not answer in time.
-    pub async fn look(&self, digest: Option<KeyDigest>) -> Option<Seen> {
-        let (tell, seen) = oneshot::channel();
-        self.queue.send(Look { digest, tell }).ok()?;
+    /// `None` if the database does not reply within the deadline.
+    pub async fn lookup(&self, digest: Option<KeyDigest>) -> Option<LookedUp> {
+        let (reply, seen) = oneshot::channel();
+        self.queue.send(Lookup { digest, reply }).ok()?;
         timeout(self.deadline, seen).await.ok()?.ok()
     }
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct Reply {
     settings: i64,
     callers: Vec<Row>,
 }
@@ -77,42 +77,42 @@ struct Row {
     expires: Option<i64>,
 }
 
-/// Works as long as the ledger lives.
-pub async fn run(inner: Weak<Inner>, mut looks: mpsc::UnboundedReceiver<Look>) {
+/// Runs as long as the ledger exists.
+pub async fn run(inner: Weak<Inner>, mut lookups: mpsc::UnboundedReceiver<Lookup>) {
     let mut connection = None;
-    while let Some(first) = looks.recv().await {
+    while let Some(first) = lookups.recv().await {
         let mut batch = vec![first];
         while batch.len() < MAX_BATCH
-            && let Ok(look) = looks.try_recv()
+            && let Ok(lookup) = lookups.try_recv()
         {
-            batch.push(look);
+            batch.push(lookup);
         }
-        batch.retain(|look| !look.tell.is_closed());
+        batch.retain(|lookup| !lookup.reply.is_closed());
         let Some(inner) = inner.upgrade() else { return };
-        let asked = timeout(inner.deadline, ask(&inner, &mut connection, &batch)).await;
-        match asked.unwrap_or(Err(Error::TimedOut)) {
-            Ok(answer) => tell(batch, answer),
+        let queried = timeout(inner.deadline, query(&inner, &mut connection, &batch)).await;
+        match queried.unwrap_or(Err(Error::TimedOut)) {
+            Ok(found) => send_replies(batch, found),
             Err(error) => {
-                // Whoever asked hears nothing, and that is an answer.
-                tracing::warn!(%error, "keys could not be looked up");
+                // The callers notice it by their closed channels.
+                tracing::warn!(%error, "keys could not be looked up; their requests fail as unavailable");
                 connection = None;
             }
         }
     }
 }
 
-async fn ask(
+async fn query(
     inner: &Inner,
     connection: &mut Option<Connected>,
-    batch: &[Look],
-) -> Result<Answer, Error> {
+    batch: &[Lookup],
+) -> Result<Reply, Error> {
     let open = match connection.take() {
         Some(open) if !open.is_closed() => open,
         _ => inner.address.connect().await?,
     };
     let digests: Vec<&[u8]> = batch
         .iter()
-        .filter_map(|look| look.digest.as_ref())
+        .filter_map(|lookup| lookup.digest.as_ref())
         .map(|digest| digest.0.as_slice())
         .collect();
     let rows = open
@@ -123,14 +123,14 @@ async fn ask(
     serde_json::from_str(row.try_get(0)?).map_err(|_| unreadable())
 }
 
-fn tell(batch: Vec<Look>, answer: Answer) {
-    let known: HashMap<String, Known> = answer
+fn send_replies(batch: Vec<Lookup>, found: Reply) {
+    let known: HashMap<String, KnownCaller> = found
         .callers
         .into_iter()
         .filter_map(|row| {
             let plan = Track::parse(&row.track).zip(Tier::parse(&row.tier));
             let (track, tier) = plan?;
-            let known = Known {
+            let known = KnownCaller {
                 account_id: row.account,
                 key_id: row.key,
                 plan: Plan::new(track, tier)?,
@@ -141,9 +141,9 @@ fn tell(batch: Vec<Look>, answer: Answer) {
             Some((row.digest, known))
         })
         .collect();
-    for Look { digest, tell } in batch {
-        let found = digest.and_then(|digest| known.get(&hex(&digest)).cloned());
-        let _ = tell.send((found, answer.settings));
+    for Lookup { digest, reply } in batch {
+        let caller = digest.and_then(|digest| known.get(&hex(&digest)).cloned());
+        let _ = reply.send((caller, found.settings));
     }
 }
 
@@ -156,5 +156,5 @@ fn hex(digest: &KeyDigest) -> String {
 }
 
 fn unreadable() -> Error {
-    Error::Unexpected("keys were looked up in words that this version does not know".into())
+    Error::Unexpected("the reply to a key lookup cannot be parsed by this version".into())
 }

@@ -1,4 +1,4 @@
-//! Steps that come twice, late, or with words that the database cannot write.
+//! Operations that are repeated, late, or have text that the database cannot store.
 
 use super::*;
 use crate::ledger::EntryKind;
@@ -25,7 +25,7 @@ async fn a_charge_whose_caller_gave_up_is_taken_back() {
     let paying = with(DOLLAR).await;
     let call = paying.pay().await.unwrap();
     for _ in 0..2 {
-        paying.take_back(&call).await;
+        paying.reverse(&call).await;
         assert_eq!((paying.balance().await, paying.held().await), (DOLLAR, 0));
         let days = paying.days().await;
         assert_eq!((days[0].calls, days[0].charged), (1, 0));
@@ -48,38 +48,38 @@ async fn a_charge_whose_caller_gave_up_is_taken_back() {
         (Outcome::NotCharged, None)
     );
     paying.assert_sound().await;
-    let books = paying.ledger.entries_page(&paying.account_id, None, 2);
-    let books = books.await.unwrap();
-    let kinds = [books[0].kind, books[1].kind];
+    let entries = paying.ledger.entries_page(&paying.account_id, None, 2);
+    let entries = entries.await.unwrap();
+    let kinds = [entries[0].kind, entries[1].kind];
     assert_eq!(kinds, [EntryKind::Reversal, EntryKind::Charge]);
-    assert_eq!(books[0].reference, call.id.to_string());
+    assert_eq!(entries[0].reference, call.id.to_string());
     paying.pay().await.unwrap();
     paying.assert_sound().await;
     paying.assert_added_up().await;
 }
 
-/// The same as a whole: the account is locked by another for so long that the call gives up.
+/// The whole sequence: another transaction locks the account for so long that the call gives up.
 #[tokio::test]
 async fn a_call_that_does_not_wait_for_its_charge_is_not_charged() {
     let paying = with(DOLLAR).await;
     let mut held = paying.hold(COST, COST, 0).await.unwrap();
-    let stranger = paying.place.address().connect().await.unwrap();
+    let stranger = paying.store.address().connect().await.unwrap();
     let lock = "BEGIN; SELECT FROM accounts FOR UPDATE";
     stranger.batch_execute(lock).await.unwrap();
     let charged = held.charge(tokens(COST), Outcome::Answered).await;
     assert!(matches!(charged, Err(LedgerError::Unavailable)));
-    held.free(Outcome::NotCharged, Some("too slow".into()));
+    held.release(Outcome::NotCharged, Some("too slow".into()));
     stranger.batch_execute("COMMIT").await.unwrap();
-    until("the hold is freed", async || paying.held().await == 0).await;
+    until("the hold is released", async || paying.held().await == 0).await;
     assert_eq!(paying.balance().await, DOLLAR);
     paying.assert_added_up().await;
-    assert!(paying.hold_after_all().await.is_ok());
+    assert!(paying.hold_with_retry().await.is_ok());
     paying.assert_sound().await;
 }
 
-/// What was owed in part and has been paid by several grants since goes back to all of them.
+/// Debt that several grants have paid since goes back to all of them.
 #[tokio::test]
-async fn a_debt_that_was_paid_meanwhile_is_taken_back_too() {
+async fn debt_that_was_paid_meanwhile_is_taken_back_too() {
     let paying = with(100).await;
     let mut held = paying.hold(100, 200, 1_000).await.unwrap();
     let call = charge(&mut held, 180).await.unwrap();
@@ -87,24 +87,24 @@ async fn a_debt_that_was_paid_meanwhile_is_taken_back_too() {
     paying.give(30, None).await;
     paying.give(100, Some(paying.now() + 60)).await;
     assert_eq!(paying.balance().await, 50);
-    paying.take_back(&call).await;
+    paying.reverse(&call).await;
     assert_eq!(paying.balance().await, 230);
     paying.assert_sound().await;
     assert!(paying.hold(230, 230, 0).await.is_ok());
 }
 
-/// The same, where it is still owed.
+/// The charge is taken back while part of it is still debt.
 #[tokio::test]
-async fn a_debt_is_taken_back_before_it_is_paid() {
+async fn debt_is_taken_back_before_it_is_paid() {
     let paying = with(100).await;
     let mut held = paying.hold(100, 200, 1_000).await.unwrap();
     let call = charge(&mut held, 180).await.unwrap();
-    paying.take_back(&call).await;
+    paying.reverse(&call).await;
     assert_eq!(paying.balance().await, 100);
     paying.assert_sound().await;
 }
 
-/// One that was sent again on another connection and arrives all the same.
+/// A batch that was sent again on another connection arrives late.
 #[tokio::test]
 async fn a_batch_with_an_old_number_is_refused() {
     let paying = with(DOLLAR).await;
@@ -115,7 +115,7 @@ async fn a_batch_with_an_old_number_is_refused() {
         paying.sql("SELECT max(lane) FROM lanes"),
     );
     let (lease, account) = (**inner.lease.load(), &paying.account_id);
-    let stranger = paying.place.address().connect().await.unwrap();
+    let stranger = paying.store.address().connect().await.unwrap();
     let call = paying.ledger.next_call().0;
     let sent_late = |number: i64| {
         format!(
@@ -136,16 +136,16 @@ async fn a_batch_with_an_old_number_is_refused() {
         .query_typed(&sent_late(number + 1), &[])
         .await
         .unwrap();
-    // The gateway goes on with a number after that one.
+    // The gateway continues with a higher number.
     paying.pay().await.unwrap();
     paying.pay().await.unwrap();
     assert_eq!(paying.balance().await, DOLLAR - 4 * COST);
     paying.assert_sound().await;
 }
 
-/// Texts there cannot have a zero byte: what a client or a provider says must not block the others.
+/// PostgreSQL's text cannot have a NUL byte: text of a client or a provider must not block the whole batch.
 #[tokio::test]
-async fn a_zero_byte_blocks_nobody() {
+async fn a_nul_byte_does_not_block_other_calls() {
     let paying = with(DOLLAR).await;
     let odd = "odd\0 text";
     let request = crate::ledger::HoldRequest {
@@ -155,10 +155,10 @@ async fn a_zero_byte_blocks_nobody() {
     };
     let mut charged = paying.ledger.hold(request.clone()).await.unwrap();
     let id = paying.ledger.next_call();
-    let freed = crate::ledger::HoldRequest { id, ..request };
-    let freed = paying.ledger.hold(freed).await.unwrap();
+    let released = crate::ledger::HoldRequest { id, ..request };
+    let released = paying.ledger.hold(released).await.unwrap();
     charge(&mut charged, COST).await.unwrap();
-    freed.free(Outcome::ProviderFailed, Some(odd.into()));
+    released.release(Outcome::ProviderFailed, Some(odd.into()));
     paying.pay().await.unwrap();
     let found = paying.ledger.find_calls("odd\u{fffd} text").await.unwrap();
     assert_eq!(found.len(), 2);
@@ -170,12 +170,12 @@ async fn a_zero_byte_blocks_nobody() {
     paying.assert_sound().await;
 }
 
-/// A step that the database will not have is refused alone, not those it came with.
+/// An operation that the database rejects fails alone, not the whole batch.
 #[tokio::test]
-async fn a_step_that_cannot_be_taken_takes_no_other_with_it() {
+async fn a_rejected_operation_does_not_fail_the_others_of_its_batch() {
     let paying = Arc::new(with(DOLLAR).await);
     let call = paying.pay().await.unwrap();
-    // It has ended; a call with the same number is begun and cannot be charged.
+    // A call with the ID of one that has ended cannot be charged.
     let request = paying.request(COST, COST, 0);
     let id = call.id;
     let request = crate::ledger::HoldRequest { id, ..request };
