@@ -31,7 +31,7 @@ run-local:
 	cargo build --profile quick
 	@scripts/run-local
 
-# What tests need is fetched while the compiler is busy: neither waits for the other.
+# Downloads run while the compiler is busy.
 test:
 	@mkdir -p target; \
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
@@ -39,7 +39,7 @@ test:
 	wait $$installing || { cat target/installs.log; exit 1; }
 	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams
 
-# Everything that tests need and the system lacks.
+# Installs everything that tests need and the system lacks.
 installs: servers
 	@for test in counts tokenizers chain clients browser upstreams; do tests/$$test/run --install || exit 1; done
 
@@ -60,18 +60,18 @@ fmt:
 	cargo fmt --manifest-path training/Cargo.toml
 	cargo fmt --manifest-path bench/Cargo.toml
 
-# PostgreSQL and Redis, whose programs tests start for themselves.
+# Installs PostgreSQL and Redis, which tests start themselves.
 servers:
 	@scripts/install-servers
 
-# INSTA_UPDATE=no: a snapshot that differs is a failure, never a new file.
+# INSTA_UPDATE=no: a differing snapshot is a failure, never a new file.
 unit: servers
 	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test
 
 shared: servers
 	TOLLGATE_TEST_STORES=shared INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --test it
 
-# Two at a time: each has up to ten gateways. What they measured is shown.
+# Two tests at a time: each has up to ten gateways. Their measurements are printed.
 fleet: servers
 	RUST_TEST_THREADS=2 cargo test --test fleet -- --show-output
 
@@ -84,7 +84,7 @@ tokenizers:
 chain:
 	tests/chain/run
 
-# The program as `cargo test` builds it: nothing is compiled a second time.
+# The binary as `cargo test` builds it, so that nothing is compiled twice.
 program:
 	cargo test --no-run --test it
 
@@ -107,7 +107,7 @@ router-eval:
 release:
 	@scripts/build-release
 
-# A short run says whether it works, not how fast: its report stays out of the repository.
+# A short run shows whether it works, not how fast: its report stays out of the repository.
 bench: servers
 	@scripts/install-nginx
 	$(if $(QUICK),cargo build --release,@scripts/build-release)

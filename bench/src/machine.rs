@@ -1,4 +1,4 @@
-//! Where it was measured.
+//! The machine that the benchmark ran on.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ pub struct Machine {
     pub processor: String,
     pub cores: usize,
     pub kernel: String,
-    /// Processes that waited or ran, on average of the minute before: figures of a busy machine say little.
+    /// Load average of the minute before the start: figures of a busy machine say little.
     pub load: f64,
 }
 

@@ -1,4 +1,5 @@
-//! Rounds of asking: every contestant does each work in turn, so that a busy moment of the machine meets all.
+//! Measurement rounds: all contestants do each kind of work in turn, so that a busy moment of the machine affects
+//! all.
 
 use std::time::Duration;
 
@@ -15,11 +16,11 @@ use crate::{
     upstream::Upstream,
 };
 
-/// One that takes part, and what is known of it so far.
+/// A contestant and its figures so far.
 pub struct Entry {
     pub contestant: Box<dyn Contestant>,
     pub figures: Figures,
-    /// Whole answers since its first start.
+    /// Complete responses since its first start.
     pub answers: u64,
 }
 
@@ -51,7 +52,7 @@ pub struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    /// Every contestant does this once; they begin with another one in each round.
+    /// Every contestant does this work once; each round begins with another contestant.
     pub fn once(&self, work: Work, entries: &mut [Entry], round: usize) -> Done {
         let all = entries.len();
         for turn in 0..all {
@@ -63,7 +64,7 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    /// Without counting: connections are made, caches filled.
+    /// Runs the work without measuring: connections are opened, caches filled.
     pub fn warm_up(&self, work: Work, entry: &mut Entry, time: Duration) -> Done {
         let asked = self.ask(work, entry.contestant.as_ref(), time)?;
         entry.answers += asked.answers;
@@ -109,9 +110,9 @@ impl Rounds<'_> {
     }
 }
 
-/// Seconds of processor time of everyone who has a part in an answer.
+/// CPU seconds of all processes involved in a request.
 struct Everyone {
-    /// None where nobody is in between.
+    /// `None` if no gateway is in between.
     itself: Option<f64>,
     /// Bytes, at this moment.
     memory: f64,
@@ -135,7 +136,7 @@ impl Everyone {
 fn record(work: Work, figures: &mut Figures, asked: &mut Asked, used: &Everyone) {
     let answers = asked.answers.max(1) as f64;
     let seconds = asked.took.as_secs_f64();
-    // Milliseconds for a thousand, which is the same as microseconds for each.
+    // Milliseconds for a thousand responses equal microseconds for each.
     let each = |cpu: f64| cpu / answers * 1e6;
     let mut add = |metric, value| figures.add(metric, value);
     match work {

@@ -1,4 +1,4 @@
-//! What is said to one gateway counts at every other from the very next request.
+//! A change made at one gateway applies at every other from the very next request.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
@@ -16,7 +16,7 @@ use crate::{
 
 /// Keys that change at the same time.
 const KEYS: usize = 16;
-/// As many rounds as fit into this are enough.
+/// No further rounds begin after this time.
 const LONG_ENOUGH: Duration = Duration::from_secs(150);
 
 fn key_rounds() -> usize {
@@ -24,7 +24,7 @@ fn key_rounds() -> usize {
     wanted.map_or(10_000, |rounds| rounds.parse().unwrap())
 }
 
-/// Of two gateways, one is told and the other is asked, and then the other way round.
+/// Changes alternate between the two gateways: one makes the change, the other serves the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_disabled_at_one_gateway_is_refused_at_the_other_on_the_very_next_request() {
     let mut fleet = Fleet::of(2).await;
@@ -62,7 +62,7 @@ async fn set(fleet: &Fleet, at: usize, key_id: &str, action: &str) {
     fleet.operate(at, Method::POST, &path, Value::Null).await;
 }
 
-/// What can be said, what it is said about, and how a request is refused for it.
+/// A change, how to undo it, and the refusal that requests get while it applies.
 struct Said {
     method: Method,
     path: String,
@@ -140,7 +140,7 @@ async fn models_limits_and_accounts_change_everywhere_at_once() {
     fleet.ends_clean().await;
 }
 
-/// A grant that one gateway wrote down is spent at another.
+/// A grant made at one gateway is spent at another.
 #[tokio::test(flavor = "multi_thread")]
 async fn credit_given_at_one_gateway_is_there_at_the_other() {
     let fleet = Fleet::of(2).await;

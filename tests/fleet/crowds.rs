@@ -1,4 +1,5 @@
-//! Many at once at several gateways: exactly as many start as can be paid, and as the minute allows.
+//! Many simultaneous requests at several gateways: exactly as many calls start as the balance and the rate-limit
+//! window allow.
 
 use futures_util::{StreamExt as _, future::join_all, stream::FuturesUnordered};
 use reqwest::{Client, Method};
@@ -9,12 +10,12 @@ use crate::{
     support::{Gate, bodies::hello_with, gateway::hello, turns::Turn},
 };
 
-/// A hundred requests on each of ten connections, five to each gateway. None of the calls that
-/// start ends before all the others were refused.
+/// A hundred requests on each of ten connections, five connections to each gateway. No started call ends before all
+/// other requests were refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_thousand_at_two_gateways_exactly_seven_start_that_can_be_paid() {
     let fleet = Fleet::of(2).await;
-    // Each holds its input and 1,000 tokens at 9,000 billionths: seven fit, an eighth does not.
+    // Each call holds its input and 1,000 output tokens at 9,000 nano-dollars: seven fit, an eighth does not.
     let account = fleet.account("0.07").await;
     let refusals_seen = Gate::default();
     fleet
@@ -79,7 +80,7 @@ async fn three_gateways_count_one_minute() {
     assert_eq!((answered, refused), (60, 240));
     assert_eq!(fleet.upstream.calls(), 60);
     fleet.until_charged(1, &account, 60, 0).await;
-    // Another model has a minute of its own.
+    // Another model has its own window.
     let (public, other) = (fleet.gateways[2].public, hello("svc-native-fast"));
     let other = ask(&fleet.client, public, &account.key, &other).await;
     other.assert_answered();

@@ -1,5 +1,5 @@
-//! Gateways that are killed: what they held is free again within half a minute, nothing is charged
-//! twice, and what was answered is charged.
+//! Killed gateways: their holds are released within 30 seconds, nothing is charged twice, and every delivered
+//! response is charged.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     support::{Gate, gateway::hello, turns::Turn},
 };
 
-/// Promised by the lease: what a dead gateway held is free again after this.
+/// The lease promises that a dead gateway's holds are released after this time.
 const FREED_WITHIN: Duration = Duration::from_secs(30);
 const HELD: usize = 10;
 
@@ -49,7 +49,7 @@ async fn what_a_killed_gateway_held_is_freed_by_the_others() {
     fleet.ends_clean().await;
 }
 
-/// Again and again, each time another one takes the place of the one that was killed.
+/// Kills one gateway after another, and starts a new one in place of each.
 #[tokio::test(flavor = "multi_thread")]
 async fn gateways_are_killed_under_load() {
     let mut fleet = Fleet::of(3).await;
@@ -79,8 +79,8 @@ async fn gateways_are_killed_under_load() {
     fleet.ends_clean().await;
 }
 
-/// Between any two steps of a call. Places that gateways with shared stores do not come by are
-/// passed over.
+/// Kills a gateway between any two steps of a call. Failpoints that gateways with shared stores never reach are
+/// skipped.
 #[tokio::test(flavor = "multi_thread")]
 async fn dying_at_any_place_loses_nothing() {
     let fleet = Fleet::of(1).await;

@@ -1,5 +1,5 @@
-//! A provider that reports all that a model could have read and written, and a customer who sends as much at once as
-//! gets in: the balance stays within its bound, whichever gateways are asked.
+//! A provider that reports the largest possible usage, and a customer who sends as many requests at once as are
+//! admitted: the balance stays within its bound, whichever gateways serve the requests.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -9,12 +9,12 @@ use crate::{
     support::{bodies::hello_with, turns::Turn},
 };
 
-/// 2.00 / 10.00 a million, without a minimum: an answer without a cap can cost 0.66.
+/// Costs 2.00 / 10.00 dollars per million tokens, without a minimum: a response without a cap can cost 0.66.
 const MODEL: &str = "svc-max-coding";
 const CONTEXT: u32 = 1_050_000;
 const MAX_OUTPUT: u32 = 66_000;
 const DOLLAR: i64 = 1_000_000_000;
-/// `credit.max_overdraft` where nobody sets it.
+/// The default of `credit.max_overdraft`.
 const MAX_OVERDRAFT: i64 = 5 * DOLLAR;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Callers who keep asking whatever happens, and what they were told.
+//! Callers that keep sending requests whatever happens, and a tally of their results.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ use crate::{
 
 const CALLERS: usize = 8;
 
-/// Where callers find the gateways of the moment.
+/// Addresses of the gateways that are running now.
 #[derive(Clone)]
 pub struct Addresses(Arc<Mutex<Vec<SocketAddr>>>);
 
@@ -48,13 +48,13 @@ impl Addresses {
 
 #[derive(Default)]
 pub struct Tally {
-    /// IDs of requests whose answer arrived whole.
+    /// IDs of requests whose response arrived completely.
     pub answered: BTreeSet<String>,
-    /// 503s of SPEC §7 with Retry-After.
+    /// 503s of §7 with Retry-After.
     pub refused: usize,
-    /// Connections that broke, or were not made.
+    /// Connections that broke or failed.
     pub broken: usize,
-    /// What should never be said.
+    /// Responses that violate the contract.
     pub wrong: Vec<String>,
 }
 
@@ -67,8 +67,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Callers of this account who go from gateway to gateway, half of them for streams. `retries`
-    /// is how often they try one request again, at the next gateway.
+    /// Starts callers of this account that rotate between the gateways, half of them with streams. Each request is
+    /// retried up to `retries` times, at the next gateway.
     pub fn start(fleet: &Fleet, addresses: &Addresses, account: &Account, retries: usize) -> Self {
         let mut load = Self {
             tally: Arc::default(),
@@ -108,13 +108,13 @@ impl Load {
         self.tally.lock().unwrap().answered.len()
     }
 
-    /// Waits until so many more were answered.
+    /// Waits until this many more requests were served.
     pub async fn until_more(&self, more: usize) {
         let enough = self.answered() + more;
         eventually("callers are answered", async || self.answered() >= enough).await;
     }
 
-    /// Nobody asks any more once this returns.
+    /// Pauses the callers; no request is running when this returns.
     pub async fn pause(&self) {
         self.paused.store(true, SeqCst);
         eventually("nobody asks", async || self.asking.load(SeqCst) == 0).await;
@@ -124,7 +124,7 @@ impl Load {
         self.paused.store(false, SeqCst);
     }
 
-    /// The end, and what everyone was told.
+    /// Stops the callers and returns their results.
     pub async fn end(self) -> Tally {
         self.ended.store(true, SeqCst);
         for caller in self.callers {
@@ -147,7 +147,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// One request, tried as often as it may be.
+    /// One request with its retries.
     async fn turn(&self) {
         let number = self.numbers.fetch_add(1, Relaxed);
         for attempt in 0..=self.retries {
@@ -170,7 +170,7 @@ impl Caller {
         hear(request.header("x-request-id", id).json(&body)).await
     }
 
-    /// Writes down what was said; whether the request is over with it.
+    /// Records an outcome; returns whether the request is finished with it.
     fn told(&self, id: String, outcome: Outcome, is_last: bool) -> bool {
         let mut tally = self.tally.lock().unwrap();
         match outcome {
@@ -194,7 +194,7 @@ impl Caller {
     }
 }
 
-/// A gateway that is told to stop sends new work elsewhere.
+/// Whether a gateway refused because it is stopping; the caller then goes to another.
 fn is_stopping(answer: &crate::support::Answer) -> bool {
     let error = &answer.body["error"];
     let (kind, code) = (error["type"].as_str(), error["code"].as_str());

@@ -1,5 +1,5 @@
-//! Replies of a store that never arrive though the step was done: one hold, one charge or none, one
-//! place in the minute.
+//! Replies of a store that are lost after the step was done: there is one hold, at most one charge, and one
+//! reservation in the window.
 
 use reqwest::Method;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::{
     support::{FaultProxy, Gate, gateway::hello, proxy::Mode, turns::Turn},
 };
 
-/// Two gateways, the first of them behind a line that can lose replies; the other one is a witness.
+/// Two gateways; the first reaches a store through a proxy that can drop replies, the second directly.
 struct Lossy {
     fleet: Fleet,
     proxy: FaultProxy,
@@ -62,19 +62,19 @@ impl Lossy {
         tokio::spawn(hear(request.header("x-request-id", id).json(&body)))
     }
 
-    /// From now on replies are lost; what was asked before has been answered.
+    /// Drops replies from now on; earlier requests have had theirs.
     fn lose_replies(&self) {
         self.proxy.set(Mode::DropReplies);
     }
 
-    /// Replies arrive again, and what the gateway did meanwhile is over; how many it answered.
+    /// Forwards replies again and waits until the gateway serves requests; returns how many it served.
     async fn heal(&self) -> usize {
         self.proxy.set(Mode::Pass);
         self.fleet.until_answering(&self.account).await.0
     }
 }
 
-/// Whether it was answered; otherwise it was refused as SPEC §7 says.
+/// Whether the request was served; asserts that any other outcome is a refusal of §7.
 fn is_answered(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Answered => true,
@@ -103,8 +103,8 @@ async fn a_hold_whose_reply_is_lost_is_one_hold_and_no_charge() {
     lossy.fleet.ends_clean().await;
 }
 
-/// The reply to the charge itself. Replies come back while it is tried again in every other round,
-/// and only after the caller was told in the others.
+/// Drops the reply to the charge itself. In every other round replies return while the charge is being retried, in
+/// the others only after the response.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_charge_whose_reply_is_lost_is_one_charge_or_none() {
     let lossy = Lossy::to_postgres().await;
@@ -133,7 +133,7 @@ async fn a_charge_whose_reply_is_lost_is_one_charge_or_none() {
     lossy.fleet.ends_clean().await;
 }
 
-/// A connection that breaks at any byte of what is said to PostgreSQL.
+/// Cuts the connection to PostgreSQL at various bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_to_postgres_that_is_cut_anywhere_loses_nothing() {
     let lossy = Lossy::to_postgres().await;
@@ -174,7 +174,7 @@ async fn an_admission_whose_reply_is_lost_is_one_place_in_the_minute_at_most() {
         refusal.assert_error(503, kind, Some(code), None);
         assert_eq!(fleet.upstream.calls(), calls, "it goes nowhere");
         unsure += 1;
-        // Those who try until it is well again may leave a place each as well.
+        // Each request that fails before the recovery may also leave a reservation.
         lossy.proxy.set(Mode::Pass);
         fleet.until_health(200).await;
         answered += fleet.until_answering(&lossy.account).await.0;

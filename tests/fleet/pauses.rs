@@ -1,5 +1,5 @@
-//! A gateway that stands still for longer than its lease and then goes on, as after a long swap or
-//! on a machine that was suspended.
+//! A gateway that is paused for longer than its lease and then resumes, as after heavy swapping or a suspended
+//! machine.
 
 use crate::{
     gateways::{Fleet, MODEL, Outcome, TIMEOUT, ask, eventually, store_refusal_is_wrong, within},
@@ -27,7 +27,7 @@ async fn a_gateway_that_slept_through_its_lease_charges_nothing_twice() {
     fleet.gateways[0].process.signal("STOP");
     let freed = async || fleet.spent_and_held(1, &account).await == (0, 0);
     eventually("the other one has freed what was held", freed).await;
-    // Answers arrive while it stands still.
+    // The provider responds while the gateway is paused.
     gate.open();
     fleet.gateways[0].process.signal("CONT");
     let mut answered = 0;

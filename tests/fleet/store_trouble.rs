@@ -1,5 +1,4 @@
-//! Stores that are there and of no use: slow, full, or not to be written to. Callers hear of it soon
-//! and do not pile up.
+//! Stores that are reachable but unusable: slow, full, or read-only. Callers are refused soon and do not pile up.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +15,12 @@ use crate::{
 };
 
 const CLIENTS: usize = 500;
-/// A store has half a second, and half a minute's work of five hundred clients is no excuse.
+/// A store operation times out after half a second; this bound also allows for five hundred requests on a busy
+/// machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Five hundred at once are all told within the bound, and it is well again as soon as it can be.
+/// Asserts that five hundred simultaneous requests all get a response within the bound, and that the store is used
+/// again as soon as it responds.
 async fn slow(fleet: &Fleet, account: &Account, proxy: &FaultProxy, late: Duration, store: Store) {
     let (mut answered, _) = fleet.until_answering(account).await;
     let calls = fleet.upstream.calls();
@@ -36,7 +37,7 @@ async fn slow(fleet: &Fleet, account: &Account, proxy: &FaultProxy, late: Durati
     assert_eq!(fleet.upstream.calls(), calls, "none of it goes anywhere");
     fleet.until_health(503).await;
     proxy.set(Mode::Pass);
-    // What was late is over first: connections that were slow are not waited for.
+    // Slow connections are dropped; recovery does not wait for them.
     let (more, took) = fleet.until_answering(account).await;
     assert!(took < RECOVERY + late, "{took:?}");
     answered += more;
@@ -66,7 +67,7 @@ async fn a_slow_redis_is_told_soon_and_nobody_piles_up() {
     fleet.ends_clean().await;
 }
 
-/// Lines on which nothing is ever said again, which no error tells of.
+/// Connections that stay open and never carry another byte, so that no error is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn stores_that_fall_silent_are_given_up_and_found_again() {
     for store in [Store::Postgres, Store::Redis] {
@@ -103,7 +104,7 @@ async fn stores_that_fall_silent_are_given_up_and_found_again() {
     }
 }
 
-/// Strangers take every connection that PostgreSQL has, those of the gateways included.
+/// Other clients take every connection of PostgreSQL, including those of the gateways.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_connection_to_be_had_all_is_refused_until_there_is_one() {
     let settings = ["max_connections=40", "superuser_reserved_connections=0"];
@@ -123,14 +124,14 @@ async fn without_a_connection_to_be_had_all_is_refused_until_there_is_one() {
         {
             strangers.push((client, tokio::spawn(connection)));
         }
-        // There is none to be had: who has none by now gets none.
+        // No connection is left: gateways that have lost theirs cannot open a new one.
         let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
             WHERE datname <> 'postgres' AND backend_type = 'client backend'";
         if first.query(sql, &[]).await.unwrap().is_empty() {
             break;
         }
     }
-    // Whoever asks finds out.
+    // A request makes the gateway notice.
     for at in 0..2 {
         let _ = fleet.ask(at, &account).await;
     }
@@ -153,8 +154,8 @@ async fn without_a_connection_to_be_had_all_is_refused_until_there_is_one() {
     fleet.ends_clean().await;
 }
 
-/// As after a failover to a server that is still a copy. What was at the provider by then cannot be
-/// charged: its caller is told so, and it stays free.
+/// As after a failover to a server that is still a replica. Calls that were at the provider by then cannot be
+/// charged: their callers get an error, and they stay free.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_postgres_that_takes_no_writes_is_no_store_until_it_does() {
     let servers = Servers::start().await;
@@ -204,8 +205,8 @@ async fn a_postgres_that_takes_no_writes_is_no_store_until_it_does() {
     fleet.ends_clean().await;
 }
 
-/// A server reads its settings a moment after it was told to: how many were still answered until
-/// every gateway refused one.
+/// Number of requests that are still served until every gateway has refused one; a server applies new settings a
+/// moment after it is signalled.
 async fn until_refused(fleet: &Fleet, account: &Account) -> usize {
     let mut answered = 0;
     for at in 0..fleet.gateways.len() {
@@ -223,7 +224,7 @@ async fn until_refused(fleet: &Fleet, account: &Account) -> usize {
     answered
 }
 
-/// The books hold while others hold locks on them for a moment.
+/// The ledger stays correct while other sessions lock its tables for a moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_is_let_go_is_waited_for_or_refused_and_nothing_in_between() {
     let stores = Stores::new();

@@ -1,5 +1,5 @@
-//! A store that is lost between two steps of a request: the provider is not asked again, and nothing
-//! is charged.
+//! A store that is lost between two steps of a request: no further request goes to the provider, and nothing is
+//! charged.
 
 use crate::{
     gateways::{Fleet, MODEL, Servers, Store, TIMEOUT, assert_store_refusal, hear, within},

@@ -1,4 +1,4 @@
-//! Alerts are told until somebody has heard, under one number, and by one gateway.
+//! Delivery of alerts: repeated until a receiver accepts them, always under one ID, and by one gateway only.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-standard";
 
-/// How the only delivery of the only alert that is over stands.
+/// State, attempts and last error of the only delivery of the only closed alert.
 async fn delivery(watched: &Watched) -> (DeliveryState, i64, String) {
     let (_, past) = watched.alerts().await;
     let [told] = past.as_slice() else {
@@ -35,8 +35,8 @@ async fn delivery(watched: &Watched) -> (DeliveryState, i64, String) {
 }
 
 #[tokio::test]
-async fn what_nobody_took_is_told_again_under_the_same_number() {
-    // A port that is taken, and where nobody listens yet.
+async fn a_failed_delivery_is_repeated_under_the_same_id() {
+    // A reserved port on which no server listens yet.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
@@ -93,7 +93,7 @@ async fn what_nobody_took_is_told_again_under_the_same_number() {
 }
 
 #[tokio::test]
-async fn what_is_no_use_is_given_up() {
+async fn a_delivery_is_given_up_after_a_permanent_failure() {
     let watched = Watched::start().await;
     let test = async |seconds| {
         let sent = alerts::send_test(watched.gateway.inside(), watched.now + seconds);
@@ -124,7 +124,7 @@ async fn what_is_no_use_is_given_up() {
 }
 
 #[tokio::test]
-async fn of_several_gateways_one_tells() {
+async fn only_one_of_several_gateways_delivers() {
     if !stores::are_shared() {
         return;
     }
@@ -152,7 +152,7 @@ async fn of_several_gateways_one_tells() {
 }
 
 #[tokio::test]
-async fn operators_and_owners_get_letters() {
+async fn operators_and_owners_get_emails() {
     let smtp = FakeSmtp::start().await;
     let more = format!(
         "enabled = false\nmail_to = [\"Ops <ops@example.com>\"]\n{}",
@@ -193,7 +193,7 @@ async fn operators_and_owners_get_letters() {
     let closed = past[0].deliveries.iter();
     assert_eq!(closed.filter(|one| one.event == Event::Closed).count(), 2);
 
-    // Whoever signs in to the account is written to, and its own address no more.
+    // E-mails go to the people who can sign in to the account, and no longer to the account's own address.
     let people = ["ann@example.com", "ben@example.com"];
     for email in people {
         let new = NewPerson {
@@ -221,9 +221,9 @@ async fn operators_and_owners_get_letters() {
     watched.gateway.stop().await;
 }
 
-/// By the program itself: what is wrong is told within a moment, and secrets are in no log.
+/// In the real process: alerts are delivered soon, and no log contains a secret.
 #[tokio::test]
-async fn a_running_gateway_tells_and_logs_no_secret() {
+async fn a_running_gateway_delivers_alerts_and_logs_no_secret() {
     let hook = FakeUpstream::start().await;
     hook.answer(500, "text/plain", "no");
     let folder = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! What operators hear of: each kind opens once, and is over by itself.
+//! The kinds of alerts: each opens once and closes by itself.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -14,11 +14,11 @@ use crate::support::{
 };
 
 const MODEL: &str = "svc-standard";
-/// A million tokens of it are two dollars.
+/// A million tokens cost two dollars.
 const MILLION: u32 = 1_000_000;
 
-/// A request in which a provider can count all the tokens that the model reads.
-fn all_it_reads() -> Value {
+/// A request in which a provider can count as many tokens as the model's context holds.
+fn full_context() -> Value {
     long(MODEL, 1_050_000)
 }
 
@@ -27,19 +27,19 @@ fn message(what: &str, kind: &str, subject: &str) -> (String, String, String) {
 }
 
 #[tokio::test]
-async fn a_balance_that_dances_around_the_threshold_is_told_once_an_hour() {
+async fn a_balance_crossing_the_threshold_repeatedly_is_reported_once_an_hour() {
     let watched = Watched::start().await;
     let (id, key) = watched.account_with("6").await;
     let upstream = &watched.gateway.upstream;
     upstream.answer_using(MILLION, 0, 0, 0);
     let spend = async || {
-        let answer = watched.gateway.chat_as(&key, &all_it_reads()).await;
+        let answer = watched.gateway.chat_as(&key, &full_context()).await;
         answer.assert_ok();
         watched.gateway.idle().await;
     };
     let opened = || message("opened", "balance.low", &id);
     let closed = || message("closed", "balance.low", &id);
-    // An account that is not used is nobody's business, however little it has.
+    // An unused account raises no alert, however low its balance.
     watched.account_with("1").await;
     watched.look(0).await;
     assert_eq!(watched.heard(), []);
@@ -107,12 +107,12 @@ async fn a_balance_that_dances_around_the_threshold_is_told_once_an_hour() {
 }
 
 #[tokio::test]
-async fn what_opens_again_and_stays_is_told_once_the_hour_is_over() {
+async fn a_reopened_alert_that_stays_is_reported_after_the_hour() {
     let watched = Watched::start().await;
     let (id, key) = watched.account_with("6").await;
     watched.gateway.upstream.answer_using(MILLION, 0, 0, 0);
     let spend = async || {
-        let answer = watched.gateway.chat_as(&key, &all_it_reads()).await;
+        let answer = watched.gateway.chat_as(&key, &full_context()).await;
         answer.assert_ok();
         watched.gateway.idle().await;
     };
@@ -132,7 +132,7 @@ async fn what_opens_again_and_stays_is_told_once_the_hour_is_over() {
 }
 
 #[tokio::test]
-async fn credit_that_expires_soon_is_told_until_it_is_gone() {
+async fn expiring_credit_is_reported_until_it_is_gone() {
     let watched = Watched::start().await;
     let (id, key) = watched.account_with("100").await;
     let in_days = |days: i64| timestamp::shown(watched.now + days * 86_400);
@@ -151,20 +151,20 @@ async fn credit_that_expires_soon_is_told_until_it_is_gone() {
     assert_eq!(detail["left"], "1.000000");
     assert_eq!(detail["expires_at"], in_days(3));
     watched.look(3 * 86_400).await;
-    // It is over for the one, and has come near for the other.
+    // One alert has closed, the other has opened.
     let mut heard = watched.heard().split_off(1);
     heard.sort_unstable();
     let mut expected = [opened(&later), closed(&soon)];
     expected.sort_unstable();
     assert_eq!(heard, expected);
-    // Used up, it does not expire.
+    // Credit that is used up does not expire.
     watched
         .gateway
         .upstream
         .answer_using(MILLION + MILLION / 100, 0, 0, 0);
     watched
         .gateway
-        .chat_as(&key, &all_it_reads())
+        .chat_as(&key, &full_context())
         .await
         .assert_ok();
     watched.gateway.idle().await;
@@ -173,9 +173,9 @@ async fn credit_that_expires_soon_is_told_until_it_is_gone() {
     watched.gateway.stop().await;
 }
 
-/// It was charged up to what the request could use, and the rest is the operator's loss.
+/// The charge stops at the request's bound; the rest is the operator's loss.
 #[tokio::test]
-async fn a_provider_that_reports_too_much_is_told() {
+async fn usage_beyond_the_bound_is_reported() {
     let watched = Watched::start().await;
     watched.gateway.upstream.answer_using(5, 0, 100, 0);
     let body = hello_with(MODEL, json!({ "max_tokens": 128 }));
@@ -196,7 +196,7 @@ async fn a_provider_that_reports_too_much_is_told() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_fails_is_told_without_its_words() {
+async fn a_failing_upstream_is_reported_without_its_error_text() {
     let watched = Watched::start().await;
     let upstream = &watched.gateway.upstream;
     let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 30\r\ncontent-length: 2\r\n\r\n{}";
@@ -225,7 +225,7 @@ async fn an_upstream_that_fails_is_told_without_its_words() {
     assert!(!told.text.contains("heliotrope"), "{}", told.text);
     upstream.answer_using(1, 0, 1, 0);
     watched.gateway.chat(&hello(MODEL)).await.assert_ok();
-    // Long enough for other gateways to have looked.
+    // Late enough for other gateways to have checked too.
     watched.look(100).await;
     assert_eq!(
         watched.heard()[1..],
@@ -235,7 +235,7 @@ async fn an_upstream_that_fails_is_told_without_its_words() {
 }
 
 #[tokio::test]
-async fn streams_without_usage_are_told_for_an_hour() {
+async fn streams_without_usage_are_reported_for_an_hour() {
     let watched = Watched::start().await;
     let without = events(&[chunk(json!({ "content": "Hi" }), Some("stop"))]);
     watched.gateway.upstream.answer_stream(&without);
@@ -264,7 +264,7 @@ async fn streams_without_usage_are_told_for_an_hour() {
 }
 
 #[tokio::test]
-async fn books_that_do_not_add_up_are_told_until_an_audit_is_clean() {
+async fn a_ledger_that_does_not_add_up_is_reported_until_an_audit_is_clean() {
     let watched = Watched::start().await;
     let audit = async || {
         let audit = watched
@@ -299,9 +299,9 @@ async fn books_that_do_not_add_up_are_told_until_an_audit_is_clean() {
     watched.gateway.stop().await;
 }
 
-/// A key, an account or a name for a model that a provider refuses is the operator's to set right.
+/// If a provider refuses the key, the account or the model name, the operator must correct the configuration.
 #[tokio::test]
-async fn a_provider_that_refuses_the_operator_is_told() {
+async fn a_provider_that_refuses_the_operators_credentials_is_reported() {
     let watched = Watched::start().await;
     let upstream = &watched.gateway.upstream;
     upstream.answer_json(401, &json!({ "error": { "message": "bad key" } }));
@@ -313,7 +313,7 @@ async fn a_provider_that_refuses_the_operator_is_told() {
     assert_eq!(opened, [message("opened", "upstream.refuses", "fake")]);
     let data = &watched.hook.received()[0].body["data"];
     assert_eq!(data["summary"], "fake refused 2 requests with status 404");
-    // What a provider finds wrong with a request is not the operator's.
+    // A provider's complaint about a request is not the operator's fault.
     upstream.answer_json(400, &json!({ "error": { "message": "no" } }));
     assert_eq!(watched.gateway.chat(&hello(MODEL)).await.status, 502);
     watched.look(10).await;

@@ -14,7 +14,7 @@ const MODEL: &str = "svc-standard";
 const PAGE: &str = "/portal/console/alerts";
 
 #[tokio::test]
-async fn an_operator_sees_what_is_open_what_is_over_and_who_has_heard() {
+async fn an_operator_sees_open_and_closed_alerts_and_their_deliveries() {
     let watched = Watched::start().await;
     let gateway = &watched.gateway;
     let browser = person(gateway).await;
@@ -81,7 +81,7 @@ async fn an_operator_sees_what_is_open_what_is_over_and_who_has_heard() {
 }
 
 #[tokio::test]
-async fn a_test_alert_is_told_at_once_and_written_down() {
+async fn a_test_alert_is_delivered_at_once_and_recorded() {
     let watched = Watched::start_with("").await;
     let gateway = &watched.gateway;
     let customer = Browser::signed_in(gateway).await;
@@ -112,7 +112,7 @@ async fn a_test_alert_is_told_at_once_and_written_down() {
 }
 
 #[tokio::test]
-async fn owners_see_that_little_is_left_and_that_some_expires() {
+async fn owners_see_a_low_balance_and_expiring_credit() {
     let watched = Watched::start_with("low_balance = \"1001.00\"").await;
     let gateway = &watched.gateway;
     let browser = Browser::signed_in(gateway).await;

@@ -1,4 +1,4 @@
-//! SPEC §4.1, tool systems: the tools that the gateway runs itself, step by step.
+//! §4.1, tool systems: the tools that the gateway runs itself, step by step.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn tool_message((id, _, _): Call, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_model_that_calls_nothing_is_asked_once() {
+async fn a_model_that_calls_no_tool_needs_one_step() {
     let gateway = TestGateway::start().await;
     for stream in [false, true] {
         let purse = gateway.purse().await;
@@ -33,7 +33,7 @@ async fn a_model_that_calls_nothing_is_asked_once() {
 }
 
 #[tokio::test]
-async fn a_call_is_run_and_the_model_asked_again() {
+async fn a_call_is_run_and_its_result_sent_to_the_model() {
     for stream in [false, true] {
         let gateway = TestGateway::start().await;
         let purse = gateway.purse().await;
@@ -77,7 +77,7 @@ async fn a_call_is_run_and_the_model_asked_again() {
     }
 }
 
-/// What each step used is summed, cached input and all, and charged as one.
+/// The usage of all steps is summed, including cached input, and charged once.
 #[tokio::test]
 async fn steps_follow_each_other_until_the_model_answers() {
     const ADDRESS: Call = ("call_b", "inspect_address", r#"{"address":"0x12"}"#);
@@ -123,7 +123,7 @@ async fn steps_follow_each_other_until_the_model_answers() {
 }
 
 #[tokio::test]
-async fn calls_side_by_side_are_run_in_order_with_a_message_each() {
+async fn parallel_calls_are_run_in_order_with_a_message_each() {
     const CALLS: [Call; 3] = [
         CONVERT,
         ("call_2", "inspect_address", r#"{"address":"nonsense"}"#),
@@ -158,7 +158,7 @@ async fn calls_side_by_side_are_run_in_order_with_a_message_each() {
     }
 }
 
-/// What goes wrong with a tool is told to the model, and never an invented number.
+/// A tool's failure is reported to the model; a result is never invented.
 #[tokio::test]
 async fn a_tool_that_fails_is_a_message_to_the_model() {
     for stream in [false, true] {
@@ -220,7 +220,7 @@ async fn a_tool_that_fails_is_a_message_to_the_model() {
     }
 }
 
-/// Side by side no step of one request is taken for that of another.
+/// Steps of concurrent requests are not mixed up.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_requests_at_once_are_each_charged_for_their_own_steps() {
     let gateway = TestGateway::start().await;
@@ -258,7 +258,7 @@ async fn many_requests_at_once_are_each_charged_for_their_own_steps() {
         }
     });
     join_all(asking).await;
-    // A quarter of them has one step, a quarter two, and so on.
+    // A quarter of the requests has one step, a quarter two, and so on.
     let expected = Books {
         charges: 80,
         requests: 80,

@@ -1,4 +1,4 @@
-//! Where the loop of the gateway's own tools ends, and which of several choices it follows.
+//! Where the loop of built-in tools ends, and which of several choices it follows.
 
 use serde_json::{Value, json};
 
@@ -10,10 +10,10 @@ use crate::support::{
     turns::{BUILT_IN, CONVERT, CONVERTED, Call, Turn, calls_json, offered, usage},
 };
 
-/// Calls beyond the most that are run in one answer are answered too, or the provider would refuse
-/// the conversation.
+/// Calls beyond the limit of one response get a tool message too; otherwise the provider would refuse the
+/// conversation.
 #[tokio::test]
-async fn of_too_many_calls_the_last_are_not_heard() {
+async fn of_too_many_calls_the_last_are_not_run() {
     for stream in [false, true] {
         let gateway = TestGateway::start().await;
         let purse = gateway.purse().await;
@@ -38,7 +38,7 @@ async fn of_too_many_calls_the_last_are_not_heard() {
 }
 
 #[tokio::test]
-async fn a_model_that_never_stops_calling_is_asked_so_often_and_no_more() {
+async fn a_model_that_never_stops_calling_tools_reaches_the_step_limit() {
     for (stream, config, most) in [
         (false, "", 8),
         (true, "", 8),
@@ -89,7 +89,7 @@ async fn the_last_step_may_be_an_answer() {
     }
 }
 
-/// SPEC §2.1: tool execution uses `choices[0]`.
+/// §2.1: tool execution uses `choices[0]`.
 #[tokio::test]
 async fn of_several_choices_the_first_decides() {
     for stream in [false, true] {
@@ -127,9 +127,9 @@ async fn of_several_choices_the_first_decides() {
     }
 }
 
-/// Some providers count their choices in another order than they write them.
+/// Some providers send choices in another order than their indexes.
 #[tokio::test]
-async fn the_first_choice_is_the_one_with_the_number_zero() {
+async fn the_first_choice_is_the_one_with_index_zero() {
     let gateway = TestGateway::start().await;
     let purse = gateway.purse().await;
     let calls = json!({ "index": 1, "finish_reason": "tool_calls", "message": {
@@ -148,9 +148,9 @@ async fn the_first_choice_is_the_one_with_the_number_zero() {
     );
 }
 
-/// A call that was cut off may be half of what was meant.
+/// The arguments of a truncated call may be incomplete.
 #[tokio::test]
-async fn calls_that_were_cut_off_are_not_run() {
+async fn truncated_calls_are_not_run() {
     for stream in [false, true] {
         for finish in ["length", "content_filter"] {
             for text in ["", "Let me"] {

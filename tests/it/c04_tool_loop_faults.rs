@@ -1,5 +1,5 @@
-//! What can happen between the steps of a request whose tools the gateway runs: it ends in good
-//! order, and is charged as a whole or not at all.
+//! Faults between the steps of a request with built-in tools: the request ends in order, and is charged as a whole or
+//! not at all.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::support::{
     upstream::stream_head,
 };
 
-/// A step that calls a tool, then an answer that may never be asked for.
+/// A step that calls a tool, then a response that may never be requested.
 fn two_steps(first: Turn) -> [Turn; 2] {
     [first, Turn::says("Done.")]
 }
@@ -26,7 +26,7 @@ fn calls() -> Turn {
     Turn::calls(&[CONVERT])
 }
 
-/// Asks; while the first step is under way, `meanwhile` happens.
+/// Sends a request and runs `meanwhile` during its first step; returns the refusal.
 async fn refused_after(
     gateway: &TestGateway,
     purse: &Purse<'_>,
@@ -76,7 +76,7 @@ async fn a_provider_that_fails_at_any_step_is_a_502_and_free() {
 }
 
 #[tokio::test]
-async fn a_step_that_one_upstream_fails_is_asked_of_another() {
+async fn a_failed_step_fails_over_to_another_upstream() {
     for stream in [false, true] {
         let second = FakeUpstream::start().await;
         let config = format!(
@@ -114,9 +114,9 @@ async fn a_step_that_one_upstream_fails_is_asked_of_another() {
     }
 }
 
-/// Half a tool call is not heard by anyone, so another upstream can be asked.
+/// The caller has received nothing of an incomplete tool call, so failover is possible.
 #[tokio::test]
-async fn a_stream_that_breaks_before_it_is_heard_is_asked_of_another() {
+async fn a_stream_that_breaks_before_its_first_byte_fails_over() {
     let second = FakeUpstream::start().await;
     let config = format!(
         "[providers.second]\nkind = \"openai\"\nbase_url = \"http://{}/v1\"\n\
@@ -131,7 +131,7 @@ async fn a_stream_that_breaks_before_it_is_heard_is_asked_of_another() {
     let steps = vec![Step::Send(stream_head()), half, Step::Reset];
     gateway.upstream.converse([Turn::plays(steps)]);
     second.converse(two_steps(calls()));
-    // The first is asked first at every step.
+    // Every step tries the first upstream first.
     let heard = purse.hear("broken", &hello(MODEL), true).await.unwrap();
     assert_eq!(heard.choices, [("Done.".into(), "stop".into())]);
     assert_eq!(purse.books().await, Books::charged_steps(2));
@@ -148,7 +148,8 @@ async fn credit_that_runs_out_between_steps_ends_the_request() {
     for stream in [false, true] {
         let gateway = TestGateway::start_with("[credit]\nmax_overdraft = \"0\"").await;
         let purse = gateway.purse_with("0.01", 1_000).await;
-        // A step may cost 0.0092: 200 tokens out, and all that can be counted in the definitions of the tools.
+        // A step may cost up to 0.0092: 200 output tokens, and the most tokens that can be counted in the definitions
+        // of the tools.
         let body = hello_with(MODEL, json!({ "max_tokens": 200 }));
         gateway
             .upstream
@@ -172,7 +173,7 @@ async fn credit_that_runs_out_between_steps_ends_the_request() {
     }
 }
 
-/// What was set aside for the first step stays set aside; for the next there is nothing left.
+/// The first step's hold stays; no credit is left for the next.
 #[tokio::test]
 async fn credit_that_expires_between_steps_ends_the_request() {
     let cases = [false, true].map(|stream| async move {
@@ -223,7 +224,7 @@ async fn tokens_that_run_out_between_steps_end_the_request() {
     }
 }
 
-/// The steps of a request are one request: they need no place among those of the minute.
+/// All steps belong to one request: they need no further room in the window's request count.
 #[tokio::test]
 async fn steps_are_not_counted_as_requests() {
     for stream in [false, true] {
@@ -293,7 +294,7 @@ async fn an_account_that_is_closed_between_steps_pays_for_no_more() {
     }
 }
 
-/// Charges that cannot be written are not run up.
+/// No further charges accumulate while they cannot be written.
 #[tokio::test]
 async fn a_store_that_fails_between_steps_ends_the_request() {
     if files_only("it locks the database's file") {
@@ -305,7 +306,7 @@ async fn a_store_that_fails_between_steps_ends_the_request() {
         let (gate, before) = (Gate::default(), gateway.upstream.calls());
         gateway.upstream.converse([
             calls().after(&gate),
-            Turn::says("Hi"), // to someone else, who learns that it cannot be charged
+            Turn::says("Hi"), // for another caller, so that the gateway notices that charging fails
             Turn::says("Never"),
         ]);
         let body = hello(MODEL);

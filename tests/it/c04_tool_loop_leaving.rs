@@ -1,5 +1,5 @@
-//! Clients that leave and gateways that stop while tools are run: what was used is charged once, or the
-//! request is free.
+//! Clients that disconnect and gateways that stop while tools are run: the usage is charged once, or the request is
+//! free.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn calls() -> Turn {
     Turn::calls(&[CONVERT])
 }
 
-/// Leaving is no discount, at whichever step; and for nobody, nothing new is begun.
+/// Leaving early saves nothing, at whichever step; and after the client has left, no new step begins.
 #[tokio::test]
 async fn a_request_whose_client_leaves_is_charged_once_for_the_steps_that_were_begun() {
     for stream in [false, true] {
@@ -39,13 +39,13 @@ async fn a_request_whose_client_leaves_is_charged_once_for_the_steps_that_were_b
             assert_eq!(purse.books().await, owed, "{step} {stream}");
             assert_eq!(gateway.story("left").await["outcome"], "client_left");
             assert_eq!(gateway.upstream.calls(), asked);
-            // A question each, and a tool between two of them.
+            // One provider request per step, and a tool between two of them.
             assert_eq!(gateway.steps("left").await.len(), 2 * asked - 1);
         }
     }
 }
 
-/// A long text that goes on to call a tool, when there is nobody to hear it any more.
+/// A long text that ends with a tool call, after the client has left.
 #[tokio::test]
 async fn a_stream_whose_client_leaves_midway_runs_its_tools_too() {
     let gateway = TestGateway::start_patient().await;
@@ -88,7 +88,7 @@ fn ask(serving: &Serving, stream: bool) -> tokio::task::JoinHandle<(u16, String)
 }
 
 #[tokio::test]
-async fn a_stop_lets_the_steps_of_a_request_come_to_their_end() {
+async fn a_stop_lets_the_steps_of_a_request_finish() {
     for stream in [false, true] {
         let (upstream, gate) = (FakeUpstream::start().await, Gate::default());
         upstream.converse([calls().after(&gate), calls(), Turn::says("Done.")]);
@@ -102,7 +102,7 @@ async fn a_stop_lets_the_steps_of_a_request_come_to_their_end() {
         assert!(text.contains("Done"), "{text}");
         let (ended, restarted) = serving.ended_and_restarted().await;
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-        // Three times 49,000 billionths.
+        // Three times 49,000 nano-dollars.
         assert_eq!(restarted.books().await, ("99.999853".to_owned(), 1));
     }
 }
@@ -126,9 +126,9 @@ async fn a_stop_that_cannot_wait_ends_the_request_between_its_steps_and_it_is_fr
     }
 }
 
-/// What all the steps used is still in the minute of the next process.
+/// The usage of all steps is still in the window after a restart.
 #[tokio::test]
-async fn the_minute_of_a_request_with_steps_goes_on_after_a_restart() {
+async fn the_window_of_a_request_with_steps_survives_a_restart() {
     let gateway = TestGateway::start().await;
     let limits = json!({ "model": MODEL, "rpm": 5, "tpm": 10_000 });
     let limited = gateway

@@ -1,5 +1,5 @@
-//! SPEC §4.1 (d) and §6: streams in which the gateway runs tools. Only the answer is streamed, as
-//! soon as it is known to be one.
+//! §4.1 (d) and §6: streams in which the gateway runs tools. Only the final response is streamed, as soon as it is
+//! recognized as final.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::support::{
     upstream::{chunk, events, stream_head, usage_chunk},
 };
 
-/// More than a model says on its way to a tool.
+/// Longer than the text that precedes a tool call.
 const LONG: usize = 600;
 
 fn streaming() -> Value {
     hello_with(MODEL, json!({ "stream": true }))
 }
 
-/// A stream read to its end, which need not be a good one.
+/// Reads a stream to its end, whether or not it is complete.
 async fn read(purse: &Purse<'_>, id: &str) -> Stream {
     let request = purse.request(&streaming()).header("x-request-id", id);
     let response = request.send().await.unwrap();
@@ -50,7 +50,7 @@ fn half_a_call() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_a_model_says_on_its_way_to_a_tool_is_not_heard() {
+async fn text_before_a_tool_call_is_not_streamed() {
     for stream in [false, true] {
         let gateway = TestGateway::start().await;
         let purse = gateway.purse().await;
@@ -72,7 +72,7 @@ async fn what_a_model_says_on_its_way_to_a_tool_is_not_heard() {
 }
 
 #[tokio::test]
-async fn usage_is_streamed_where_it_was_asked_for_and_is_the_sum() {
+async fn usage_is_streamed_on_request_and_is_the_sum() {
     let gateway = TestGateway::start().await;
     let purse = gateway.purse().await;
     let turns = [Turn::calls(&[CONVERT]), Turn::says("Done.")];
@@ -89,7 +89,7 @@ async fn usage_is_streamed_where_it_was_asked_for_and_is_the_sum() {
     }
 }
 
-/// Reads a stream until `words` have come so many times.
+/// Reads a stream until `words` have arrived `times` times.
 async fn until_heard(response: &mut reqwest::Response, words: &str, times: usize) -> String {
     let mut text = String::new();
     while text.matches(words).count() < times {
@@ -100,7 +100,7 @@ async fn until_heard(response: &mut reqwest::Response, words: &str, times: usize
     text
 }
 
-/// A provider that goes on and on is heard while it does.
+/// A provider's long response is streamed while it is being written.
 #[tokio::test]
 async fn a_long_answer_begins_to_arrive_before_it_is_over() {
     let trickle = [
@@ -136,7 +136,7 @@ async fn a_long_answer_begins_to_arrive_before_it_is_over() {
 }
 
 #[tokio::test]
-async fn a_short_text_is_heard_once_nothing_follows_it() {
+async fn a_short_text_is_streamed_once_nothing_follows_it() {
     let gateway = TestGateway::start_patient().await;
     let (purse, gate) = (gateway.purse().await, Gate::default());
     let end = [chunk(json!({}), Some("stop")), usage_chunk(11, 3)];
@@ -157,7 +157,7 @@ async fn a_short_text_is_heard_once_nothing_follows_it() {
     assert_eq!(purse.books().await, Books::charged(1));
 }
 
-/// SPEC §6.2: an interrupted stream creates no charge, whichever step it was in.
+/// §6.2: an interrupted stream creates no charge, whichever step it was in.
 #[tokio::test]
 async fn a_text_that_breaks_off_is_an_error_event_and_free() {
     let long = "x".repeat(LONG);
@@ -186,7 +186,7 @@ async fn a_text_that_breaks_off_is_an_error_event_and_free() {
 }
 
 #[tokio::test]
-async fn a_break_before_anything_was_heard_has_a_status_of_its_own() {
+async fn a_break_before_the_first_event_has_an_error_status() {
     let said_and_called = [vec![word("Let me see")], half_a_call()].concat();
     for before in 0..3 {
         for chunks in [half_a_call(), said_and_called.clone(), vec![]] {
@@ -207,8 +207,8 @@ async fn a_break_before_anything_was_heard_has_a_status_of_its_own() {
     }
 }
 
-/// What was believed to be the answer and went on to call a tool cannot be taken back: the answer
-/// follows it in the same stream.
+/// Text that was streamed as the final response, and then continues with a tool call, cannot be taken back: the final
+/// response follows in the same stream.
 #[tokio::test]
 async fn after_a_long_text_a_call_is_run_and_the_stream_goes_on() {
     let long = "x".repeat(LONG);
@@ -234,7 +234,7 @@ async fn after_a_long_text_a_call_is_run_and_the_stream_goes_on() {
     assert_eq!(gateway.steps("long").await, steps);
 }
 
-/// The same where a short text was followed by silence.
+/// Like above, with a short text that was followed by a pause.
 #[tokio::test]
 async fn after_a_short_text_and_a_silence_a_call_is_run_and_the_stream_goes_on() {
     let gateway = TestGateway::start_patient().await;
@@ -262,7 +262,7 @@ async fn after_a_short_text_and_a_silence_a_call_is_run_and_the_stream_goes_on()
     assert_eq!(purse.books().await, Books::charged_steps(2));
 }
 
-/// What was heard cannot have a status any more: the reason is the last event.
+/// After the stream has begun, a status can no longer be sent: the error is the last event.
 #[tokio::test]
 async fn a_step_that_is_refused_after_a_long_text_is_an_error_event_and_free() {
     let gateway = TestGateway::start_with("[credit]\nmax_overdraft = \"0\"").await;
@@ -361,7 +361,8 @@ async fn an_answer_without_usage_is_delivered_and_free_with_all_its_steps() {
     }
 }
 
-/// A step that is refused once the stream is open: one event, with all that the refusal would have said before.
+/// If a step is refused after the stream was opened, one event carries everything that the refusal would have
+/// contained.
 #[tokio::test]
 async fn a_refusal_between_steps_is_an_event_that_says_when_to_retry() {
     let gateway = TestGateway::start().await;

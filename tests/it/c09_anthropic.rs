@@ -1,4 +1,4 @@
-//! A provider that speaks Anthropic's Messages API: the caller never notices.
+//! A provider of Anthropic's Messages API: callers see no difference.
 
 use serde_json::{Value, json};
 use tollgate::{
@@ -55,7 +55,7 @@ async fn a_plain_question_and_its_answer() {
     assert_eq!(gateway.upstream.last_body(), asked);
 }
 
-/// The headers of the API, and no others that could say more.
+/// The API's headers, and no others that could reveal more.
 #[tokio::test]
 async fn requests_carry_the_headers_of_the_api() {
     let gateway = start().await;
@@ -89,9 +89,9 @@ fn head_line(received: &Received) -> &str {
     received.head.lines().next().unwrap()
 }
 
-/// What an operator's check asks for costs nothing, and asks with the same headers.
+/// `tollgate check` sends a free request with the same headers.
 #[tokio::test]
-async fn a_check_asks_for_the_models() {
+async fn a_check_lists_the_models() {
     let upstream = FakeUpstream::start().await;
     let provider = Provider::remote(&RemoteProvider {
         kind: ProviderKind::Anthropic,
@@ -125,7 +125,7 @@ async fn a_stream() {
     assert_eq!(gateway.upstream.last_body()["stream"], true);
 }
 
-/// Asked for several completions, the API gives one, and one is what is charged.
+/// If a request asks for several completions, the API returns one, and one is charged.
 #[tokio::test]
 async fn several_completions_are_one() {
     let gateway = start().await;
@@ -158,7 +158,7 @@ fn calls_of(answer: &Value) -> Vec<(&str, &str, &str)> {
     calls.collect()
 }
 
-/// A whole tool loop: calls out, results back, an answer.
+/// A whole tool loop: calls, results, final response.
 #[tokio::test]
 async fn a_tool_loop() {
     let gateway = start().await;
@@ -184,7 +184,7 @@ async fn a_tool_loop() {
     assert_eq!(calls_of(&answer.body), expected);
     assert_anonymous_answer(&gateway, &answer);
 
-    // The caller sends back what it got, and what its tools said.
+    // The caller sends back the message with the calls, and the results of its tools.
     let messages = body["messages"].as_array_mut().unwrap();
     messages.push(answer.body["choices"][0]["message"].clone());
     for (id, result) in [("call_01", "one"), ("call_02", "two")] {
@@ -241,9 +241,9 @@ async fn streamed_tool_calls_are_numbered_from_zero() {
     assert!(!stream.text.contains("Hmm"), "thoughts stay behind");
 }
 
-/// What comes after the last word is not read.
+/// Events after `message_stop` are not read.
 #[tokio::test]
-async fn a_stream_ends_with_its_last_word() {
+async fn a_stream_ends_with_message_stop() {
     let gateway = start().await;
     let purse = gateway.purse().await;
     let after = failure("api_error", "too late");
@@ -253,8 +253,7 @@ async fn a_stream_ends_with_its_last_word() {
     assert_eq!(purse.books().await, Books::charged(1));
 }
 
-/// 600 × 2,000 + 400 × 200 + 10 × 9,000: what is written to the cache is ordinary input, what is
-/// read from it is not.
+/// 600 × 2,000 + 400 × 200 + 10 × 9,000: cache writes are ordinary input, cache reads are not.
 const CACHED_PRICE: i64 = 1_200_000 + 80_000 + 90_000;
 
 #[tokio::test]
@@ -289,7 +288,7 @@ async fn cached_input_is_charged_at_its_own_price() {
     assert_eq!(purse.books().await, expected(2));
 }
 
-/// A stream whose output was never counted is free; its beginning's count is no price.
+/// A stream without a final output count is free; the count at its beginning is not used as a price.
 #[tokio::test]
 async fn a_stream_without_final_counts_is_free() {
     let gateway = start().await;

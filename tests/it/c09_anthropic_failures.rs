@@ -1,4 +1,4 @@
-//! A provider of the Messages API that fails: what the caller reads, and that it is free.
+//! A failing provider of the Messages API: the errors that callers get, and that the calls are free.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-native-fast";
 
-/// Each status is the caller's code, the call is free, and nothing of the provider shows.
+/// Each status becomes the caller's error code, the call is free, and nothing of the provider shows.
 #[tokio::test]
 async fn failing_statuses() {
     let gateway = start().await;
@@ -42,7 +42,7 @@ async fn failing_statuses() {
     assert_eq!(purse.books().await, Books::free(16));
 }
 
-/// What the API finds wrong with a request is the caller's to read.
+/// The API's complaints about a request are passed on to the caller.
 #[tokio::test]
 async fn a_refusal_is_explained() {
     let gateway = start().await;
@@ -73,7 +73,7 @@ async fn a_refusal_is_explained() {
     }
 }
 
-/// Streams that fail on the way: told apart from finished ones, and free.
+/// Streams that fail on the way are distinguished from finished ones, and are free.
 #[tokio::test]
 async fn a_stream_that_fails_is_interrupted_and_free() {
     let gateway = start().await;
@@ -82,7 +82,7 @@ async fn a_stream_that_fails_is_interrupted_and_free() {
     let hello = hello_events();
     let without_end = &hello[..hello.len() - 1];
     let cut = &hello[..4];
-    // Whatever follows it: the failure was said.
+    // An error event is final, whatever follows it.
     let with_error = [cut, std::slice::from_ref(&overloaded), &hello[4..]].concat();
     let mut without_reason = hello.clone();
     without_reason.remove(hello.len() - 2);
@@ -119,7 +119,7 @@ async fn a_stream_that_fails_is_interrupted_and_free() {
     assert_eq!(purse.books().await, Books::free(8));
 }
 
-/// An answer that cannot be used is a failure, whatever its status.
+/// An unusable response is a failure, whatever its status.
 #[tokio::test]
 async fn a_success_that_cannot_be_used_is_a_failure() {
     let gateway = start().await;

@@ -1,4 +1,4 @@
-//! Gemini as the provider, when it fails: callers cannot tell, and do not pay.
+//! A failing provider of the Gemini API: callers see the usual errors and pay nothing.
 
 use serde_json::json;
 
@@ -42,7 +42,7 @@ async fn a_failing_status_is_the_code_and_free() {
 }
 
 #[tokio::test]
-async fn a_reason_is_shown_where_it_is_the_callers() {
+async fn a_reason_is_shown_if_the_caller_caused_it() {
     let gateway = start().await;
     for (message, details, shown) in [
         (
@@ -82,7 +82,7 @@ async fn a_reason_is_shown_where_it_is_the_callers() {
     }
 }
 
-/// Streams that do not end as they should: the caller is told, and nothing is charged.
+/// Streams that break off: the caller gets an error, and nothing is charged.
 #[tokio::test]
 async fn an_interrupted_stream_is_free() {
     let gateway = start().await;
@@ -116,7 +116,7 @@ async fn an_interrupted_stream_is_free() {
     }
 }
 
-/// Before the first word a failure still has a status of its own.
+/// Before the first event, a failure still has an HTTP status.
 #[tokio::test]
 async fn a_stream_that_fails_at_once_is_an_error() {
     let gateway = start().await;
@@ -133,7 +133,7 @@ async fn a_stream_that_fails_at_once_is_an_error() {
     }
 }
 
-/// Once every candidate has said why it ended, a broken goodbye undoes nothing.
+/// After every candidate has a finish reason, an unclean end of the connection changes nothing.
 #[tokio::test]
 async fn a_finished_stream_stays_finished() {
     let gateway = start().await;
@@ -150,7 +150,7 @@ async fn a_finished_stream_stays_finished() {
     }
 }
 
-/// A success in a form that nobody can use.
+/// Status 200 with an unusable body.
 #[tokio::test]
 async fn a_success_that_cannot_be_used_is_a_failure() {
     let gateway = start().await;
@@ -174,7 +174,7 @@ async fn a_success_that_cannot_be_used_is_a_failure() {
         assert_eq!(purse.ask("whole", false).await, View::FAILED, "{body}");
         calls += 1;
     }
-    // A list instead of events is what Gemini sends where `alt=sse` is lost on the way.
+    // Gemini sends a list instead of events if `alt=sse` is lost on the way.
     gateway
         .upstream
         .answer(200, "application/json", &format!("[{good}]"));

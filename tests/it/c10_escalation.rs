@@ -1,4 +1,4 @@
-//! Hybrids (§2.8): who is asked when one fails or says little, and who is paid then.
+//! Hybrids (§2.8): escalation to another target after a failure or a poor response, and its charge.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn a_failure_before_the_first_byte_goes_up_a_tier() {
         (false, vec![Step::Send(empty)], "TIER_ESCALATED_EMPTY"),
         (true, vec![Step::Send(silent)], "TIER_ESCALATED_EMPTY"),
     ];
-    // With the gateway's own tools on offer, and without.
+    // With built-in tools on offer, and without.
     let executions = ["execute", "passthrough"];
     let cases = cases
         .iter()
@@ -63,9 +63,9 @@ async fn a_failure_before_the_first_byte_goes_up_a_tier() {
     }
 }
 
-/// Asked for JSON, a target that says something else has not answered.
+/// If the request demands JSON, a response that is not JSON is a poor one.
 #[tokio::test]
-async fn what_is_no_json_goes_up_a_tier() {
+async fn a_response_that_is_not_json_goes_up_a_tier() {
     let said = |text: &str| {
         let answer = completion(text).to_string();
         vec![Step::Send(response(200, "application/json", &answer))]
@@ -89,14 +89,14 @@ async fn what_is_no_json_goes_up_a_tier() {
             assert_eq!(decision["reason"], "TIER_ESCALATED_NOT_JSON");
         }
     }
-    // Somebody better is asked once: what that one says is handed on.
+    // There is one escalation only: the second response is relayed whatever it is.
     let hybrids = Hybrids::start().await;
     hybrids.failing(&["small", "middle", "large"], said("no"));
     let body = question_with("low", json);
     let answer = hybrids.gateway.chat(&body).await;
     assert_eq!(routed(&answer), "middle");
     assert_eq!(hybrids.asked(), ["small", "middle"]);
-    // If nobody better answers, a poor answer is better than none, and is charged as what it is.
+    // If the better target fails, the poor response is relayed and charged.
     let hybrids = Hybrids::start().await;
     hybrids.gateway.upstream.play_for_each(move |received| {
         if received.body["model"] == "small" {
@@ -115,9 +115,9 @@ async fn what_is_no_json_goes_up_a_tier() {
     assert_eq!(story["settlement"]["prices"]["prompt"], "0.0000001");
 }
 
-/// Of a poor answer and none, the poor one; and never a worse one than that.
+/// A poor response is better than none, and it is never replaced by a worse one.
 #[tokio::test]
-async fn a_poor_answer_is_kept_while_somebody_better_is_asked() {
+async fn a_poor_answer_is_kept_while_a_better_target_is_tried() {
     let end = chunk(json!({}), Some("stop"));
     let silent = events(&[end, usage_chunk(100, 1)]);
     let silent = [stream_head(), silent.into_bytes()].concat();
@@ -143,7 +143,7 @@ async fn a_poor_answer_is_kept_while_somebody_better_is_asked() {
             match received.body["model"].as_str().unwrap() {
                 "middle" => vec![Step::Send(poor.clone())],
                 "large" => status(500),
-                // It would answer, but it is no better.
+                // This target would respond, but it is not better.
                 other => {
                     let answer = completion(other).to_string();
                     vec![Step::Send(response(200, "application/json", &answer))]
@@ -168,9 +168,9 @@ async fn a_poor_answer_is_kept_while_somebody_better_is_asked() {
     }
 }
 
-/// A tool-using request that began with a failure: all its steps are the next tier's.
+/// A request with tools whose first target failed: all its steps go to the next tier.
 #[tokio::test]
-async fn tools_are_run_for_who_answers_after_a_failure() {
+async fn tools_are_run_for_the_target_that_serves_after_a_failure() {
     for responses in [false, true] {
         let hybrids = Hybrids::start().await;
         hybrids.gateway.upstream.play_for_each(|received| {
@@ -202,13 +202,13 @@ async fn tools_are_run_for_who_answers_after_a_failure() {
         let story = hybrids.story_of(&answer).await;
         assert_eq!(story["model"], "low");
         assert_eq!(story["routed_model"], "middle");
-        // Two steps of 1,000 and 1,000 tokens at 1.00 and 4.00 a million.
+        // Two steps of 1,000 and 1,000 tokens at 1.00 and 4.00 dollars per million.
         assert_eq!(story["settlement"]["charge"], "0.010000");
         assert_eq!(story["steps"].as_array().unwrap().len(), 3);
     }
 }
 
-/// What a model has begun with tools is not gone on with by another.
+/// A tool conversation that one model began is not continued by another.
 #[tokio::test]
 async fn after_a_first_step_the_target_stays() {
     let hybrids = Hybrids::start().await;
@@ -231,9 +231,9 @@ async fn after_a_first_step_the_target_stays() {
     assert_eq!(story["settlement"]["charge"], "0.000000");
 }
 
-/// Who goes to rest while another is being asked is passed over.
+/// A target whose circuit opens during the call is skipped.
 #[tokio::test]
-async fn nobody_is_asked_who_has_failed_meanwhile() {
+async fn a_target_that_has_failed_meanwhile_is_skipped() {
     let hybrids = Hybrids::start().await;
     let gate = Gate::default();
     let opened = gate.clone();
@@ -262,9 +262,9 @@ async fn nobody_is_asked_who_has_failed_meanwhile() {
     assert_eq!(hybrids.asked(), ["small", "middle", "large"]);
 }
 
-/// What one target does not take, another may.
+/// Settings that one target does not support may be supported by another.
 #[tokio::test]
-async fn each_target_gets_the_settings_it_takes() {
+async fn each_target_gets_the_settings_it_supports() {
     let hybrids = Hybrids::start().await;
     hybrids.failing(&["small"], status(500));
     let body = question_with("low", json!({ "temperature": 0.5, "seed": 7 }));
@@ -282,7 +282,7 @@ async fn each_target_gets_the_settings_it_takes() {
 }
 
 #[tokio::test]
-async fn when_all_fail_each_was_asked_and_nothing_is_owed() {
+async fn when_all_fail_each_was_tried_and_nothing_is_charged() {
     let hybrids = Hybrids::start().await;
     for (hybrid, order) in [
         ("low", &["small", "middle", "large"][..]),
@@ -296,7 +296,7 @@ async fn when_all_fail_each_was_asked_and_nothing_is_owed() {
         let story = hybrids.story_of(&answer).await;
         assert_eq!(story["settlement"]["charge"], "0.000000");
     }
-    // What is wrong with the request is wrong for all.
+    // An error in the request is an error for every target.
     let before = hybrids.asked().len();
     hybrids.failing(&["small"], status(400));
     let answer = hybrids.gateway.chat(&question("low")).await;

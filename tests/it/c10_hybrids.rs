@@ -1,4 +1,4 @@
-//! Hybrids (§2.8): who is chosen, and who pays what for it.
+//! Hybrids (§2.8): which target is chosen, and what is charged for it.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn who_answers_is_told_charged_and_kept() {
+async fn the_serving_target_is_named_charged_and_recorded() {
     let hybrids = Hybrids::start().await;
     hybrids.answering();
     for (hybrid, target, reason, cost) in [
@@ -63,9 +63,9 @@ async fn who_answers_is_told_charged_and_kept() {
     );
 }
 
-/// Whoever may yet answer must be paid for.
+/// The hold must cover every target that may still serve the call.
 #[tokio::test]
-async fn what_is_held_is_for_the_dearest_that_may_answer() {
+async fn the_hold_covers_the_most_expensive_possible_target() {
     let hybrids = Hybrids::start().await;
     let gate = Gate::default();
     let body = completion("Hi").to_string();
@@ -87,7 +87,7 @@ async fn what_is_held_is_for_the_dearest_that_may_answer() {
         gate.open();
     });
     assert_eq!(routed(&answer), "small");
-    // A credit that pays for the chosen one alone is not enough.
+    // Credit for the chosen target alone is not enough.
     hybrids.answering();
     let body = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
     let made = hybrids
@@ -105,8 +105,8 @@ async fn what_is_held_is_for_the_dearest_that_may_answer() {
     hybrids.gateway.chat_as(&key, &small).await.assert_ok();
 }
 
-/// Nobody is routed to a model that could not be asked for by name: not at once, and not when
-/// another one fails.
+/// No request is routed to a model that its account could not call by name: neither as the first choice nor after a
+/// failure.
 #[tokio::test]
 async fn a_plan_is_routed_to_its_own_models_alone() {
     let hybrids = Hybrids::start().await;
@@ -123,7 +123,8 @@ async fn a_plan_is_routed_to_its_own_models_alone() {
     let candidates = story["decision"]["candidates"].as_array().unwrap();
     let vip = candidates.iter().find(|one| one["model"] == "vip").unwrap();
     assert_eq!(vip["rejected"], "not_entitled");
-    // Where only others' models are left, there is no such model for this account: not in the list either.
+    // If all enabled targets are outside of the account's plan, the hybrid does not exist for it: not in the list
+    // either.
     let sees = async |key: &str| {
         let look = |path: &str| {
             let url = hybrids.gateway.url(path);
@@ -146,7 +147,7 @@ async fn a_plan_is_routed_to_its_own_models_alone() {
         Some("model"),
     );
     assert_eq!((sees(&free).await, sees(&max).await), (false, true));
-    // A dry run is for an account, or for whoever may use everything.
+    // A dry run is for one account, or without one for all models.
     let path = format!("/operator/routing/explain?account={free_id}");
     let body = Some(question("mixed"));
     let explained = hybrids
@@ -172,9 +173,9 @@ async fn a_plan_is_routed_to_its_own_models_alone() {
     assert_eq!(explained.status, 404);
 }
 
-/// Thanks and the like are judged by what they are about.
+/// Thanks and other courtesies are scored by the conversation's topic.
 #[tokio::test]
-async fn a_courtesy_goes_on_with_what_was_asked() {
+async fn a_courtesy_keeps_the_target_of_the_question() {
     let hybrids = Hybrids::start().await;
     let hard = json!({ "role": "user", "content": "Prove that there are infinitely many primes." });
     let ask = |messages: Value| question_with("low", json!({ "messages": messages }));
@@ -190,7 +191,7 @@ async fn a_courtesy_goes_on_with_what_was_asked() {
 }
 
 #[tokio::test]
-async fn who_is_off_or_left_alone_is_passed_over() {
+async fn targets_that_are_disabled_or_open_circuit_are_skipped() {
     let hybrids = Hybrids::start().await;
     hybrids.answering();
     let rejected = async |model: &str| {
@@ -222,7 +223,7 @@ async fn who_is_off_or_left_alone_is_passed_over() {
         ["middle"],
         "it is not even asked"
     );
-    // When all are left alone, somebody is asked all the same, and nobody after that.
+    // If the circuits of all targets are open, one is tried all the same, and no other after it.
     let rest = vec![Step::Send(rest.to_vec())];
     hybrids.failing(&["small", "middle", "large"], rest);
     for model in ["middle", "large"] {
@@ -237,7 +238,7 @@ async fn who_is_off_or_left_alone_is_passed_over() {
 }
 
 #[tokio::test]
-async fn what_no_target_can_do_is_named() {
+async fn a_demand_that_no_target_supports_is_named() {
     let hybrids = Hybrids::start().await;
     hybrids.answering();
     let tools = json!({ "tools": [tool("look")] });
@@ -302,10 +303,10 @@ async fn a_conversation_stays_where_it_is_while_tools_are_called() {
     );
     let went_on = ("small".to_owned(), "TURN_CONTINUATION".to_owned());
     assert_eq!(reason(&body).await, went_on);
-    // Who is off answers nobody, locked or not.
+    // A disabled target serves no call, even of a conversation that is locked to it.
     hybrids.set("small", false).await;
     assert_eq!(reason(&turn(&called)).await.0, "large");
-    // Another account's conversation is another one.
+    // An equal conversation of another account is a different one.
     let (_, other) = hybrids.gateway.account(Plan::FLEX).await;
     hybrids.set("small", true).await;
     let answer = hybrids.gateway.chat_as(&other, &turn(&called)).await;
@@ -314,7 +315,7 @@ async fn a_conversation_stays_where_it_is_while_tools_are_called() {
 }
 
 #[tokio::test]
-async fn what_a_request_is_about_is_told_by_examples_and_by_domain() {
+async fn topics_are_recognized_by_examples_and_by_domain() {
     let hybrids = Hybrids::start().await;
     hybrids.answering();
     let code = "Write a Python function that sorts a list of integers without using sorted().";
@@ -338,9 +339,9 @@ async fn what_a_request_is_about_is_told_by_examples_and_by_domain() {
     }
 }
 
-/// What is explained is what is then done, and explaining does nothing.
+/// The dry run's choice equals the real one, and a dry run changes no state.
 #[tokio::test]
-async fn an_explanation_is_what_is_then_chosen() {
+async fn an_explanation_equals_the_later_choice() {
     let hybrids = Hybrids::start().await;
     hybrids.gateway.upstream.answer_json(200, &completion("Hi"));
     let long = "Prove that the sum of 17 and 25 is 42, then 99 * 12345. ".repeat(40);

@@ -1,5 +1,5 @@
-//! Many clients that leave: every call that was admitted is charged, and an account with too many calls that nobody waits
-//! for starts no new one.
+//! Many clients that leave: every admitted call is charged, and an account with too many abandoned calls starts no
+//! new one.
 
 use futures_util::future::join_all;
 use reqwest::Client;
@@ -14,8 +14,8 @@ use crate::support::{
     upstream::{Received, chunk, completion, events, response, stream_head, usage_chunk},
 };
 
-/// Provider timeouts that do not get in the way.
-const PATIENT: [(&str, &str); 2] = [
+/// Provider timeouts longer than the tests.
+const LONG_TIMEOUTS: [(&str, &str); 2] = [
     ("PROVIDERS__FAKE__TIMEOUTS__FIRST_BYTE_SECONDS", "120"),
     ("PROVIDERS__FAKE__TIMEOUTS__IDLE_SECONDS", "120"),
 ];
@@ -63,12 +63,13 @@ async fn assert_metric(gateway: &TestGateway, line: &str) {
     assert!(metrics.lines().any(|found| found == line), "{metrics}");
 }
 
-/// The provider says nothing more until all clients have left, which is noticed all the same; then it goes on for a while.
+/// The provider is silent until all clients have left, which the gateway notices all the same; then it continues for
+/// a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twelve_hundred_that_leave_are_charged_and_concern_no_other_account() {
+async fn twelve_hundred_abandoned_calls_are_charged_and_affect_no_other_account() {
     const STREAMS: u32 = 600;
     const ON_A_CONNECTION: u32 = 100;
-    let gateway = TestGateway::start_set(&PATIENT).await;
+    let gateway = TestGateway::start_set(&LONG_TIMEOUTS).await;
     let (all_left, over) = (Gate::default(), Gate::default());
     let gates = (all_left.clone(), over.clone());
     gateway.upstream.play_for_each(move |request| {
@@ -104,7 +105,7 @@ async fn twelve_hundred_that_leave_are_charged_and_concern_no_other_account() {
     }
     let bystander = gateway.purse().await;
     let ask = |purse: &Purse<'_>| answer(purse.request(&hello(MODEL)));
-    ask(&purses[0]).await.assert_ok(); // streams that somebody reads stand in nobody's way
+    ask(&purses[0]).await.assert_ok(); // streams that are still being read do not count
     drop(opened);
     until_abandoned(&gateway, 2 * STREAMS as usize).await;
     let (sent, more) = (gateway.upstream.bytes_sent(), 2 * STREAMS as usize);
@@ -123,10 +124,14 @@ async fn twelve_hundred_that_leave_are_charged_and_concern_no_other_account() {
     ask(&purses[1]).await.assert_ok();
 }
 
-/// Streams and whole answers, before the first byte and after it.
+/// Streams and plain responses, before the first byte and after it.
 #[tokio::test]
 async fn an_account_at_its_limit_starts_again_when_a_call_has_ended() {
-    let settings = [PATIENT[0], PATIENT[1], ("LIMITS__MAX_ABANDONED", "2")];
+    let settings = [
+        LONG_TIMEOUTS[0],
+        LONG_TIMEOUTS[1],
+        ("LIMITS__MAX_ABANDONED", "2"),
+    ];
     let gateway = TestGateway::start_set(&settings).await;
     let gates: [Gate; 3] = Default::default();
     let scripts = gates.clone();

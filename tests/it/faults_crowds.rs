@@ -1,4 +1,4 @@
-//! Many at once: exactly as many start as can be paid, and as the minute allows.
+//! Many simultaneous requests: exactly as many calls start as the balance and the rate-limit window allow.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use crate::support::{
     upstream::{completion, response},
 };
 
-/// Far longer than it takes; only so that a failure ends.
+/// Far longer than the test takes; only ends a failing test.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A thousand requests, a hundred on each of ten connections. None of the calls that start ends
-/// before all the others were refused.
+/// A thousand requests, a hundred on each of ten connections. No started call ends before all other requests were
+/// refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_a_thousand_at_once_exactly_as_many_start_as_can_be_paid() {
     let gateway = TestGateway::start_patient().await;
-    // Each holds its input and 1,000 tokens at 9,000 billionths: seven fit, an eighth does not.
+    // Each call holds its input and 1,000 output tokens at 9,000 nano-dollars: seven fit, an eighth does not.
     let purse = gateway.purse_with("0.07", 1_000_000).await;
     let refusals_seen = Gate::default();
     let hi = response(200, "application/json", &completion("Hi").to_string());
@@ -60,9 +60,9 @@ async fn of_a_thousand_at_once_exactly_as_many_start_as_can_be_paid() {
     assert_eq!(purse.books().await, Books::charged(7));
 }
 
-/// Sixteen callers with two keys of one account, two hundred tries each.
+/// Sixteen callers with two keys of one account, two hundred requests each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_all_callers_of_an_account_exactly_as_many_are_admitted_as_the_minute_allows() {
+async fn of_all_callers_of_an_account_exactly_as_many_are_admitted_as_the_window_allows() {
     let gateway = TestGateway::start().await;
     let purse = gateway.purse_with("1000", 60).await;
     let (_, second_key) = gateway.new_key(&purse.id).await;
@@ -89,10 +89,10 @@ async fn of_all_callers_of_an_account_exactly_as_many_are_admitted_as_the_minute
     assert_eq!(purse.books().await, Books::charged(60));
 }
 
-/// Fifty requests in one write, each with its own question: answered in order, charged each for
-/// itself. Every fifth fails, and is free.
+/// Fifty requests in one write, each with its own question: served in order, each charged by itself. Every fifth
+/// fails and is free.
 #[tokio::test]
-async fn pipelined_requests_are_charged_each_for_itself() {
+async fn pipelined_requests_are_charged_individually() {
     let gateway = TestGateway::start().await;
     let purse = gateway.purse().await;
     gateway.upstream.play_for_each(|request| {
@@ -136,10 +136,10 @@ async fn pipelined_requests_are_charged_each_for_itself() {
     assert_eq!(purse.books().await, expected);
 }
 
-/// Hundreds of requests in one write that are refused one after the other, without anything to wait for in between:
-/// each is told why, however much its connection has done in one go.
+/// Hundreds of requests in one write that are refused without any wait in between: each gets its reason, even beyond
+/// the number of requests that a connection handles before it yields.
 #[tokio::test]
-async fn pipelined_requests_that_are_refused_are_each_told_why() {
+async fn refused_pipelined_requests_each_get_their_reason() {
     let gateway = TestGateway::start().await;
     let purse = gateway.purse().await;
     let too_much = hello_with(MODEL, json!({ "max_tokens": 66_000, "n": 128 }));
@@ -153,11 +153,11 @@ async fn pipelined_requests_that_are_refused_are_each_told_why() {
     assert_eq!(purse.books().await, Books::default());
 }
 
-/// An operator's script that changes one setting after the other makes nobody's request fail: what a gateway
-/// remembers is behind again and again, and looked up again.
+/// Settings that change continuously make no request fail, although a gateway's cache is stale again and again and
+/// must be re-read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn settings_that_change_without_pause_hold_up_nobody() {
-    const ASKED: u32 = 10;
+async fn continuously_changing_settings_delay_no_request() {
+    const REQUESTS: u32 = 10;
     let gateway = TestGateway::start_patient().await;
     let purse = gateway.purse().await;
     let another = gateway.purse().await;
@@ -175,12 +175,12 @@ async fn settings_that_change_without_pause_hold_up_nobody() {
         }
     };
     let ask = async {
-        for _ in 0..ASKED {
+        for _ in 0..REQUESTS {
             let answer = answer(purse.request(&hello(MODEL))).await;
             answer.assert_ok();
         }
         over.open();
     };
     tokio::join!(join_all((0..8).map(change)), ask);
-    assert_eq!(purse.books().await, Books::charged(ASKED));
+    assert_eq!(purse.books().await, Books::charged(REQUESTS));
 }

@@ -1,4 +1,4 @@
-//! A provider's answer that is cut at each of its bytes: what the caller sees, what it costs.
+//! A provider's response that is cut at each of its bytes: the caller's result and the charge.
 
 use futures_util::StreamExt as _;
 use serde_json::json;
@@ -8,14 +8,14 @@ use crate::support::{
     upstream::{self, completion},
 };
 
-/// How the connection is lost. By the first, a body without a length seems to end; by the second,
-/// it is known to be incomplete.
+/// How the connection is lost. After a close, a body without a length seems complete; after a reset, it is known to
+/// be incomplete.
 const CLOSED: &str = "closed";
 const RESET: &str = "reset";
 
 const TEXT: &str = "Grüß 😀";
 
-/// A stream as short as they come: two words, the end, the usage.
+/// The shortest possible stream: two words, finish reason, usage.
 fn events() -> String {
     let word = |text: &str| json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
     let chunks = [
@@ -27,13 +27,13 @@ fn events() -> String {
     upstream::events(&chunks)
 }
 
-/// An answer on a connection that is not used again.
+/// A response on a connection that is not reused.
 fn answer(content_type: &str, headers: &str, body: &str) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\nconnection: close\r\n");
     format!("{head}{headers}\r\n{body}").into_bytes()
 }
 
-/// Lets the provider send `wire`, cut where the question says.
+/// Makes the provider send `wire`, cut where the question says.
 fn serve_cut(gateway: &TestGateway, wire: Vec<u8>) {
     gateway.upstream.play_for_each(move |request| {
         let (ending, cut) = request.question().split_once(' ').unwrap();
@@ -47,7 +47,7 @@ fn serve_cut(gateway: &TestGateway, wire: Vec<u8>) {
     });
 }
 
-/// What the caller saw and read for each cut.
+/// The caller's result and text for each cut.
 async fn asked(
     purse: &Purse<'_>,
     ending: &str,
@@ -63,7 +63,7 @@ async fn asked(
     asked.buffer_unordered(32).collect().await
 }
 
-/// Where a stream turns from one thing into the next, counted in bytes on the wire.
+/// Byte offsets at which a cut stream's result changes.
 struct Marks {
     /// The first word has arrived.
     opened: usize,
@@ -75,8 +75,7 @@ struct Marks {
 }
 
 impl Marks {
-    /// An event counts once its blank line is there; where the body seems to end in good order,
-    /// once its JSON is whole.
+    /// An event counts once its blank line has arrived; if the body seems to end in order, once its JSON is complete.
     fn of(wire: &[u8], needs_blank_line: bool) -> Self {
         let text = String::from_utf8(wire.to_vec()).unwrap();
         let end_of = |word: &str, blank: bool| {
@@ -86,16 +85,15 @@ impl Marks {
         Self {
             opened: end_of("Grüß", needs_blank_line),
             finished: end_of("finish_reason", needs_blank_line),
-            // From the terminal chunk on, how the connection ends does not matter any more.
+            // After the terminal chunk, how the connection ends does not matter.
             priced: end_of("usage", false),
             len: wire.len(),
         }
     }
 }
 
-/// Until the first word: an ordinary 502. Until the terminal chunk: an error event, after words
-/// that are whole. From then on the answer is finished, and from the last brace of its usage on it
-/// has a price. Before that it is free.
+/// Before the first word: an ordinary 502. Before the terminal chunk: an error event, after whole words. From then on
+/// the response is finished, and from the last brace of its usage on it is charged. Before that it is free.
 #[tokio::test]
 async fn a_stream_that_is_cut_at_any_byte_is_free_until_its_usage_is_whole() {
     let gateway = TestGateway::start().await;
@@ -136,7 +134,7 @@ async fn a_stream_that_is_cut_at_any_byte_is_free_until_its_usage_is_whole() {
     }
 }
 
-/// Nothing was charged. What is in the window was reserved by those that finished without a count.
+/// Asserts that nothing was charged. The window contains the reservations of calls that finished without usage.
 #[track_caller]
 fn assert_free(books: &Books, calls: u32) {
     let expected = Books {
@@ -146,8 +144,8 @@ fn assert_free(books: &Books, calls: u32) {
     assert_eq!(*books, expected);
 }
 
-/// A reset can overtake bytes that were sent before it, so it may only take away: who is charged
-/// has the whole answer, and before the usage is whole nobody is.
+/// A reset can discard bytes that were sent before it. So a charged call has its whole response, and no call is
+/// charged before its usage is complete.
 #[tokio::test]
 async fn a_stream_that_is_reset_at_any_byte_is_free_or_finished() {
     let gateway = TestGateway::start().await;

@@ -1,5 +1,4 @@
-//! What looks like a fault of the provider's and is none: every such stream is charged like the
-//! plain one.
+//! Unusual but valid provider streams: each is charged like a plain one.
 
 use serde_json::json;
 
@@ -8,7 +7,7 @@ use crate::support::{
     upstream::{chunk, events, stream_head, usage_chunk},
 };
 
-/// The forms that [`crate::c06_awkward_streams`] lets through cost what the plain one costs.
+/// The forms that [`crate::c06_awkward_streams`] accepts cost as much as the plain form.
 #[tokio::test]
 async fn a_stream_costs_the_same_in_whatever_form_it_arrives() {
     let gateway = TestGateway::start().await;

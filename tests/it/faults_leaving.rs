@@ -1,4 +1,4 @@
-//! Clients that leave: what they asked for is read to its end and charged, once and in full.
+//! Clients that leave: their responses are read to the end and charged, once and in full.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::support::{
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
-/// How a client leaves. It is known when the gateway has noticed the first; the second just happens.
+/// How a client leaves. After `HangsUp` the test knows that the gateway has noticed; after `Resets` it does not.
 #[derive(Clone, Copy, Debug)]
 enum Leaving {
     HangsUp,
@@ -26,7 +26,7 @@ impl Leaving {
     }
 }
 
-/// A client that has asked, and whose question has reached the provider.
+/// A client whose request has reached the provider.
 async fn asked(gateway: &TestGateway, purse: &Purse<'_>, stream: bool) -> RawConnection {
     let mut body = hello(MODEL);
     body["stream"] = stream.into();
@@ -47,7 +47,7 @@ async fn leaving_a_stream_after_any_number_of_events_costs_all_of_it() {
     };
     let end = events(&[chunk(json!({}), Some("stop")), usage_chunk(11, 3)]);
     let end = Step::Send(end.into_bytes());
-    // Before the first event: the role. Then four words; the terminal chunk and `[DONE]` follow.
+    // First the role, then four words; the terminal chunk and `[DONE]` follow.
     for leaving in [Leaving::HangsUp, Leaving::Resets] {
         for read in 0..=7 {
             let (purse, left) = (gateway.purse().await, Gate::default());
@@ -100,7 +100,7 @@ async fn leaving_before_a_whole_answer_costs_all_of_it() {
     }
 }
 
-/// What the provider fails to deliver is free, whether or not anyone is still there to be told.
+/// A call that the provider fails is free, whether or not its client is still connected.
 #[tokio::test]
 async fn leaving_an_answer_that_then_fails_costs_nothing() {
     let gateway = TestGateway::start_patient().await;
@@ -121,9 +121,9 @@ async fn leaving_an_answer_that_then_fails_costs_nothing() {
     }
 }
 
-/// A request that never came whole was never made.
+/// An incomplete request has no effect.
 #[tokio::test]
-async fn leaving_in_the_middle_of_a_request_is_as_if_nothing_had_been_asked() {
+async fn leaving_in_the_middle_of_a_request_has_no_effect() {
     let gateway = TestGateway::start_patient().await;
     let purse = gateway.purse().await;
     let request = chat_request(&purse.key, "", &hello(MODEL));

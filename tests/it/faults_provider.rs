@@ -1,6 +1,6 @@
-//! Providers that fail, each in its own way: one 502 or one error event, and nothing to pay.
+//! Providers that fail in various ways: one 502 or one error event, and no charge.
 //!
-//! On several threads: providers that never stop sending would starve everything else on one.
+//! These tests run on several threads, because providers that never stop sending would starve everything else on one.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -14,10 +14,10 @@ use crate::support::{
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
-/// Longer than any patience of the gateway's in these tests.
+/// Longer than any timeout of the gateway in these tests.
 const SILENCE: Step = Step::Pause(Duration::from_mins(1));
 
-/// A failure that comes before the answer, the same for whole answers and streams.
+/// Failures before the response, which plain responses and streams share.
 fn before_the_answer() -> Vec<(String, Vec<Step>, View)> {
     let send = |bytes: Vec<u8>| vec![Step::Send(bytes)];
     let refusal = json!({ "error": { "message": "no such thing" } });
@@ -197,8 +197,8 @@ fn in_a_stream() -> Vec<(String, Vec<Step>, View)> {
         .collect()
 }
 
-/// Runs all of them, each for an account of its own: side by side, but for those without an end, which would
-/// starve the others on a small machine.
+/// Runs all cases, each with its own account. They run concurrently, except those that never end, which would starve
+/// the others on a small machine.
 async fn check(gateway: &TestGateway, cases: Vec<(String, Vec<Step>, View)>, stream: bool) {
     let scripts = cases
         .iter()
@@ -242,12 +242,12 @@ async fn a_whole_answer_that_cannot_be_used_is_a_502_and_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_stream_that_goes_wrong_says_so_and_is_free() {
+async fn a_failing_stream_ends_with_an_error_and_is_free() {
     let gateway = TestGateway::start().await;
     check(&gateway, in_a_stream(), true).await;
 }
 
-/// Nobody at the address, and an address that is none: a name with a label longer than names have.
+/// A port without a listener, and an invalid host name: one with a label that is too long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_provider_that_cannot_be_reached_is_a_502_and_free() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,5 +1,5 @@
-//! Requests that are wrong, odd or out for more than an answer: what is refused leaves no trace,
-//! and what is answered costs what it would have cost without the tricks.
+//! Invalid, odd or malicious requests: refused ones leave no trace, and served ones cost as much as without the
+//! tricks.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn written(content: &str, more: &str) -> String {
     format!(r#"{{"model":"{MODEL}","messages":[{{"role":"user","content":{content}}}]{more}}}"#)
 }
 
-/// Requests that are refused before anyone is asked, and their status.
+/// Requests that are refused before a provider is called, and their status.
 fn refused(gateway: &TestGateway, purse: &Purse<'_>) -> Vec<(&'static str, u16, RequestBuilder)> {
     let (key, url) = (&purse.key, gateway.url("/v1/chat/completions"));
     let bare = |url: &str| gateway.client.post(url).json(&hello(MODEL));
@@ -124,7 +124,7 @@ fn refused(gateway: &TestGateway, purse: &Purse<'_>) -> Vec<(&'static str, u16, 
 }
 
 #[tokio::test]
-async fn what_is_refused_leaves_no_trace() {
+async fn refused_requests_leave_no_trace() {
     let gateway = TestGateway::start_set(&[("SERVER__MAX_BODY_BYTES", "1048576")]).await;
     let purse = gateway.purse().await;
     for (what, status, request) in refused(&gateway, &purse) {
@@ -136,11 +136,11 @@ async fn what_is_refused_leaves_no_trace() {
     assert_eq!(gateway.upstream.calls(), 0);
 }
 
-/// The budget that is paid for is the budget that the provider gets.
+/// The budget that is held is the budget that the provider gets.
 #[tokio::test]
 async fn of_two_budgets_the_one_that_is_held_is_the_one_that_is_sent() {
     let gateway = TestGateway::start().await;
-    // Enough for 200 tokens at 9,000 billionths, not for 60,000.
+    // Enough for 200 tokens at 9,000 nano-dollars, not for 60,000.
     let purse = gateway.purse_with("0.01", 1_000_000).await;
     let ask = |more: &str| {
         let url = gateway.url("/v1/chat/completions");
@@ -160,7 +160,7 @@ async fn of_two_budgets_the_one_that_is_held_is_the_one_that_is_sent() {
     assert_eq!(purse.books().await, Books::charged(1));
 }
 
-/// Bodies that name a place to go to, and fields that are not a caller's to set.
+/// Bodies that contain a URL to fetch, and fields that callers may not set.
 fn pointing_at(canary: &str) -> Vec<(&'static str, Value)> {
     let parts = |part: Value| json!({ "messages": [{ "role": "user", "content": [part] }] });
     let image = |url: String| parts(json!({ "type": "image_url", "image_url": { "url": url } }));
@@ -225,7 +225,7 @@ fn pointing_at(canary: &str) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn whatever_a_body_points_at_nobody_goes_there_and_the_price_stays() {
+async fn urls_in_a_body_are_never_fetched_and_the_price_stays() {
     let gateway = TestGateway::start().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let canary = listener.local_addr().unwrap().to_string();

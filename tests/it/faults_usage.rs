@@ -1,4 +1,4 @@
-//! What a provider says was used: priced when it can be true, and free when it cannot.
+//! Usage that providers report: charged when it is plausible, free when it is not.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::{
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
-/// What a call comes to: its cost in billionths, and its tokens.
+/// A call's cost in nano-dollars and its tokens; `None` if it is free.
 type Bill = Option<(i64, u64)>;
 
 const FREE: Bill = None;
@@ -28,7 +28,7 @@ fn assert_billed(books: &Books, bill: Bill, what: &str) {
     assert_eq!(*books, expected, "{what}");
 }
 
-/// Counts as providers report them, and what a call comes to by them.
+/// Usage as providers report it, and the resulting bill.
 fn reports() -> Vec<(&'static str, Value, Bill)> {
     let counts = |prompt: Value, completion: Value| json!({ "prompt_tokens": prompt, "completion_tokens": completion });
     let with = |more: Value| {
@@ -74,7 +74,7 @@ fn reports() -> Vec<(&'static str, Value, Bill)> {
         ),
         ("2⁶⁴ − 1", counts(json!(u64::MAX), json!(u64::MAX)), FREE),
         ("10³⁰", counts(json!(1e30), json!(3)), FREE),
-        // 66,000 is the most this model says, and 128 what it was asked for; 1,050,000 is the most it reads.
+        // 66,000 is this model's largest output, 128 the requested budget, and 1,050,000 its largest input.
         (
             "all it can say, and a little",
             counts(json!(11), json!(69_300)),
@@ -115,9 +115,9 @@ fn reports() -> Vec<(&'static str, Value, Bill)> {
     ]
 }
 
-/// Without a usage that can be true an answer is delivered and costs nothing, whole or streamed.
+/// Without plausible usage a response is delivered and costs nothing, plain or streamed.
 #[tokio::test]
-async fn only_counts_that_can_be_true_are_charged() {
+async fn only_plausible_counts_are_charged() {
     let gateway = TestGateway::start().await;
     for (what, usage, bill) in reports() {
         let mut whole = completion("Hi");
@@ -141,9 +141,9 @@ async fn only_counts_that_can_be_true_are_charged() {
     }
 }
 
-/// The places in a stream where usage may stand: the last word of it before the end counts, once.
+/// Usage may be in several places of a stream: the last one before the end counts, once.
 #[tokio::test]
-async fn usage_counts_wherever_it_stands_before_the_end_and_once() {
+async fn usage_counts_once_wherever_it_is_in_the_stream() {
     let gateway = TestGateway::start().await;
     let word = chunk(json!({ "content": "Hi" }), None);
     let stop = chunk(json!({}), Some("stop"));
@@ -301,9 +301,9 @@ async fn usage_counts_wherever_it_stands_before_the_end_and_once() {
     }
 }
 
-/// What is not believed is not shown either.
+/// Implausible usage is not shown to the caller either.
 #[tokio::test]
-async fn a_count_that_cannot_be_true_is_not_handed_on() {
+async fn implausible_usage_is_not_relayed() {
     let gateway = TestGateway::start().await;
     let word = chunk(json!({ "content": "Hi" }), Some("stop"));
     gateway

@@ -1,4 +1,4 @@
-//! The line that the fault tests break: it breaks as it says it does.
+//! Tests of the fault proxy.
 
 use std::{
     io::ErrorKind,
@@ -14,11 +14,11 @@ use tokio::{
 
 use crate::support::{FaultProxy, gateway::until, proxy::Mode};
 
-/// Longer than anything here takes; what must not arrive is waited for a moment only.
+/// Longer than any step takes. `MOMENT` is how long a test waits for bytes that must not arrive.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// A server that says everything back, and how much it has heard.
+/// An echo server, and the number of bytes it has received.
 async fn echo() -> (SocketAddr, tokio::sync::watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -49,7 +49,7 @@ async fn says(line: &mut TcpStream, words: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether a line is ended by a reset rather than a goodbye.
+/// Whether a connection ends with a reset rather than in order.
 async fn is_reset(mut line: TcpStream) -> bool {
     let read = timeout(TIMEOUT, line.read(&mut [0; 64])).await;
     match read.expect("an end in time") {
@@ -92,7 +92,7 @@ async fn what_is_delayed_arrives_late() {
 }
 
 #[tokio::test]
-async fn a_lost_reply_is_to_something_that_was_heard_and_the_line_is_not_used_again() {
+async fn a_dropped_reply_belongs_to_a_received_request_and_the_connection_is_not_reused() {
     let (server, mut heard) = echo().await;
     let proxy = FaultProxy::start(server);
     let mut line = TcpStream::connect(proxy.address).await.unwrap();
@@ -108,7 +108,7 @@ async fn a_lost_reply_is_to_something_that_was_heard_and_the_line_is_not_used_ag
 }
 
 #[tokio::test]
-async fn a_line_on_which_nothing_was_lost_goes_on() {
+async fn a_connection_that_lost_nothing_continues() {
     let (server, _) = echo().await;
     let proxy = FaultProxy::start(server);
     let mut line = TcpStream::connect(proxy.address).await.unwrap();
@@ -119,7 +119,7 @@ async fn a_line_on_which_nothing_was_lost_goes_on() {
 }
 
 #[tokio::test]
-async fn a_black_hole_takes_connections_and_says_nothing() {
+async fn a_black_hole_accepts_connections_and_forwards_nothing() {
     let (server, heard) = echo().await;
     let proxy = FaultProxy::start(server);
     let mut old = TcpStream::connect(proxy.address).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_cut_comes_after_so_many_bytes() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_comes_back_at_the_same_address() {
+async fn a_refusing_proxy_returns_at_the_same_address() {
     let (server, _) = echo().await;
     let proxy = FaultProxy::start(server);
     for mode in [Mode::Refuse, Mode::Reset, Mode::Refuse] {

@@ -1,4 +1,5 @@
-//! The gateway as its callers and its operator meet it: a file per chapter of the contract.
+//! Integration tests of the gateway as its callers and its operator use it. Files `c02_…` to `c10_…` follow the
+//! chapters of docs/CONTRACT.md.
 
 #![allow(
     clippy::needless_pass_by_value,

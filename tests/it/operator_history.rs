@@ -1,4 +1,4 @@
-//! What the operator can look back at: one request's story, sums, counters, audits.
+//! What operators can look up: request details, sums, counters, audits.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn look(gateway: &TestGateway, path: &str) -> Value {
     answer.assert_ok().clone()
 }
 
-/// Sends a chat with this ID of the client's.
+/// Sends a chat with this client-supplied request ID.
 async fn chat_with_id(gateway: &TestGateway, id: &str, body: &Value) -> u16 {
     let request = gateway.request(Method::POST, "/v1/chat/completions");
     let request = request.header("x-request-id", id).json(body);
@@ -37,7 +37,7 @@ fn milliseconds(object: &Value) -> i64 {
 }
 
 #[tokio::test]
-async fn a_request_tells_its_whole_story() {
+async fn request_details_are_complete() {
     let gateway = TestGateway::start().await;
     let mut answer = completion("Hi");
     answer["usage"] = json!({
@@ -66,7 +66,7 @@ async fn a_request_tells_its_whole_story() {
         (&json!("answered"), &Value::Null)
     );
     let reserved = story["admission"]["reserved_tokens"].as_u64().unwrap();
-    // The definitions of the gateway's own tools are most of them.
+    // Most of these tokens are the definitions of the built-in tools.
     assert!((800..1_300).contains(&reserved), "{reserved}");
     let settlement = &story["settlement"];
     let usage = json!({
@@ -79,11 +79,12 @@ async fn a_request_tells_its_whole_story() {
         "image": "0", "request": "0",
     });
     assert_eq!(settlement["prices"], prices);
-    // 600 × 2,000 + 400 × 200 + 60 × 9,000 billionths.
+    // 600 × 2,000 + 400 × 200 + 60 × 9,000 nano-dollars.
     assert_eq!(settlement["charge"], "0.001820");
     assert_eq!(settlement["balance_before"], "1000.000000");
     assert_eq!(settlement["balance_after"], "999.998180");
-    // 200 tokens of output, which are the most, and the input as it was estimated; and all that can be counted in it.
+    // The hold is 200 output tokens, the maximum, and the estimated input; the worst case has the input's bound
+    // instead.
     let dollars = |key: &str| story["hold"][key].as_str().unwrap().parse::<f64>().unwrap();
     let (hold, most) = (dollars("amount"), dollars("most"));
     assert!((0.0030..0.0042).contains(&hold), "{hold}");
@@ -106,7 +107,7 @@ async fn a_request_tells_its_whole_story() {
 }
 
 #[tokio::test]
-async fn a_request_that_failed_or_broke_off_has_a_story_without_a_charge() {
+async fn a_failed_or_interrupted_request_has_details_without_a_charge() {
     let gateway = TestGateway::start().await;
     gateway.upstream.answer(529, "text/plain", "busy");
     assert_eq!(chat_with_id(&gateway, "failed", &hello(MODEL)).await, 502);
@@ -151,7 +152,7 @@ async fn a_request_that_failed_or_broke_off_has_a_story_without_a_charge() {
 }
 
 #[tokio::test]
-async fn a_client_that_repeats_its_id_is_charged_each_time_and_all_are_named() {
+async fn a_repeated_request_id_is_charged_each_time_and_all_calls_are_listed() {
     let gateway = TestGateway::start().await;
     for _ in 0..3 {
         assert_eq!(chat_with_id(&gateway, "again", &hello(MODEL)).await, 200);
@@ -250,7 +251,7 @@ async fn scrape(gateway: &TestGateway) -> String {
 }
 
 #[tokio::test]
-async fn metrics_count_what_happened_and_name_nobody() {
+async fn metrics_count_events_and_contain_no_names() {
     let gateway = TestGateway::start_set(&[("LIMITS__RPM", "6")]).await;
     let mut answer = completion("Hi");
     answer["usage"] = json!({
@@ -276,7 +277,7 @@ async fn metrics_count_what_happened_and_name_nobody() {
     assert_eq!(gateway.chat(&hello(MODEL)).await.status, 429);
     assert_eq!(gateway.chat(&hello("made-up-model")).await.status, 404);
     assert_eq!(gateway.get("/v1/made-up-path").await.status, 404);
-    // A request is counted when its last byte has left, which its client can be ahead of.
+    // A request is counted after its last byte was sent, which may be after its client has read the response.
     let last = r#"tollgate_requests_total{route="none",status="404"} 1"#;
     let mut text = scrape(&gateway).await;
     for _ in 0..200 {
@@ -336,7 +337,7 @@ async fn metrics_count_what_happened_and_name_nobody() {
 }
 
 #[tokio::test]
-async fn metrics_show_what_is_held_while_it_is() {
+async fn metrics_show_running_holds() {
     let gateway = TestGateway::start().await;
     let head = Step::Send(stream_head());
     let begun = events(&[chunk(json!({ "content": "Hal" }), None)]);
@@ -362,7 +363,7 @@ async fn metrics_show_what_is_held_while_it_is() {
 }
 
 #[tokio::test]
-async fn an_audit_says_what_it_looked_at() {
+async fn an_audit_reports_what_it_checked() {
     let gateway = TestGateway::start().await;
     gateway.chat(&hello(MODEL)).await.assert_ok();
     let audit = gateway.operate(Method::POST, "/operator/audit", None).await;

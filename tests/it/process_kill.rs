@@ -1,5 +1,5 @@
-//! The real program, killed at any moment under load: nothing that was paid for is lost, nothing is
-//! charged twice, nothing stays held, and the minute goes on.
+//! The real binary, killed at any moment under load: no delivered response goes uncharged, nothing is charged twice,
+//! nothing stays held, and rate-limit windows continue.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,26 +24,26 @@ use crate::support::{
 
 const TOKEN: &str = "0123456789abcdef";
 const MODEL: &str = "svc-standard";
-/// Has the gateway run a tool of its own between two questions to the provider.
+/// Makes the gateway run a built-in tool between two provider steps.
 const CALLS_A_TOOL: &str = r#"[[sim tool=convert_units {"amount":"1","from":"ether","to":"wei"}]]"#;
 const WORKERS: usize = 8;
 const CREDIT_NANOS: i64 = 1_000_000_000_000;
-/// A minute never lets more through, however often the process is killed in it.
+/// Higher than any window gets, however often the process is killed in it.
 const RPM: u64 = 100_000;
 
-/// How often each place is visited; more in a long run than in every run.
+/// Rounds per failpoint; a long run sets more.
 fn rounds() -> u32 {
     let wanted = std::env::var("TOLLGATE_KILL_ROUNDS");
     wanted.map_or(3, |rounds| rounds.parse().unwrap())
 }
 
-/// A gateway that dies and comes back, and everything its clients know.
+/// A gateway that is killed and restarted, and everything that its clients have recorded.
 struct Mortal {
     folder: TempDir,
     client: reqwest::Client,
     account_id: String,
     key: String,
-    /// IDs of requests whose answer arrived whole, when they were asked, and their tokens.
+    /// IDs of completely received responses, with their request time and tokens.
     answered: Arc<Mutex<BTreeMap<String, (Instant, u64)>>>,
     asked: Arc<AtomicUsize>,
 }
@@ -119,7 +119,7 @@ impl Mortal {
         response.json().await.unwrap()
     }
 
-    /// Keeps asking from all sides until the process is gone.
+    /// Sends requests from all workers until the process has ended.
     async fn load_until_death(&self, public: SocketAddr) {
         let workers = (0..WORKERS).map(|worker| {
             let (client, key) = (self.client.clone(), self.key.clone());
@@ -147,7 +147,7 @@ impl Mortal {
         }
     }
 
-    /// What must be true of the file a dead process left, and of the next process on it.
+    /// Asserts the state of the database that a killed process left, and of the next process on it.
     async fn examine(&self, killed: &str) {
         let audit = run(&["audit", "--database", path_text(&self.database())], &[]);
         assert!(audit.status.success(), "{killed}: {}", text(&audit.stdout));
@@ -194,10 +194,10 @@ impl Mortal {
         assert!(answered > 20, "only {answered} answers: that is no load");
     }
 
-    /// Everything that was let through in the last minute still counts.
+    /// Asserts that every call admitted in the last 60 seconds is still in the window.
     async fn examine_minute(&self, alive: &Alive, killed: &str) {
         let url = format!("http://{}/v1/chat/completions", alive.public);
-        // Larger than the ceiling: refused, told how much is left, and not counted.
+        // A request above the ceiling is refused without being counted, and its headers show what is left.
         let limits = json!({ "account": self.account_id, "model": MODEL, "tpm": 10 });
         self.operate(alive, "PUT", "/operator/limits", limits).await;
         let body = json!({ "model": MODEL, "messages": [{ "role": "user", "content": "Hello" }] });
@@ -219,13 +219,13 @@ impl Mortal {
     }
 }
 
-/// One that does not wait for ever: an answer that never comes is a failure.
+/// A client with a timeout: a response that never arrives is a failure.
 fn client() -> reqwest::Client {
     let builder = reqwest::Client::builder().no_proxy();
     builder.timeout(Duration::from_mins(1)).build().unwrap()
 }
 
-/// The answer's tokens, if it arrived whole; `None` if the process died before.
+/// The response's tokens, if it arrived completely; `None` if the process died before.
 async fn ask(
     client: &reqwest::Client,
     public: SocketAddr,
@@ -272,7 +272,7 @@ fn path_text(path: &Path) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dying_anywhere_loses_nothing() {
+async fn aborting_at_any_failpoint_loses_nothing() {
     if files_only(
         "a next gateway frees what a dead one held only when its lease is over: see tests/fleet",
     ) {
@@ -281,7 +281,7 @@ async fn dying_anywhere_loses_nothing() {
     for round in 0..rounds() {
         let mortal = Mortal::create().await;
         for (at, point) in (0_u32..).zip(failpoint::POINTS) {
-            // Early, and later when many calls are at different places; not before it is ready.
+            // Early, and later when many calls are at different failpoints; not before the process is ready.
             let times = 5 + (round * 37 + at * 11) % 60;
             let die_at = format!("{point}:{times}");
             let alive = mortal.start(Some(&die_at)).await;
@@ -322,7 +322,7 @@ async fn being_killed_at_any_moment_loses_nothing() {
     }
 }
 
-/// A page that was damaged is found at the start: nothing is served from books that lie.
+/// A damaged page is found at the start: the gateway does not serve from a corrupt ledger.
 #[tokio::test]
 async fn a_damaged_database_is_not_served() {
     if files_only("it damages the database's file") {
@@ -345,7 +345,7 @@ async fn a_damaged_database_is_not_served() {
     assert_eq!(alive.process.terminated().await.code, Some(0));
     let mut bytes = std::fs::read(mortal.database()).unwrap();
     let pages = bytes.len() / 4096;
-    // The last page is one of the tables that grew.
+    // The last page belongs to one of the growing tables.
     bytes[(pages - 1) * 4096..].fill(0xA5);
     std::fs::write(mortal.database(), bytes).unwrap();
     let config = mortal.folder.path().join("tollgate.toml");
@@ -365,7 +365,7 @@ async fn a_damaged_database_is_not_served() {
 }
 
 #[tokio::test]
-async fn an_audit_of_a_file_says_what_is_wrong_with_it() {
+async fn an_audit_of_a_file_reports_what_is_wrong() {
     if files_only("it writes into the database's file") {
         return;
     }

@@ -1,4 +1,4 @@
-//! A request to stop: no new work, running answers finish, patience has an end.
+//! Graceful stop: no new work, running responses finish, and the grace period ends.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-native-fast";
 
-/// A stream that has begun: its first bytes, and the rest to come.
+/// A stream that has begun: its first bytes, and the response.
 async fn open_stream(serving: &Serving, directives: &str) -> (Vec<u8>, reqwest::Response) {
     let mut body = hello(MODEL);
     body["stream"] = true.into();
@@ -35,7 +35,7 @@ async fn health(serving: &Serving) -> (u16, Value) {
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
-/// Until the request to stop has arrived, which takes a signal a moment.
+/// Waits until the process has handled the signal.
 async fn until_stopping(serving: &mut Serving) {
     let stopping = |process: &Process| process.stderr().contains("stopping: no new work");
     serving.process.until(stopping).await;
@@ -117,7 +117,7 @@ async fn a_running_answer_that_is_no_stream_finishes_too() {
 }
 
 #[tokio::test]
-async fn when_patience_ends_a_stream_is_told_so() {
+async fn when_the_grace_period_ends_a_stream_gets_an_error() {
     let serving = Serving::start(1).await;
     let (first, stream) = open_stream(&serving, "tokens=4000 delay_ms=50").await;
     serving.process.signal("TERM");
@@ -134,7 +134,7 @@ async fn an_idle_gateway_stops_at_once_though_clients_keep_their_connections() {
     let serving = Serving::start(60).await;
     let pooled = Client::builder().no_proxy().build().unwrap();
     let health = pooled.get(format!("http://{}/health", serving.public));
-    assert_eq!(health.send().await.unwrap().status(), 200); // and the pool keeps the connection
+    assert_eq!(health.send().await.unwrap().status(), 200); // the pool keeps the connection
     let started = std::time::Instant::now();
     let ended = serving.process.terminated().await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
@@ -145,7 +145,7 @@ async fn an_idle_gateway_stops_at_once_though_clients_keep_their_connections() {
 }
 
 #[tokio::test]
-async fn when_patience_ends_an_answer_that_has_not_begun_is_refused() {
+async fn when_the_grace_period_ends_an_answer_that_has_not_begun_is_refused() {
     let upstream = FakeUpstream::start().await;
     upstream.play(vec![Step::Pause(Duration::from_mins(1))]);
     for stream in [false, true] {

@@ -1,4 +1,4 @@
-//! Whole answers: as many as there can be, or a few at even times.
+//! Plain responses: as many as possible, or at a low, steady rate.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,7 +13,7 @@ use tokio::{
 use super::{Asked, Connection, Target};
 use crate::{Done, chat::Speed, clock};
 
-/// Each connection asks again as soon as it has its answer.
+/// Each connection sends its next request as soon as it has the response.
 pub async fn full(target: &Target, connections: Vec<Connection>, time: Duration) -> Done<Asked> {
     let requests = Arc::new(target.requests(Speed::Whole));
     let started = Instant::now();
@@ -39,7 +39,8 @@ pub async fn full(target: &Target, connections: Vec<Connection>, time: Duration)
     Ok(asked)
 }
 
-/// So many a second, whether those before have been answered or not: a slow answer delays no other one.
+/// Sends `rate` requests a second, whether or not earlier ones have finished, so that a slow response delays no other
+/// one.
 pub async fn steady(
     target: &Target,
     connections: Vec<Connection>,

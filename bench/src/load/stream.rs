@@ -15,7 +15,7 @@ pub async fn full(target: &Target, connections: Vec<Connection>, time: Duration)
     ask(target, connections, time, Speed::AtOnce).await
 }
 
-/// Streams as a model sends them, an event every `pause` milliseconds.
+/// Streams with an event every `pause` milliseconds, as a model sends them.
 pub async fn paced(
     target: &Target,
     connections: Vec<Connection>,
@@ -38,7 +38,7 @@ async fn ask(
     for (number, mut connection) in (0_u32..).zip(connections) {
         let requests = requests.clone();
         tasks.spawn(async move {
-            // Paced streams that began together would send all their events together.
+            // Paced streams are started at different times; otherwise all events would be sent together.
             if let Speed::Paced(pause) = speed {
                 sleep(Duration::from_millis(pause) * number / all).await;
             }

@@ -1,4 +1,4 @@
-//! Hybrids of the tests' own: what they choose does not depend on any weights.
+//! A catalog of hybrids for tests; their choices do not depend on the scorer's weights.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ router = "turn"
 turn = { lambda = 1.0 }
 "#;
 
-/// Something to think about: a greeting is for the weakest, whatever the settings.
+/// A request that needs some thought: a greeting would go to the weakest target whatever the settings.
 pub fn question(model: &str) -> Value {
     question_with(model, json!({}))
 }
@@ -103,7 +103,7 @@ pub fn question_with(model: &str, more: Value) -> Value {
     body
 }
 
-/// A gateway with the catalog above; what is asked of a model comes by its name.
+/// A gateway with the catalog above. Each target is sent upstream under its own model name.
 pub struct Hybrids {
     pub gateway: TestGateway,
     _catalog: TempDir,
@@ -125,7 +125,7 @@ impl Hybrids {
         }
     }
 
-    /// These models do this; the others answer with their name, as JSON.
+    /// Plays `steps` for these models; the others respond with their name as JSON.
     pub fn failing(&self, models: &'static [&'static str], steps: Vec<Step>) {
         self.gateway.upstream.play_for_each(move |received| {
             let model = received.body["model"].as_str().unwrap();
@@ -151,7 +151,7 @@ impl Hybrids {
         self.failing(&[], Vec::new());
     }
 
-    /// Which models were asked since the start.
+    /// The models called since the start, in order.
     pub fn asked(&self) -> Vec<String> {
         let received = self.gateway.upstream.received();
         let models = received.iter().map(|one| one.body["model"].as_str());

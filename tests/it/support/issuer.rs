@@ -1,4 +1,4 @@
-//! An issuer of OpenID Connect that says what it is told to say.
+//! A fake OpenID Connect issuer with configurable claims and faults.
 
 use std::{
     collections::HashMap,
@@ -34,7 +34,7 @@ use super::{
 };
 
 pub const CLIENT: &str = "tollgate client/1";
-/// The one secret that gateways under test have in their environment.
+/// The only secret that gateways under test have in their environment.
 pub const SECRET: &str = PROVIDER_KEY;
 pub const NAME: &str = "Example ID";
 
@@ -46,14 +46,14 @@ pub struct FakeIssuer {
 
 struct Shared {
     url: String,
-    /// The last one signs.
+    /// Signing keys; the last one signs.
     keys: Vec<Signer>,
     grants: HashMap<String, Grant>,
     given: usize,
     fault: Option<Fault>,
-    /// What is told at the userinfo endpoint and not in the token.
+    /// Claims that the userinfo endpoint returns and the token lacks.
     elsewhere: Option<Value>,
-    /// Paths, in the order in which they were asked for.
+    /// Requested paths, in order.
     asked: Vec<&'static str>,
 }
 
@@ -62,21 +62,21 @@ struct Signer {
     pair: EcdsaKeyPair,
 }
 
-/// What a code is good for, once.
+/// What an authorization code can be exchanged for, once.
 struct Grant {
     challenge: String,
     redirect_uri: String,
     id_token: String,
 }
 
-/// What it does instead of telling about itself.
+/// Faults of the discovery document.
 #[derive(Clone, Debug)]
 pub enum Fault {
     Status(u16),
     Redirect(String),
     Body(&'static str),
     Huge,
-    /// Says that it is this one.
+    /// The document names this issuer instead.
     Another(&'static str),
 }
 
@@ -84,17 +84,17 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signed {
     Right,
-    /// For other words than these.
+    /// A valid signature of another payload.
     ForOthers,
-    /// Not at all, and it says so.
+    /// Unsigned (`alg: none`).
     Not,
-    /// With the public key as if it were a secret (HS256).
+    /// With the public key used as an HMAC secret (HS256).
     ByPublicKey,
-    /// With a key that the issuer does not have.
+    /// With a key that the issuer does not publish.
     ByNobody,
 }
 
-/// What somebody was sent to the issuer with.
+/// Query parameters of an authorization request.
 pub struct Asked(pub HashMap<String, String>);
 
 impl Asked {
@@ -114,7 +114,7 @@ impl FakeIssuer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Shared {
-            // With a slash at its end, which is a part of its name.
+            // The trailing slash is a part of the issuer's identifier.
             url: format!("http://{address}/realm/"),
             keys: vec![Signer::new("first")],
             grants: HashMap::new(),
@@ -137,7 +137,7 @@ impl FakeIssuer {
         issuer
     }
 
-    /// A gateway that people can sign in to with it.
+    /// Starts a gateway that has this issuer configured for sign-in.
     pub async fn gateway(&self, settings: &[(&str, &str)]) -> TestGateway {
         let url = self.url();
         let own = [
@@ -161,17 +161,17 @@ impl FakeIssuer {
         self.state().elsewhere = Some(told);
     }
 
-    /// Signs with a new key from now on; the old one is gone.
+    /// Replaces the signing key; the old key is no longer published.
     pub fn rotate(&self, id: &str) {
         self.state().keys = vec![Signer::new(id)];
     }
 
-    /// What it was asked for since the last look.
+    /// The paths requested since the last call.
     pub fn asked(&self) -> Vec<&'static str> {
         std::mem::take(&mut self.state().asked)
     }
 
-    /// A code for whoever asked, good for a token with these claims; `null` takes one away.
+    /// An authorization code for a token with these claims; `null` removes a default claim.
     pub fn grant(&self, asked: &Asked, claims: &Value, signed: Signed) -> String {
         let mut state = self.state();
         state.given += 1;
@@ -196,7 +196,7 @@ impl FakeIssuer {
         code
     }
 
-    /// A browser goes to the issuer and comes back with what it says.
+    /// Signs a browser in: it visits the issuer and returns with a code for these claims.
     pub async fn sign_in(&self, browser: &Browser, claims: &Value) -> Seen {
         let asked = set_out(browser, "").await;
         let code = self.grant(&asked, claims, Signed::Right);
@@ -322,7 +322,7 @@ async fn token(
     state.asked.push("token");
     let field = |name: &str| sent.get(name).map_or("", String::as_str);
     let refused = |error: &str| {
-        // It says more than it should.
+        // Echoes the whole request, secret included, which the gateway must not log or show.
         let body = json!({ "error": error, "error_description": sent });
         (StatusCode::BAD_REQUEST, body.to_string()).into_response()
     };

@@ -1,4 +1,4 @@
-//! A gateway on free ports with a provider that does as it is told.
+//! Test support: a gateway on free ports, fake providers and servers with scripted behaviour, and clients.
 
 pub mod alerts;
 pub mod anthropic;

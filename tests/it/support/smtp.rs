@@ -1,4 +1,4 @@
-//! A mail server that keeps what it is given, or takes nothing.
+//! A fake mail server that stores what it receives, or refuses everything.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ use tokio::{
     sync::Notify,
 };
 
-/// Longer than anything takes.
+/// Longer than any step takes.
 const TIMEOUT: Duration = Duration::from_mins(1);
 const USER: &str = "postmaster";
 pub const PASSWORD: &str = "mail-password-canary";
@@ -38,12 +38,12 @@ struct Shared {
 #[derive(Debug)]
 pub struct Received {
     pub to: String,
-    /// Head and body, with long lines in one again.
+    /// Head and body, with wrapped lines joined.
     pub text: String,
 }
 
 impl Received {
-    /// The path of the one-time link in it.
+    /// The path of the one-time link in the e-mail.
     #[track_caller]
     pub fn link(&self) -> String {
         let at = self.text.find("/portal/welcome?link=");
@@ -69,7 +69,7 @@ impl FakeSmtp {
         server
     }
 
-    /// The section of a configuration.
+    /// The configuration section for this server.
     pub fn section(&self) -> String {
         let address = self.address;
         format!(
@@ -81,7 +81,7 @@ impl FakeSmtp {
         self.shared.refuses.store(refuses, Relaxed);
     }
 
-    /// The next letter, once it is there.
+    /// Waits for the next e-mail.
     pub async fn letter(&self) -> Received {
         let next = async {
             loop {
@@ -124,7 +124,7 @@ async fn serve(client: TcpStream, shared: Arc<Shared>) -> std::io::Result<()> {
                     text = text + &line + "\n";
                 }
                 let to = to.trim_matches(['<', '>']).to_owned();
-                // Of quoted-printable text, as much as our letters have.
+                // Decodes as much of quoted-printable as the gateway's e-mails use.
                 let text = text.replace("=\n", "").replace("=3D", "=");
                 let letter = Received { to, text };
                 shared.letters.lock().unwrap().push_back(letter);
