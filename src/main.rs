@@ -1,9 +1,9 @@
-//! Arguments → what they ask for.
+//! The `tollgate` binary: runs the command line in [`tollgate::cli`].
 
 use std::process::ExitCode;
 
-/// A request makes a hundred small things and drops them; this one is quicker about it than the system's, and
-/// gives more back.
+/// mimalloc, because a request makes about a hundred small allocations: it is faster at those than the system's
+/// allocator, and returns more memory to the system.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -6,11 +6,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     cli::telemetry,
-    server::{self, Running, Watched},
+    server::{self, ConfigFiles, Running},
 };
 
 pub async fn run(file: &Path) -> Result<(), String> {
-    let mut files = Watched::new(file);
+    let mut files = ConfigFiles::new(file);
     let config = files.load()?;
     telemetry::start(&config.log);
     let signals = StopSignals::listen()?;

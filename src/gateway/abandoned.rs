@@ -1,7 +1,8 @@
-//! Calls whose clients have left, counted by account.
+//! Counts of abandoned calls, by account.
 //!
-//! Such a call is read to its end, because what it uses is owed. Meanwhile it takes memory and a connection to its
-//! provider, so an account with too many of them starts no new call until some have ended.
+//! The client of such a call has disconnected, but the call is read to its end, because its tokens must be charged.
+//! Meanwhile it takes memory and a connection to its provider. An account with too many of them cannot start another
+//! call until some have ended.
 
 use std::{
     hash::BuildHasher as _,
@@ -22,14 +23,14 @@ type Counts = FastMap<Box<str>, usize>;
 
 pub struct AbandonedCalls {
     limit: usize,
-    /// Of all accounts together. While this is below the limit, no account is looked up.
+    /// Sum over all accounts. While it is below the limit, no account needs to be looked up.
     total: AtomicUsize,
     hasher: RandomState,
     shards: [Mutex<Counts>; SHARDS],
 }
 
 impl AbandonedCalls {
-    /// `limit` is how many an account may have and still start another call.
+    /// `limit` is the number of abandoned calls at which an account cannot start another call.
     pub fn new(limit: u32) -> Self {
         Self {
             limit: limit as usize,
@@ -47,7 +48,7 @@ impl AbandonedCalls {
         self.total.load(Acquire)
     }
 
-    /// Whether the account has to wait before it starts another call.
+    /// Returns whether the account must wait before it starts another call.
     pub fn is_at_limit(&self, account_id: &str) -> bool {
         self.total() >= self.limit && self.of(account_id) >= self.limit
     }
@@ -57,7 +58,7 @@ impl AbandonedCalls {
         counts.get(account_id).copied().unwrap_or(0)
     }
 
-    /// Counts a call of the account until what is returned is dropped.
+    /// Counts a call of the account until the returned guard is dropped.
     pub fn count(self: &Arc<Self>, account_id: &str) -> AbandonedCall {
         *self.shard(account_id).entry(account_id.into()).or_default() += 1;
         self.total.fetch_add(1, Release);
@@ -69,13 +70,13 @@ impl AbandonedCalls {
 
     fn shard(&self, account_id: &str) -> MutexGuard<'_, Counts> {
         let hash = self.hasher.hash_one(account_id);
-        // Not the bits that the map itself goes by first.
+        // These bits of the hash are not the ones that the map itself uses first.
         let shard = &self.shards[usize::from(hash.to_be_bytes()[3]) % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One call that nobody waits for any more.
+/// Counts one abandoned call for as long as it lives.
 pub struct AbandonedCall {
     calls: Arc<AbandonedCalls>,
     account_id: Box<str>,
@@ -101,14 +102,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_at_its_limit_waits_until_one_has_ended_and_others_do_not() {
+    fn only_the_account_at_its_limit_must_wait_until_a_call_ends() {
         let calls = Arc::new(AbandonedCalls::new(2));
         let first = calls.count("a");
         assert!(!calls.is_at_limit("a"));
         let second = calls.count("a");
         assert!(calls.is_at_limit("a"));
         assert!(!calls.is_at_limit("b"));
-        // One that was admitted before is counted beyond the limit.
+        // A call that was admitted earlier can take the count above the limit.
         let third = calls.count("a");
         drop(first);
         assert!(calls.is_at_limit("a"));
@@ -125,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_panics_is_counted_no_longer() {
+    fn a_call_that_panics_is_no_longer_counted() {
         let calls = Arc::new(AbandonedCalls::new(1));
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _counted = calls.count("a");
             assert!(calls.is_at_limit("a"));
-            panic!("of the call");
+            panic!("the call panics");
         }));
         assert!(panicked.is_err());
         assert!(!calls.is_at_limit("a"));

@@ -1,4 +1,4 @@
-//! Letters of the gateway's, sent as far as a server takes them.
+//! E-mails of the gateway: one attempt each, failures are logged.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use super::Gateway;
 use crate::backoffice::mail::Email;
 
 impl Gateway {
-    /// Whether the server has taken it. Why it has not is in the log, which says no word of the letter:
-    /// there may be a link in it.
+    /// Sends an e-mail and returns whether the mail server accepted it. A failure is logged without any of the
+    /// e-mail's content, which may hold a one-time link.
     pub async fn send(&self, message: Email) -> bool {
         let Some(mail) = &self.mail else { return false };
         match mail.send(message).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!(%error, "a letter could not be sent");
+                tracing::error!(%error, "sending an e-mail failed; it is not retried");
                 false
             }
         }
     }
 
-    /// Does what a letter needs and sends it while nobody waits, so that the time until the answer tells
-    /// nothing of whom it was for.
+    /// Prepares and sends an e-mail in a task of its own, so that the response time does not reveal whether the
+    /// address has an account.
     pub fn send_later(
         self: &Arc<Self>,
         message: impl Future<Output = Option<Email>> + Send + 'static,

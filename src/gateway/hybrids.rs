@@ -1,4 +1,4 @@
-//! A hybrid's choice for one request: what the routers are told, and what is kept of what they say.
+//! Chooses the target of a request to a hybrid, and records the choice once the target has responded.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ use crate::{
 };
 
 impl Gateway {
-    /// Which of its targets answers a call of a hybrid. Nothing is changed by asking.
+    /// Chooses the target for a call to a hybrid. Changes no state.
     ///
-    /// A target that the plan does not include is none, as if it were asked for by name (SPEC §3.3).
+    /// A target that the plan does not include is skipped, just as a request for it by name would be refused (§3.3).
     pub fn choose(
         &self,
         routes: &Routes,
@@ -35,8 +35,8 @@ impl Gateway {
             .filter_map(|id| routes.catalog.find(id));
         let candidates: Vec<_> = targets
             .map(|model| {
-                let in_service = self.out_of_service(routes, model, plan, started);
-                Candidate::new(model.clone(), &need, in_service, call.cap_with(model))
+                let rejection = self.out_of_service(routes, model, plan, started);
+                Candidate::new(model.clone(), &need, rejection, call.cap_with(model))
             })
             .collect();
         let turn = match settings {
@@ -46,7 +46,7 @@ impl Gateway {
         let found = turn.map_or_else(Found::default, |(settings, key)| {
             self.sessions.find(&hybrid.id, key, started, settings.ttl)
         });
-        let text = task(call);
+        let text = task_text(call);
         let last = call.messages.last();
         let after_tool = last.is_some_and(|last| last.role == Role::Tool);
         let question = Question {
@@ -57,7 +57,7 @@ impl Gateway {
         };
         let knowledge = &routes.knowledge;
         let chosen = routing::choose(hybrid, settings, &question, &candidates, knowledge);
-        let mut chosen = chosen.ok_or_else(|| Self::nobody(hybrid, call, &candidates))?;
+        let mut chosen = chosen.ok_or_else(|| Self::no_target_error(hybrid, call, &candidates))?;
         chosen.decision.route_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         chosen.turning = turn.map(|(settings, key)| Turning {
             key,
@@ -73,6 +73,7 @@ impl Gateway {
         Ok(chosen)
     }
 
+    /// Returns why the gateway cannot use a model now, whatever the call needs.
     fn out_of_service(
         &self,
         routes: &Routes,
@@ -93,8 +94,8 @@ impl Gateway {
         }
     }
 
-    /// Why nobody can answer, in the words of what was asked.
-    fn nobody(hybrid: &Model, call: &ChatCall, candidates: &[Candidate]) -> GatewayError {
+    /// Returns the error for a call that no target fits; it names the request parameter that rules the targets out.
+    fn no_target_error(hybrid: &Model, call: &ChatCall, candidates: &[Candidate]) -> GatewayError {
         let rejected = || candidates.iter().filter_map(|one| one.rejected);
         let too_small = candidates.iter();
         let too_small = too_small.filter(|one| one.rejected == Some(Rejection::MinOutput));
@@ -114,14 +115,15 @@ impl Gateway {
             let message = format!("None of the models that `{id}` can choose from for you {what}.");
             return GatewayError::invalid(param, message);
         }
-        // No target that the plan includes is enabled and served: for this account there is no such model.
+        // No target that the plan includes is enabled and served, so for this account the hybrid does not exist.
         GatewayError::ModelNotFound {
             model: hybrid.id.clone(),
         }
     }
 
-    /// A call has been answered by its target. What a hybrid chose is counted and remembered.
-    pub fn answered(&self, route: &Route) {
+    /// Counts a hybrid's choice and remembers it for the conversation. Called once the target has responded; does
+    /// nothing for other models.
+    pub fn record_hybrid_choice(&self, route: &Route) {
         let Some(decision) = &route.decision else {
             return;
         };
@@ -140,8 +142,9 @@ impl Gateway {
     }
 }
 
-/// What is asked for: the last thing the user said that is more than a courtesy.
-pub fn task(call: &ChatCall) -> String {
+/// Returns the text by which a hybrid rates a call: the user's last message that is more than a courtesy such as
+/// "thanks".
+pub fn task_text(call: &ChatCall) -> String {
     let mut texts = call
         .user_texts()
         .map(|text| without_reminders(text.decode()));
@@ -153,7 +156,7 @@ pub fn task(call: &ChatCall) -> String {
     earlier.unwrap_or(last)
 }
 
-/// Agents put notes of their own into what a user says; they are not what is asked for.
+/// Removes the `<system-reminder>` notes that agents insert into user messages: they are not part of the user's task.
 fn without_reminders(text: String) -> String {
     if !text.contains("<system-reminder>") {
         return text;
@@ -161,7 +164,7 @@ fn without_reminders(text: String) -> String {
     let mut parts = text.split("<system-reminder>");
     let mut kept = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        // A note without an end goes on to the end.
+        // A note that is not closed extends to the end of the text.
         let after = part.split_once("</system-reminder>");
         kept.push_str(after.map_or("", |(_, after)| after));
     }
@@ -183,8 +186,9 @@ fn need(call: &ChatCall) -> Need {
     }
 }
 
-/// A conversation is known by its account and how it begins; a cache key tells those apart that begin
-/// alike, and is no name of one by itself, since clients use one key for all that share a prefix.
+/// Returns the key of a conversation: its account, hybrid, cache key, system prompt and first user message. The cache
+/// key tells apart conversations that begin alike. It does not identify one alone, since clients use one cache key
+/// for all conversations that share a prefix.
 fn session_key(call: &ChatCall) -> SessionKey {
     let texts = [
         call.prompt_cache_key.as_ref(),
@@ -201,8 +205,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_of_agents_are_left_out() {
-        for (said, left) in [
+    fn reminders_of_agents_are_removed() {
+        for (text, expected) in [
             ("Sort this", "Sort this"),
             (
                 "<system-reminder>a\nb</system-reminder>Sort this",
@@ -214,7 +218,7 @@ mod tests {
             ),
             ("Sort this <system-reminder>cut sho", "Sort this "),
         ] {
-            assert_eq!(without_reminders(said.to_owned()), left);
+            assert_eq!(without_reminders(text.to_owned()), expected);
         }
     }
 }

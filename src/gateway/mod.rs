@@ -1,4 +1,12 @@
-//! What every request shares: built once at the start, read by all.
+//! The running gateway: the state that all requests share, its metrics and alerts, and the operator actions.
+//!
+//! [`Gateway`] is built once at the start. Its routes are replaced as a whole when the configuration is reloaded, so
+//! a faulty configuration changes nothing, and a running call keeps the routes that it started with. An operator
+//! action that has begun runs to its end even if its client disconnects. E-mails, metrics and alerts never fail a
+//! request.
+//!
+//! Uses backoffice, upstream, prompt, tools, config, ledger, limits, conversations, net, wire, routing, catalog and
+//! base. The rooms metered, api, portal, server and cli use it.
 
 use std::sync::Arc;
 
@@ -33,54 +41,54 @@ pub mod traffic;
 
 pub use abandoned::{AbandonedCall, AbandonedCalls};
 pub use alerts::Alerts;
-pub use hybrids::task;
+pub use hybrids::task_text;
 pub use portal::Portal;
-pub use tally::{Chose, Tallied, Tally};
+pub use tally::{ChoiceTally, HybridTally, Tally};
 pub use tasks::Tasks;
 
 pub struct Gateway {
-    /// Models and who serves them: replaced as a whole when the configuration is read anew.
+    /// Models and their deployments; replaced as a whole when the configuration is reloaded.
     routes: ArcSwap<Routes>,
     pub ledger: Arc<Ledger>,
-    /// Charges that wait until the ledger can be written.
+    /// Pending charges, kept in files until the ledger takes them.
     pub spool: Arc<Spool>,
-    /// Responses that callers may go on from.
+    /// Stored responses, which callers can continue with `previous_response_id`.
     pub conversations: Conversations,
-    /// People who sign in to the portal, their sessions, and what operators did.
+    /// People who sign in to the portal, their sessions, payments, alerts and the record of operator actions.
     pub backoffice: Backoffice,
     pub operator_token: Secret,
     pub links: Links,
     pub portal: Portal,
-    /// Who else vouches for people that sign in.
+    /// OpenID Connect issuer for signing in; `None` unless configured.
     pub oidc: Option<Issuer>,
-    /// Where letters can be sent.
+    /// Mail server for e-mails; `None` unless configured.
     pub mail: Option<Mail>,
-    /// Who takes money for credit, where somebody does.
+    /// Payment provider that sells credit; `None` unless configured.
     pub payments: Option<Payments>,
     pub alerts: Alerts,
     pub max_body_bytes: usize,
     pub limiter: Arc<Limiter>,
     pub metrics: Metrics,
-    /// The last minutes, second by second.
+    /// Requests and charges of the last minutes, for each second.
     pub traffic: Traffic,
-    /// Conversations that hybrids remember.
+    /// Which model each conversation with a hybrid used last.
     pub sessions: Sessions,
-    /// What hybrids have chosen.
+    /// Counts of the hybrids' choices since the start.
     pub tally: Tally,
-    /// The ceilings of whatever has none of its own.
+    /// Default rate limits, where no rule of the operator applies.
     pub ceilings: Ceilings,
-    /// How far an account may go below zero by calls that cost more than they held.
+    /// How far a balance may go below zero when calls cost more than they held.
     pub max_overdraft: NanoUsd,
-    /// Calls whose clients have left, which are read to their end.
+    /// Calls whose clients have disconnected; they are read to their end and charged.
     pub abandoned: Arc<AbandonedCalls>,
-    /// Calls, above all: work that must end before the process does.
+    /// Calls and other work that must finish before the process exits.
     pub tasks: Tasks,
-    /// What runs as long as the gateway does.
+    /// Jobs that run for as long as the gateway does.
     pub background: TaskTracker,
     pub shutdown: Shutdown,
 }
 
-/// What outlives the process.
+/// The persistent stores.
 pub struct Stores {
     pub ledger: Arc<Ledger>,
     pub spool: Spool,
@@ -89,21 +97,21 @@ pub struct Stores {
     pub backoffice: Backoffice,
 }
 
-/// What can change while the gateway runs.
+/// Everything that a reload of the configuration replaces.
 pub struct Routes {
     pub catalog: Catalog,
     pub deployments: Deployments,
     pub routing: Routing,
-    /// What hybrids go by.
+    /// Scorer and route examples by which hybrids choose.
     pub knowledge: Knowledge,
-    /// The tools that the gateway runs, unless the operator has turned them off.
+    /// Built-in tools; `None` if the operator has disabled them.
     pub toolbox: Option<Arc<Toolbox>>,
 }
 
 impl Routes {
-    /// `before` is what these take the place of.
-    pub fn new(config: Config, before: Option<&Self>) -> Result<Self, String> {
-        let before = before.map(|before| &before.deployments);
+    /// `previous` are the routes in use; deployments that stay keep their health and counts.
+    pub fn new(config: Config, previous: Option<&Self>) -> Result<Self, String> {
+        let previous = previous.map(|previous| &previous.deployments);
         let tools = &config.tools;
         let toolbox = tools.enabled.then(|| Toolbox::new(tools)).transpose()?;
         let unserved = config.unserved_models();
@@ -111,12 +119,12 @@ impl Routes {
             let models = unserved.join(", ");
             tracing::warn!(
                 models,
-                "models without a deployment are not listed and answer 404"
+                "models without a deployment are not listed; requests for them get 404"
             );
         }
         Ok(Self {
             toolbox: toolbox.map(Arc::new),
-            deployments: Deployments::new(&config, before)?,
+            deployments: Deployments::new(&config, previous)?,
             routing: config.routing,
             knowledge: Knowledge::new(&config.catalog, config.weights.map(|own| own.scorer)),
             catalog: config.catalog,
@@ -124,14 +132,14 @@ impl Routes {
     }
 }
 
-/// Where errors send people.
+/// Portal pages that error messages link to.
 pub struct Links {
     pub billing: String,
     pub upgrade: String,
 }
 
 impl Gateway {
-    /// `origin` is where callers reach the public listener.
+    /// `origin` is the URL of the public listener, used unless `server.public_url` is set.
     pub fn new(config: Config, stores: Stores, origin: &str) -> Result<Self, String> {
         let origin = config.server.public_url.as_deref().unwrap_or(origin);
         Ok(Self {
@@ -165,12 +173,13 @@ impl Gateway {
         })
     }
 
-    /// As they are now. Whoever has them keeps them: a call that is running goes on as it began.
+    /// Owned snapshot of the routes; use it across an `.await`. A running call keeps the routes that it started with.
     pub fn routes(&self) -> Arc<Routes> {
         self.routes.load_full()
     }
 
-    /// The same for a look: to have them for longer, all threads count in one place.
+    /// Borrowed snapshot of the routes, not to be kept across an `.await`. It is cheaper than [`Self::routes`], whose
+    /// reference count all threads share.
     pub fn routes_now(&self) -> Guard<Arc<Routes>> {
         self.routes.load()
     }
@@ -179,21 +188,21 @@ impl Gateway {
         self.routes.store(Arc::new(routes));
     }
 
-    /// The model, unless an administrator has disabled it (SPEC §3.3).
+    /// Finds a model in the catalog, unless an operator has disabled it (§3.3).
     fn callable<'a>(&self, catalog: &'a Catalog, id: &str) -> Option<&'a Arc<Model>> {
         let model = catalog.find(id)?;
         let enabled = self.ledger.model_settings(&model.id).enabled;
         enabled.then_some(model)
     }
 
-    /// The model that answers to an ID, if it can be called by some plan.
+    /// Finds the model with this ID, if some plan can call it now.
     pub fn model(&self, routes: &Routes, id: &str) -> Option<Arc<Model>> {
         let model = self.callable(&routes.catalog, id)?;
         let serves = self.is_served(routes, model, Plan::ALL);
         serves.then(|| model.clone())
     }
 
-    /// Whether some deployment serves the model; for a hybrid, one of the targets that a plan includes.
+    /// Returns whether a deployment serves the model; for a hybrid, one of the targets that the plan includes.
     fn is_served(&self, routes: &Routes, model: &Model, plan: Plan) -> bool {
         if !model.is_hybrid() {
             return routes.deployments.count(&model.id) > 0;
@@ -205,7 +214,7 @@ impl Gateway {
         })
     }
 
-    /// The models that a plan can call now (SPEC §4.4), without superseded ones (§9).
+    /// Lists the models that a plan can call now (§4.4), without superseded ones (§9).
     pub fn visible_models(&self, plan: Plan) -> Vec<Arc<Model>> {
         let routes = self.routes();
         let mut models = self.listed_models(&routes, plan);
@@ -213,7 +222,7 @@ impl Gateway {
         models
     }
 
-    /// The models of a plan, whether or not a deployment serves them.
+    /// Lists the models of a plan, whether or not a deployment serves them.
     pub fn published_models(&self, plan: Plan) -> Vec<Arc<Model>> {
         self.listed_models(&self.routes(), plan)
     }

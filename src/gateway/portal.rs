@@ -1,18 +1,18 @@
-//! What the portal's pages share.
+//! Settings and state that the portal's pages share.
 
 use crate::{backoffice::Throttle, base::keys::Secret, catalog::Plan, config};
 
 pub struct Portal {
     pub enabled: bool,
-    /// Whether the operator's console is there too.
+    /// Whether the operator console is served too.
     pub console: bool,
-    /// Where callers and browsers reach the gateway.
+    /// URL at which callers and browsers reach the gateway.
     pub url: String,
-    /// The scheme and host of that, as browsers name where a form came from.
+    /// Scheme and host of `url`, in lower case: the `Origin` header of the portal's own forms.
     pub origin: String,
-    /// Whether anyone may make an account.
+    /// Whether anyone may create an account.
     pub sign_up_open: bool,
-    /// The plan that a new account begins with.
+    /// Plan of a new account.
     pub sign_up_plan: Plan,
     pub throttle: Throttle,
 }
@@ -30,13 +30,13 @@ impl Portal {
         }
     }
 
-    /// Where a one-time link leads. The secret is in the query, which is in no log.
+    /// Returns the URL of a one-time link. The secret is in the query string, which is never logged.
     pub fn welcome_url(&self, secret: &Secret) -> Secret {
         let (url, secret) = (&self.url, secret.reveal());
         Secret::new(format!("{url}/portal/welcome?link={secret}"))
     }
 
-    /// Whether browsers come by TLS, so that cookies may ask for it.
+    /// Returns whether browsers connect over TLS, so that cookies can be marked `Secure`.
     pub fn is_secure(&self) -> bool {
         self.origin.starts_with("https://")
     }

@@ -1,4 +1,4 @@
-//! What hybrids have chosen since the gateway was started, for the operator to see.
+//! Counts of the hybrids' choices since the gateway was started, for the operator. In memory only.
 
 use std::{
     collections::BTreeMap,
@@ -7,29 +7,30 @@ use std::{
 
 use crate::{base::money::NanoUsd, routing::Decision};
 
-/// Expectations are counted by the hundredth.
-const STEPS: usize = 101;
+/// Number of histogram buckets: expected qualities are counted in hundredths from 0 to 1.
+const BUCKETS: usize = 101;
 
+/// The tally of each hybrid, by its model ID.
 #[derive(Default)]
-pub struct Tally(Mutex<BTreeMap<String, Chose>>);
+pub struct Tally(Mutex<BTreeMap<String, HybridTally>>);
 
-/// What one hybrid has chosen.
+/// The choices of one hybrid.
 #[derive(Clone, Default)]
-pub struct Chose {
-    /// By who answered and why.
-    pub answers: BTreeMap<(String, &'static str), Tallied>,
-    /// What was expected of each quality tier.
-    quality: [Spread; 4],
+pub struct HybridTally {
+    /// Choices by the chosen model and the reason.
+    pub choices: BTreeMap<(String, &'static str), ChoiceTally>,
+    /// Quality that the scorer expected of each quality tier.
+    quality: [Histogram; 4],
 }
 
 #[derive(Clone, Copy, Default)]
-pub struct Tallied {
+pub struct ChoiceTally {
     pub count: u64,
-    /// Over always asking the dearest that could have answered.
+    /// Estimated saving compared with always choosing the most expensive target that fits.
     pub estimated_saving: NanoUsd,
 }
 
-impl Tallied {
+impl ChoiceTally {
     fn plus(self, other: Self) -> Self {
         let saving = self.estimated_saving.checked_add(other.estimated_saving);
         Self {
@@ -39,17 +40,17 @@ impl Tallied {
     }
 }
 
-/// How often a number from 0 to 1 was which one.
+/// Histogram of numbers from 0 to 1.
 #[derive(Clone)]
-struct Spread([u64; STEPS]);
+struct Histogram([u64; BUCKETS]);
 
-impl Default for Spread {
+impl Default for Histogram {
     fn default() -> Self {
-        Self([0; STEPS])
+        Self([0; BUCKETS])
     }
 }
 
-impl Spread {
+impl Histogram {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -59,51 +60,52 @@ impl Spread {
         self.0[(number.clamp(0.0, 1.0) * 100.0).round() as usize] += 1;
     }
 
-    /// The number below or at which this share of them is.
+    /// Returns the number that `percent` percent of all counted numbers do not exceed.
     fn quantile(&self, percent: u64) -> f64 {
         let all: u64 = self.0.iter().sum();
-        let mut left = (all * percent).div_ceil(100);
-        let mut steps = (0_u8..).zip(&self.0);
-        let at = steps.find(|(_, count)| {
-            left = left.saturating_sub(**count);
-            left == 0
+        let mut remaining = (all * percent).div_ceil(100);
+        let mut buckets = (0_u8..).zip(&self.0);
+        let found = buckets.find(|(_, count)| {
+            remaining = remaining.saturating_sub(**count);
+            remaining == 0
         });
-        at.map_or(0.0, |(step, _)| f64::from(step) / 100.0)
+        found.map_or(0.0, |(bucket, _)| f64::from(bucket) / 100.0)
     }
 }
 
-impl Chose {
-    pub fn total(&self) -> Tallied {
-        let all = self.answers.values().copied();
-        all.fold(Tallied::default(), Tallied::plus)
+impl HybridTally {
+    pub fn total(&self) -> ChoiceTally {
+        let all = self.choices.values().copied();
+        all.fold(ChoiceTally::default(), ChoiceTally::plus)
     }
 
-    /// This quantile of what was expected of each quality tier, the weakest first.
+    /// Returns a quantile of the quality that was expected of each quality tier, the weakest first.
     pub fn quality(&self, percent: u64) -> [f64; 4] {
         self.quality.each_ref().map(|tier| tier.quantile(percent))
     }
 }
 
 impl Tally {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Chose>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, HybridTally>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn count(&self, decision: &Decision) {
         let mut tally = self.lock();
         let hybrid = tally.entry(decision.hybrid.clone()).or_default();
-        for (spread, quality) in hybrid.quality.iter_mut().zip(decision.quality) {
-            spread.count(quality);
+        for (histogram, quality) in hybrid.quality.iter_mut().zip(decision.quality) {
+            histogram.count(quality);
         }
         let key = (decision.chosen.clone(), decision.reason.as_str());
-        let entry = hybrid.answers.entry(key).or_default();
-        *entry = entry.plus(Tallied {
+        let entry = hybrid.choices.entry(key).or_default();
+        *entry = entry.plus(ChoiceTally {
             count: 1,
             estimated_saving: decision.estimated_saving,
         });
     }
 
-    pub fn look(&self) -> BTreeMap<String, Chose> {
+    /// Returns a copy of the tallies of all hybrids.
+    pub fn snapshot(&self) -> BTreeMap<String, HybridTally> {
         self.lock().clone()
     }
 }
@@ -114,12 +116,12 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_what_was_counted() {
-        let mut spread = Spread::default();
-        assert_eq!(spread.quantile(50).to_bits(), 0.0_f64.to_bits());
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.quantile(50).to_bits(), 0.0_f64.to_bits());
         for number in [0.1, 0.2, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 7.0] {
-            spread.count(number);
+            histogram.count(number);
         }
-        let quantiles = [10, 30, 50, 90, 100].map(|percent| spread.quantile(percent));
+        let quantiles = [10, 30, 50, 90, 100].map(|percent| histogram.quantile(percent));
         let expected = [0.1, 0.2, 0.4, 0.8, 1.0_f64];
         assert_eq!(quantiles.map(f64::to_bits), expected.map(f64::to_bits));
     }

@@ -1,16 +1,16 @@
-//! Work that must end before the process does.
+//! Tracks work that must finish before the process exits.
 
 use tokio::task::JoinHandle;
 use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use crate::net::lanes;
 
-/// Counted on each thread for itself: every request is, and threads with one count would wait for each other.
+/// Task trackers, one for each lane. Every request is tracked, and a shared counter would make the threads contend.
 pub struct Tasks(Vec<TaskTracker>);
 
 impl Default for Tasks {
     fn default() -> Self {
-        // One more for threads that serve no requests.
+        // Lanes are numbered from 1; tracker 0 is for threads that serve no requests.
         Self((0..=lanes::lanes()).map(|_| TaskTracker::new()).collect())
     }
 }
@@ -20,7 +20,7 @@ impl Tasks {
         &self.0[lanes::this_lane() % self.0.len()]
     }
 
-    /// In a task of its own. Needs a runtime.
+    /// Spawns a tracked task. Must be called within a Tokio runtime.
     pub fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -28,12 +28,12 @@ impl Tasks {
         self.here().spawn(task)
     }
 
-    /// Counts something that has no task of its own, until what is returned is dropped.
+    /// Tracks work without a task of its own until the returned token is dropped.
     pub fn counted(&self) -> TaskTrackerToken {
         self.here().token()
     }
 
-    /// From now on [`Self::wait`] ends once there is nothing left.
+    /// Lets [`Self::wait`] return once no tracked work is left. New work can still be tracked.
     pub fn close(&self) {
         for tasks in &self.0 {
             tasks.close();
@@ -41,7 +41,7 @@ impl Tasks {
     }
 
     pub async fn wait(&self) {
-        // What ends on one thread may begin something on another.
+        // Work that ends on one lane may have started work on another.
         while !self.is_empty() {
             for tasks in &self.0 {
                 tasks.wait().await;

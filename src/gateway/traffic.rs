@@ -1,7 +1,7 @@
-//! What this gateway has been doing, second by second, for whoever watches it.
+//! Requests and charges of this gateway for each of the last seconds, for the console.
 //!
-//! A request adds to a few counters and is done. Once a second somebody looks at them, and what was
-//! added since is that second's.
+//! A request only adds to a few counters. A job samples the counters once a second; the increase since the last
+//! sample belongs to the second that has just ended. In memory only.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +13,7 @@ use std::{
 
 use crate::ledger::Charged;
 
-/// How many seconds are remembered.
+/// Number of seconds that are kept.
 pub const SECONDS: usize = 300;
 
 #[derive(Default)]
@@ -23,44 +23,46 @@ pub struct Traffic {
     failed: AtomicU64,
     tokens: AtomicU64,
     spent: AtomicU64,
-    watched: Mutex<Watched>,
+    history: Mutex<History>,
 }
 
-/// What happened in some time.
+/// Sums over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// All of them.
+    /// All requests, whatever their outcome.
     pub requests: u64,
-    /// Those that asked for what they may not have, or not now.
+    /// Requests that got a 4xx status.
     pub refused: u64,
-    /// Those that were answered badly, or not to the end.
+    /// Requests that got a 5xx status, or whose response broke off.
     pub failed: u64,
-    /// Charged for, of both kinds.
+    /// Charged tokens, prompt and completion together.
     pub tokens: u64,
-    /// Billionths of a dollar.
+    /// Charged amount in nano-dollars.
     pub spent: u64,
 }
 
-/// How a request ended, as far as it is counted.
+/// Outcome of a request, as it is counted here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Also for clients that left.
+    /// Includes requests whose client disconnected.
     Served,
     Refused,
     Failed,
 }
 
+/// The samples of the counters.
 #[derive(Default)]
-struct Watched {
-    /// How far the counters were at the last look, and in which second that was.
-    so_far: Sums,
+struct History {
+    /// The counters at the last sample.
+    sampled: Sums,
+    /// Number of the second of the last sample.
     at: Option<u64>,
-    /// The latest last.
+    /// Sums of each second, the latest last.
     seconds: VecDeque<Sums>,
 }
 
 impl Traffic {
-    /// A request is over.
+    /// Counts a request that has ended.
     pub fn ended(&self, end: End) {
         self.requests.fetch_add(1, Relaxed);
         match end {
@@ -70,41 +72,42 @@ impl Traffic {
         }
     }
 
-    /// A call was paid.
+    /// Counts a charge.
     pub fn charged(&self, charged: Charged) {
         self.tokens.fetch_add(charged.usage.total(), Relaxed);
         let nanos = u64::try_from(charged.cost.nanos()).unwrap_or(0);
         self.spent.fetch_add(nanos, Relaxed);
     }
 
-    /// Closes the second that has just ended, by its number. Whoever comes late has seconds in between to
-    /// make up for: nobody knows which of them it was, so it is the last.
+    /// Samples the counters for the second with this number, which has just ended. If seconds were skipped, they are
+    /// empty and the whole increase is counted for this one. Does nothing if the second was sampled before.
     pub fn tick(&self, second: u64) {
-        let now = self.so_far();
-        let mut watched = self.watched();
-        let since = watched.at.map_or(1, |at| second.saturating_sub(at));
+        let now = self.counters();
+        let mut history = self.history();
+        let since = history.at.map_or(1, |at| second.saturating_sub(at));
         let Some(empty) = since.checked_sub(1) else {
             return;
         };
         let empty = usize::try_from(empty).unwrap_or(SECONDS).min(SECONDS);
-        let latest = now.since(watched.so_far);
-        watched.seconds.extend([Sums::default()].repeat(empty));
-        watched.seconds.push_back(latest);
-        let surplus = watched.seconds.len().saturating_sub(SECONDS);
-        watched.seconds.drain(..surplus);
-        watched.so_far = now;
-        watched.at = Some(second);
+        let latest = now.since(history.sampled);
+        history.seconds.extend([Sums::default()].repeat(empty));
+        history.seconds.push_back(latest);
+        let surplus = history.seconds.len().saturating_sub(SECONDS);
+        history.seconds.drain(..surplus);
+        history.sampled = now;
+        history.at = Some(second);
     }
 
-    /// The last seconds that are over, the latest last: always as many as are remembered at most.
+    /// Returns the sums of the last [`SECONDS`] completed seconds, the latest last. Seconds before the start are
+    /// empty.
     pub fn seconds(&self) -> Vec<Sums> {
-        let watched = self.watched();
-        let missing = SECONDS - watched.seconds.len();
+        let history = self.history();
+        let missing = SECONDS - history.seconds.len();
         let before = std::iter::repeat_n(Sums::default(), missing);
-        before.chain(watched.seconds.iter().copied()).collect()
+        before.chain(history.seconds.iter().copied()).collect()
     }
 
-    fn so_far(&self) -> Sums {
+    fn counters(&self) -> Sums {
         Sums {
             requests: self.requests.load(Relaxed),
             refused: self.refused.load(Relaxed),
@@ -114,8 +117,8 @@ impl Traffic {
         }
     }
 
-    fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -130,6 +133,7 @@ impl Sums {
         }
     }
 
+    /// Adds up several seconds.
     pub fn of(seconds: &[Self]) -> Self {
         let add = |sum: Self, one: &Self| Self {
             requests: sum.requests.saturating_add(one.requests),
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_the_last_look_is_of_the_last_second() {
+    fn the_increase_since_the_last_sample_belongs_to_the_last_second() {
         let traffic = Traffic::default();
         traffic.ended(End::Served);
         traffic.ended(End::Refused);
@@ -175,7 +179,7 @@ mod tests {
         let seconds = traffic.seconds();
         assert_eq!(seconds.len(), SECONDS);
         let [first, second, third] = seconds[SECONDS - 3..] else {
-            panic!("three of them");
+            panic!("there are three seconds");
         };
         assert_eq!((first.requests, first.refused, first.failed), (2, 1, 0));
         assert_eq!((second.requests, second.failed), (1, 1));
@@ -186,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_looks_late_leaves_empty_seconds_and_nothing_is_lost() {
+    fn a_late_sample_leaves_empty_seconds_and_loses_nothing() {
         let traffic = Traffic::default();
         traffic.tick(10);
         traffic.ended(End::Served);
@@ -194,13 +198,13 @@ mod tests {
         assert_eq!(last(&traffic, 4), [0, 0, 0, 1]);
         traffic.ended(End::Served);
         traffic.tick(13);
-        assert_eq!(last(&traffic, 1), [1], "this second is over already");
+        assert_eq!(last(&traffic, 1), [1], "this second was sampled before");
         traffic.tick(14);
         assert_eq!(last(&traffic, 2), [1, 1]);
     }
 
     #[test]
-    fn no_more_is_remembered_than_there_is_room_for() {
+    fn only_the_last_seconds_are_kept() {
         let traffic = Traffic::default();
         for second in 0..1_000 {
             traffic.ended(End::Served);

@@ -12,7 +12,7 @@ use crate::{
     prompt::ChatCall,
     upstream::{
         Parts,
-        deployments::{Asking, Deployment},
+        deployments::{Deployment, RunningAttempt},
     },
     wire::{
         chat::{Answer, Choice, FinishReason, Usage},
@@ -75,12 +75,12 @@ async fn best_of<Q: Question>(
     let mut poor: Option<Poor<Q::Answer>> = None;
     loop {
         let error = match one_model(&question, &mut attempts, call, admitted).await {
-            Ok((answer, asking)) => {
+            Ok((answer, attempt)) => {
                 if let Some(error) = question.defect(call, &answer).filter(|_| poor.is_none()) {
                     let target = call.route.target.clone();
                     if attempts.escalates(call, &error, admitted, true) {
-                        let deployment = asking.deployment.clone();
-                        attempts.rejected_answer(asking, &error, admitted);
+                        let deployment = attempt.deployment.clone();
+                        attempts.rejected_answer(attempt, &error, admitted);
                         poor = Some(Poor {
                             answer,
                             target,
@@ -89,7 +89,7 @@ async fn best_of<Q: Question>(
                         continue;
                     }
                 }
-                attempts.answered(asking);
+                attempts.answered(attempt);
                 if let Some(poor) = poor {
                     admitted.add_discarded(&poor.deployment, question.usage(&poor.answer));
                 }
@@ -120,12 +120,12 @@ async fn one_model<Q: Question>(
     attempts: &mut Attempts<'_>,
     call: &ChatCall,
     admitted: &mut Admitted,
-) -> Result<(Q::Answer, Asking), UpstreamError> {
+) -> Result<(Q::Answer, RunningAttempt), UpstreamError> {
     loop {
-        let asking = attempts.next(call, admitted)?;
-        match question.ask(call, &asking.deployment).await {
-            Ok(answer) => return Ok((answer, asking)),
-            Err(error) => attempts.failed(asking, error, call, admitted).await?,
+        let attempt = attempts.next(call, admitted)?;
+        match question.ask(call, &attempt.deployment).await {
+            Ok(answer) => return Ok((answer, attempt)),
+            Err(error) => attempts.failed(attempt, error, call, admitted).await?,
         }
     }
 }
@@ -140,7 +140,7 @@ impl Question for Whole {
         call: &ChatCall,
         deployment: &Deployment,
     ) -> Result<Self::Answer, UpstreamError> {
-        let longest = deployment.longest;
+        let longest = deployment.total_timeout;
         let asked = tokio::time::timeout(longest, whole(call, deployment)).await;
         asked.unwrap_or(Err(UpstreamError::TooLong(longest)))
     }
@@ -170,7 +170,7 @@ impl<R: Reader> Question for Beginning<R> {
         call: &ChatCall,
         deployment: &Deployment,
     ) -> Result<Self::Answer, UpstreamError> {
-        let longest = deployment.longest;
+        let longest = deployment.total_timeout;
         let mut time_left = TimeLeft {
             longest,
             left: longest,

@@ -17,7 +17,7 @@ use crate::{
     ledger::Attempt,
     prompt::ChatCall,
     routing::Reason,
-    upstream::deployments::{Asking, Record},
+    upstream::deployments::{Record, RunningAttempt},
     wire::error::UpstreamError,
 };
 
@@ -65,34 +65,34 @@ impl<'a> Attempts<'a> {
         &mut self,
         call: &ChatCall,
         admitted: &mut Admitted,
-    ) -> Result<Asking, UpstreamError> {
+    ) -> Result<RunningAttempt, UpstreamError> {
         let model = &call.route.target.id;
-        let asking = self.routes.deployments.pick(model, &self.tried);
-        let asking =
-            asking.ok_or_else(|| UpstreamError::Connect("no deployment is left to try".into()))?;
+        let attempt = self.routes.deployments.pick(model, &self.tried);
+        let attempt =
+            attempt.ok_or_else(|| UpstreamError::Connect("no deployment is left to try".into()))?;
         self.made += 1;
-        admitted.set_deployment(&asking.deployment);
-        Ok(asking)
+        admitted.set_deployment(&attempt.deployment);
+        Ok(attempt)
     }
 
     /// Ends the attempts: this one has started to answer.
-    pub fn answered(self, asking: Asking) {
-        let name = &asking.deployment.name;
+    pub fn answered(self, attempt: RunningAttempt) {
+        let name = &attempt.deployment.name;
         self.gateway.metrics.attempted(name, "answered");
-        asking.answered();
+        attempt.succeeded();
     }
 
     /// Records a failed attempt. Returns when the next one can start, or the error if there is none.
     pub async fn failed(
         &mut self,
-        asking: Asking,
+        attempt: RunningAttempt,
         error: UpstreamError,
         call: &ChatCall,
         admitted: &mut Admitted,
     ) -> Result<(), UpstreamError> {
-        self.record(&asking, &error, admitted);
-        self.tried.push(asking.deployment.record.clone());
-        asking.failed(&error);
+        self.record(&attempt, &error, admitted);
+        self.tried.push(attempt.deployment.record.clone());
+        attempt.failed(&error);
         let all = self.routes.deployments.count(&call.route.target.id);
         if !error.is_worth_another_try() || all < 2 || self.is_exhausted() {
             return Err(error);
@@ -108,13 +108,18 @@ impl<'a> Attempts<'a> {
     }
 
     /// Records an answer that another model should improve on. It does not count against the deployment.
-    pub fn rejected_answer(&self, asking: Asking, error: &UpstreamError, admitted: &mut Admitted) {
-        self.record(&asking, error, admitted);
-        asking.answered();
+    pub fn rejected_answer(
+        &self,
+        attempt: RunningAttempt,
+        error: &UpstreamError,
+        admitted: &mut Admitted,
+    ) {
+        self.record(&attempt, error, admitted);
+        attempt.succeeded();
     }
 
-    fn record(&self, asking: &Asking, error: &UpstreamError, admitted: &mut Admitted) {
-        let name = &asking.deployment.name;
+    fn record(&self, attempt: &RunningAttempt, error: &UpstreamError, admitted: &mut Admitted) {
+        let name = &attempt.deployment.name;
         self.gateway.metrics.attempted(name, error.kind());
         if let Some(status) = error.status().filter(|_| error.is_operators_fault()) {
             self.gateway.alerts.refused(name, status);
@@ -122,7 +127,7 @@ impl<'a> Attempts<'a> {
         admitted.failed_attempt(Attempt {
             upstream: name.to_string(),
             failure: error.to_string(),
-            ms: u64::try_from(asking.elapsed().as_millis()).unwrap_or(u64::MAX),
+            ms: u64::try_from(attempt.elapsed().as_millis()).unwrap_or(u64::MAX),
         });
     }
 

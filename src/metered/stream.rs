@@ -62,7 +62,7 @@ pub async fn stream(
         Err(failure) => return Err(admitted.end_without_response(failure).await),
     };
     admitted.first_byte();
-    gateway.answered(&call.route);
+    gateway.record_hybrid_choice(&call.route);
     let (script, storing) = form.script(&call);
     let shape = Shape::new(script, call.choices());
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);

@@ -45,7 +45,7 @@ pub async fn whole(
         Err(failure) => return Err(admitted.end_without_response(failure).await),
     };
     admitted.first_byte();
-    gateway.answered(&call.route);
+    gateway.record_hybrid_choice(&call.route);
     failpoint::reached("answered");
     let bill = answer.usage.map(|usage| admitted.bill(usage));
     settle(&call, admitted, bill, &client.client)

@@ -19,7 +19,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::net::mailbox::Postman;
+use crate::net::callbacks;
 
 thread_local! {
     static LANE: Cell<usize> = const { Cell::new(0) };
@@ -88,7 +88,7 @@ impl Lane {
             .name(format!("lane-{number}"))
             .spawn(move || {
                 this_thread_is(number);
-                runtime.spawn(Postman::start());
+                runtime.spawn(callbacks::Runner::start());
                 let _ = runtime.block_on(stopped);
                 // A look through a large database must not hold up the end.
                 runtime.shutdown_background();

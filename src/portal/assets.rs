@@ -1,4 +1,5 @@
-//! Styles, scripts and the mark: part of the program, under names that change with what is in them.
+//! Stylesheets, scripts and the logo. They are compiled into the binary and served under names with a digest of
+//! their content, so that browsers may cache them forever.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -47,7 +48,7 @@ const ALL: [(&str, &str, &str); 7] = [
     ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 
-/// The path of each, by its name.
+/// The path of each asset, by its file name.
 static PATHS: LazyLock<HashMap<&str, String>> = LazyLock::new(|| {
     let path = |(name, _, text): (&'static str, &str, &str)| {
         let digest = Sha256::digest(text.as_bytes());
@@ -59,19 +60,19 @@ static PATHS: LazyLock<HashMap<&str, String>> = LazyLock::new(|| {
     ALL.into_iter().map(path).collect()
 });
 
-/// Where a page finds it.
+/// The path under which an asset is served; empty for an unknown name.
 pub fn path(name: &str) -> &'static str {
     PATHS.get(name).map_or("", String::as_str)
 }
 
-/// The mark beside the name.
-pub fn mark() -> Markup {
+/// The logo beside the product name, as inline SVG.
+pub fn logo() -> Markup {
     PreEscaped(include_str!("assets/icon.svg").to_owned())
 }
 
 pub async fn serve(Path(name): Path<String>) -> Response {
-    let asked = format!("/portal/assets/{name}");
-    let found = ALL.into_iter().find(|(name, ..)| path(name) == asked);
+    let requested = format!("/portal/assets/{name}");
+    let found = ALL.into_iter().find(|(name, ..)| path(name) == requested);
     let Some((_, kind, text)) = found else {
         return PortalError::NotFound.into_response();
     };

@@ -1,4 +1,4 @@
-//! Credit: what there is, what of it expires when, and how it came to be what it is.
+//! The billing page: balance, remaining credit with its expiry dates, payments and the history of entries.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,15 +15,15 @@ pub mod payments;
 mod returned;
 mod test_payment;
 
-use self::returned::Told;
+use self::returned::Banner;
 use super::{
     error::PortalError,
+    formatting::{moment, money},
     layout::{self, Page, Place},
     notice,
-    query::{ReadQuery, given},
+    query::{ReadQuery, non_empty},
     requests,
     session::SignedIn,
-    words::{moment, money},
 };
 use crate::{
     base::money::NanoUsd,
@@ -31,9 +31,10 @@ use crate::{
     ledger::{Balances, Entry, EntryKind, Grant, GrantLeft},
 };
 
-const ON_A_PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 
-/// Buying is there where somebody takes money, and pretending to where they only pretend.
+/// Routes of the billing pages. Checkout exists only with a payment provider, the test payment page only with
+/// the built-in test provider.
 pub fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
     let billing = Router::new().route("/portal/billing", get(show));
     let Some(payments) = &gateway.payments else {
@@ -50,56 +51,56 @@ pub fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
 }
 
 #[derive(Default, Deserialize)]
-pub struct Asked {
+pub struct BillingQuery {
     before: Option<String>,
-    /// The checkout that a browser comes back from.
+    /// ID of the checkout from which the browser returns, paid or cancelled.
     paid: Option<String>,
     cancelled: Option<String>,
 }
 
-impl Asked {
-    /// The last entry of the page before.
+impl BillingQuery {
+    /// The sequence number of the last entry of the previous page.
     fn before(&self) -> Result<Option<i64>, PortalError> {
-        let before = given(self.before.as_ref()).map(str::parse);
+        let before = non_empty(self.before.as_ref()).map(str::parse);
         let unknown =
             |_| PortalError::Invalid("There is no such page of your account's history.".into());
         before.transpose().map_err(unknown)
     }
 }
 
-/// What each grant is called, by its ID.
+/// The reason of each grant, by grant ID.
 type Notes<'a> = HashMap<&'a str, &'a str>;
 
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
-    ReadQuery(asked): ReadQuery<Asked>,
+    ReadQuery(query): ReadQuery<BillingQuery>,
 ) -> Result<Page, PortalError> {
-    let told = returned::told(&gateway, &me, &asked).await?;
-    Box::pin(page(&gateway, &me, asked.before()?, told)).await
+    let banner = returned::banner(&gateway, &me, &query).await?;
+    Box::pin(page(&gateway, &me, query.before()?, banner)).await
 }
 
 async fn page(
     gateway: &Gateway,
     me: &SignedIn,
     before: Option<i64>,
-    told: Told,
+    banner: Banner,
 ) -> Result<Page, PortalError> {
     let (ledger, account) = (&gateway.ledger, me.account.id.as_str());
     let (balances, left, grants, mut entries) = tokio::try_join!(
         ledger.balances(account),
         ledger.grants_left(account),
         ledger.grants(account),
-        ledger.entries_page(account, before, ON_A_PAGE + 1),
+        ledger.entries_page(account, before, PAGE_SIZE + 1),
     )?;
-    let bought = payments::of(gateway, account).await?;
+    let bought = payments::recent(gateway, account).await?;
     let notes: Notes<'_> = grants.iter().filter_map(note).collect();
-    let more = entries.len() > ON_A_PAGE;
-    entries.truncate(ON_A_PAGE);
+    let more = entries.len() > PAGE_SIZE;
+    entries.truncate(PAGE_SIZE);
     let next = entries.last().filter(|_| more);
     let content = html! {
         h1 { "Billing" }
-        (told.words)
+        (banner.content)
         (notice::credit(&gateway.alerts, &balances, !grants.is_empty()))
         (cards(&balances))
         (checkout::card(gateway, me))
@@ -120,7 +121,11 @@ async fn page(
     };
     let place = Place::Billing;
     Ok(layout::page_with(
-        me, place, "Billing", &told.head, &content,
+        me,
+        place,
+        "Billing",
+        &banner.head,
+        &content,
     ))
 }
 
@@ -140,7 +145,7 @@ fn cards(balances: &Balances) -> Markup {
                 }
             }
             section.card {
-                h2 { "Set aside" }
+                h2 { "Held" }
                 p.figure { (money(balances.held)) }
                 p.muted { "For requests that are running." }
             }
@@ -153,7 +158,7 @@ fn cards(balances: &Balances) -> Markup {
     }
 }
 
-/// What is left of each grant, in the order in which they are used.
+/// The remainder of each grant, in the order in which grants are used.
 fn expiries(left: &[GrantLeft], notes: &Notes<'_>) -> Markup {
     html! {
         section {
@@ -168,7 +173,7 @@ fn expiries(left: &[GrantLeft], notes: &Notes<'_>) -> Markup {
                             tr {
                                 th scope="col" { "Credit" }
                                 th.number scope="col" { "Left" }
-                                th.number scope="col" { "Of it set aside" }
+                                th.number scope="col" { "Held" }
                                 th scope="col" { "Expires" }
                             }
                         }
@@ -214,8 +219,8 @@ fn history(entries: &[Entry], notes: &Notes<'_>) -> Markup {
                         @for entry in entries {
                             tr {
                                 td { (moment(entry.at)) }
-                                th scope="row" { (what(entry, notes)) }
-                                td.number { (change(entry.delta)) }
+                                th scope="row" { (description(entry, notes)) }
+                                td.number { (signed_amount(entry.delta)) }
                                 td.number { (money(entry.balance_after)) }
                             }
                         }
@@ -226,7 +231,7 @@ fn history(entries: &[Entry], notes: &Notes<'_>) -> Markup {
     }
 }
 
-fn what(entry: &Entry, notes: &Notes<'_>) -> Markup {
+fn description(entry: &Entry, notes: &Notes<'_>) -> Markup {
     let note = note_of(notes, &entry.reference);
     html! {
         @match entry.kind {
@@ -246,12 +251,12 @@ fn note_of<'a>(notes: &Notes<'a>, grant_id: &str) -> Option<&'a str> {
     notes.get(grant_id).copied()
 }
 
-/// A link to the request that an entry is for.
+/// A link to the request that an entry belongs to.
 fn request(reference: &str) -> Markup {
     html! { a href=(requests::path(reference)) { code { (reference) } } }
 }
 
-fn change(delta: NanoUsd) -> String {
+fn signed_amount(delta: NanoUsd) -> String {
     let sign = if delta > NanoUsd::default() { "+" } else { "" };
     format!("{sign}{}", money(delta))
 }

@@ -1,50 +1,51 @@
-//! Bars on days, drawn here as SVG: a browser needs no script to show them.
+//! Stacked bar charts by day, rendered as SVG on the server, so that they need no script.
 //!
-//! Nothing is said by a picture alone. Its label sums it up, each bar has its words, the colours are
-//! named below it, and the page has the same numbers in a table.
+//! No information is in the picture alone, for accessibility: the chart has a label with a summary, each bar
+//! has a title, the legend names the colours, and the page repeats the numbers in a table.
 
 use maud::{Markup, html};
 
-use super::{days, words};
+use super::{days, formatting};
 use crate::base::money::NanoUsd;
 
-/// How many series have a colour of their own. Of more, the last are drawn as one.
+/// The number of series with a colour of their own. If there are more, the last ones are merged into one.
 const MAX_SERIES: usize = 7;
-/// The most lines above the base.
-const MAX_LINES: u128 = 5;
-/// About as many days are named as have room beside each other.
-const NAMED_DAYS: usize = 7;
+/// The most grid lines above the base line.
+const MAX_GRID_LINES: u128 = 5;
+/// The most day labels that fit beside each other on the axis.
+const MAX_DAY_LABELS: usize = 7;
 
-// A unit is a tenth of a pixel where the picture is as wide as it was made for.
+// A unit is a tenth of a pixel at the chart's natural width.
 const LEFT: u128 = 1_000;
 const TOP: u128 = 150;
-const WIDE: u128 = 5_950;
-const HIGH: u128 = 2_000;
-const BASE: u128 = TOP + HIGH;
-const RIGHT: u128 = LEFT + WIDE;
-/// What is there at all can be seen.
-const LEAST: u128 = 20;
+const PLOT_WIDTH: u128 = 5_950;
+const PLOT_HEIGHT: u128 = 2_000;
+const BASE: u128 = TOP + PLOT_HEIGHT;
+const RIGHT: u128 = LEFT + PLOT_WIDTH;
+/// The least height of a bar, so that small nonzero values stay visible.
+const MIN_HEIGHT: u128 = 20;
 
-/// Bars, one a day, each stacked of the same series.
+/// A chart with one bar per day. Every bar stacks the series in the order given.
 pub struct Chart<'a> {
-    /// What is shown, e.g. "Cost a day".
+    /// The title, e.g. "Cost a day".
     pub title: &'a str,
     pub unit: Unit,
-    /// In order.
+    /// In ascending order.
     pub days: &'a [String],
-    /// What matters most first. Two charts with the same names in the same order have the same colours.
+    /// The most important series first. Colours follow the order, so two charts with series in equal order have
+    /// equal colours.
     pub series: Vec<Series>,
 }
 
 pub struct Series {
     pub name: String,
-    /// One for each day.
+    /// One value per day.
     pub values: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Unit {
-    /// Values are billionths of a dollar.
+    /// Values are nano-dollars.
     Dollars,
     Requests,
 }
@@ -56,13 +57,13 @@ impl Unit {
             Self::Requests if value == 1 => "1 request".into(),
             Self::Requests => {
                 let value = u64::try_from(value).unwrap_or(u64::MAX);
-                format!("{} requests", words::count(value))
+                format!("{} requests", formatting::count(value))
             }
         }
     }
 
-    /// As it stands beside a line.
-    fn mark(self, value: u128) -> String {
+    /// The value in short form, as an axis label.
+    fn axis_label(self, value: u128) -> String {
         match self {
             Self::Dollars => dollars(value),
             Self::Requests => shortened(value),
@@ -108,10 +109,10 @@ impl Chart<'_> {
     }
 }
 
-/// A series with the number of its colour.
+/// A series with its colour number.
 type Coloured = (usize, Series);
 
-/// What comes to nothing is left out, and leaves the colours of the others as they are.
+/// Numbers the series by colour and leaves out those that are zero on all days, without renumbering the others.
 fn coloured(mut series: Vec<Series>) -> Vec<Coloured> {
     if series.len() > MAX_SERIES {
         let others = series.split_off(MAX_SERIES - 1);
@@ -148,10 +149,10 @@ fn picture(title: &str, unit: Unit, days: &[String], series: &[Coloured]) -> Mar
             @for line in 0..=lines {
                 @let y = scale.y(line * step);
                 line x1=(LEFT) x2=(RIGHT) y1=(y) y2=(y) class=[(line == 0).then_some("base")] {}
-                text.mark x=(LEFT - 100) y=(y + 45) text-anchor="end" { (unit.mark(line * step)) }
+                text.mark x=(LEFT - 100) y=(y + 45) text-anchor="end" { (unit.axis_label(line * step)) }
             }
             @for (number, day) in days.iter().enumerate() {
-                @if is_named(number, days.len()) {
+                @if has_label(number, days.len()) {
                     text.mark x=(scale.middle(number)) y=(BASE + 220) text-anchor="middle" {
                         (days::short(day))
                     }
@@ -162,7 +163,7 @@ fn picture(title: &str, unit: Unit, days: &[String], series: &[Coloured]) -> Mar
     }
 }
 
-/// One day: what each series adds stands on what those before it came to.
+/// The bar of one day: each series is stacked on top of those before it.
 fn bar(scale: &Scale, unit: Unit, number: usize, day: &str, series: &[Coloured]) -> Markup {
     let (mut sum, mut floor) = (0, BASE);
     let parts = series.iter().filter_map(|(colour, series)| {
@@ -171,7 +172,7 @@ fn bar(scale: &Scale, unit: Unit, number: usize, day: &str, series: &[Coloured])
             return None;
         }
         sum += value;
-        let y = scale.y(sum).min(floor - LEAST);
+        let y = scale.y(sum).min(floor - MIN_HEIGHT);
         let height = floor - y;
         floor = y;
         Some((colour, series, value, y, height))
@@ -185,20 +186,20 @@ fn bar(scale: &Scale, unit: Unit, number: usize, day: &str, series: &[Coloured])
     }
 }
 
-/// Where things stand in the picture.
+/// Converts values and days to chart coordinates.
 struct Scale {
-    /// What the highest line stands for.
+    /// The value of the highest grid line.
     top: u128,
     days: u128,
 }
 
 impl Scale {
     fn y(&self, value: u128) -> u128 {
-        BASE - value * HIGH / self.top
+        BASE - value * PLOT_HEIGHT / self.top
     }
 
     fn width(&self) -> u128 {
-        WIDE * 8 / (self.days * 10)
+        PLOT_WIDTH * 8 / (self.days * 10)
     }
 
     fn left(&self, day: usize) -> u128 {
@@ -206,7 +207,7 @@ impl Scale {
     }
 
     fn middle(&self, day: usize) -> u128 {
-        LEFT + WIDE * (2 * day as u128 + 1) / (2 * self.days)
+        LEFT + PLOT_WIDTH * (2 * day as u128 + 1) / (2 * self.days)
     }
 }
 
@@ -214,21 +215,21 @@ fn class(number: usize) -> String {
     format!("series-{number}")
 }
 
-/// Evenly, and today always.
-fn is_named(day: usize, days: usize) -> bool {
-    (days - 1 - day).is_multiple_of(days.div_ceil(NAMED_DAYS))
+/// Whether a day has an axis label. Labels are evenly spaced and include the last day.
+fn has_label(day: usize, days: usize) -> bool {
+    (days - 1 - day).is_multiple_of(days.div_ceil(MAX_DAY_LABELS))
 }
 
-/// The least of 1, 2, 5, 10, 20, 50, … with which a few lines reach `most`.
+/// The smallest of 1, 2, 5, 10, 20, 50, … with which at most [`MAX_GRID_LINES`] steps reach `most`.
 fn step(most: u128) -> u128 {
     let powers = std::iter::successors(Some(1_u128), |power| power.checked_mul(10));
     let mut steps =
         powers.flat_map(|power| [1, 2, 5].map(|digit: u128| digit.saturating_mul(power)));
-    let found = steps.find(|step| most.div_ceil(*step) <= MAX_LINES);
+    let found = steps.find(|step| most.div_ceil(*step) <= MAX_GRID_LINES);
     found.unwrap_or(most)
 }
 
-/// For whoever does not see it.
+/// The chart in one sentence, for screen readers.
 fn summary(title: &str, unit: Unit, days: &[String], totals: &[u128]) -> String {
     let (Some(first), Some(last)) = (days.first(), days.last()) else {
         return title.to_owned();
@@ -243,10 +244,10 @@ fn summary(title: &str, unit: Unit, days: &[String], totals: &[u128]) -> String 
 }
 
 fn dollars(nanos: u128) -> String {
-    words::money(NanoUsd::new(i64::try_from(nanos).unwrap_or(i64::MAX)))
+    formatting::money(NanoUsd::new(i64::try_from(nanos).unwrap_or(i64::MAX)))
 }
 
-/// "950", "1.5k", "20M": lines stand at round numbers, so that one decimal says it all.
+/// A short form such as "950", "1.5k" or "20M". One decimal is exact, because grid lines are at round numbers.
 fn shortened(value: u128) -> String {
     let units = [
         (1_000_000_000_000, "T"),

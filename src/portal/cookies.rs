@@ -1,4 +1,4 @@
-//! The cookies of a visitor, and how they are set.
+//! The portal's cookies and the tokens in them.
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
@@ -8,29 +8,29 @@ use crate::{
     base::keys::{Secret, random_text},
 };
 
-/// How long a session lasts, whatever is done in it.
+/// Lifetime of a session, regardless of activity.
 pub const SESSION_SECONDS: i64 = 14 * 86_400;
-/// How long a browser is remembered as one that its owner has signed in with.
+/// How long a browser is recognised as a device with which its user has signed in.
 const DEVICE_SECONDS: i64 = 400 * 86_400;
-/// How long somebody may take to an issuer and back.
+/// How long a sign-in at an OpenID Connect issuer may take.
 pub const ATTEMPT_SECONDS: i64 = 10 * 60;
 const TOKEN_CHARS: usize = 43;
 
-/// What a cookie is for.
+/// The purpose of a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whoever is signed in.
+    /// The session of a signed-in person.
     Session,
-    /// Whoever is not: ties the sign-in form to the browser that asked for it.
+    /// A visitor without a session. The cookie ties the sign-in form to the browser that loaded it.
     Visit,
-    /// A browser that someone has signed in with before.
+    /// A browser with which a person has signed in before.
     Device,
-    /// Somebody on their way to an issuer and back.
+    /// A running sign-in at an OpenID Connect issuer.
     Attempt,
 }
 
 impl Kind {
-    /// With TLS a name that no other host of the domain can set.
+    /// The cookie's name. With TLS it has the `__Host-` prefix, so that no other host of the domain can set it.
     fn name(self, secure: bool) -> &'static str {
         match (self, secure) {
             (Self::Session, true) => "__Host-tollgate-session",
@@ -53,7 +53,8 @@ impl Kind {
         }
     }
 
-    /// Whoever comes back from an issuer comes from another site; all others are for our own pages.
+    /// `Lax` for the OpenID Connect attempt, because the browser returns from the issuer's site; `Strict` for
+    /// all others, which only our own pages need.
     fn same_site(self) -> &'static str {
         match self {
             Self::Attempt => "Lax",
@@ -62,7 +63,7 @@ impl Kind {
     }
 }
 
-/// What a session or a visit is known by: in the cookie, and nowhere else.
+/// The secret of a session or visit. Only the cookie holds it; the store has its digest.
 #[derive(Clone)]
 pub struct Token(Secret);
 
@@ -71,33 +72,33 @@ impl Token {
         Self(Secret::new(random_text(TOKEN_CHARS)))
     }
 
-    /// The cookie's value, if it has the form of one of ours.
+    /// The token from the request's cookie, if it has the length of one of ours.
     pub fn presented(headers: &HeaderMap, kind: Kind, secure: bool) -> Option<Self> {
         let value = value(headers, kind.name(secure))?;
         (value.len() == TOKEN_CHARS).then(|| Self(Secret::new(value)))
     }
 
-    /// What the session is kept under.
+    /// The digest under which the session is stored.
     pub fn digest(&self) -> backoffice::Digest {
         Sha256::digest(self.0.reveal().as_bytes()).into()
     }
 
-    /// What a session is kept under that was begun with a secret of the operator's: with another secret
-    /// it is not found any more.
+    /// The digest under which a session opened with the operator token is stored. It includes that token, so
+    /// the session is no longer found once the token is replaced.
     pub fn digest_with(&self, secret: &Secret) -> backoffice::Digest {
         let secret = Sha256::digest(secret.reveal().as_bytes());
         let token = Sha256::digest(self.0.reveal().as_bytes());
         Sha256::digest([&b"operator "[..], &secret[..], &token[..]].concat()).into()
     }
 
-    /// What a form must bring along to be from a page that was made for this visitor.
+    /// The token that a form must carry to prove that it comes from a page rendered for this visitor.
     pub fn form_token(&self) -> String {
         hex(&Sha256::digest(
             [b"form ", self.0.reveal().as_bytes()].concat(),
         ))
     }
 
-    /// Whether a form brought it. Digests are compared: the time taken tells nothing.
+    /// Whether `sent` is the form token. Digests are compared, so the timing reveals nothing.
     pub fn has_form_token(&self, sent: &str) -> bool {
         Secret::new(self.form_token()).matches(sent)
     }
@@ -107,22 +108,22 @@ impl Token {
     }
 }
 
-/// A cookie with a value that somebody else has made, which can stand there.
+/// A `Set-Cookie` value for a cookie whose content is made elsewhere. `value` must be valid in a cookie.
 pub fn set(kind: Kind, value: &str, secure: bool) -> HeaderValue {
     cookie(kind, value, kind.seconds(), secure)
 }
 
-/// What the browser has sent of it.
+/// The value of this cookie in the request.
 pub fn presented(headers: &HeaderMap, kind: Kind, secure: bool) -> Option<&str> {
     value(headers, kind.name(secure))
 }
 
-/// Has the browser forget a cookie.
+/// A `Set-Cookie` value that deletes the cookie.
 pub fn forget(kind: Kind, secure: bool) -> HeaderValue {
     cookie(kind, "", Some(0), secure)
 }
 
-/// A browser that a person has signed in with: its own number, and a proof that we gave it out for this
+/// A browser with which a person has signed in: a random number, and a proof that we issued it for this e-mail
 /// address.
 pub struct Device {
     number: String,
@@ -136,7 +137,7 @@ impl Device {
         Self { number, proof }
     }
 
-    /// The number of this browser, if the person with this address has signed in with it before.
+    /// The number of this browser, if it has a valid proof for this e-mail address.
     pub fn known(
         headers: &HeaderMap,
         secure: bool,
@@ -154,8 +155,8 @@ impl Device {
     }
 }
 
-/// Lengths go first, so that no two different inputs are one text; the secret's digest goes in front
-/// and behind, so that nothing can be appended.
+/// A keyed digest of address and number. The address is preceded by its length, so that different inputs never
+/// concatenate to one text; the keyed digest is hashed again with the key, which rules out length extension.
 fn proof(secret: &Secret, email: &str, number: &str) -> String {
     let key = Sha256::digest([b"device ", secret.reveal().as_bytes()].concat());
     let text = format!("{} {} {number}", email.len(), email.to_lowercase());
@@ -172,7 +173,7 @@ fn cookie(kind: Kind, value: &str, seconds: Option<i64>, secure: bool) -> Header
     HeaderValue::try_from(text).expect("our own names and values are plain")
 }
 
-/// The value of a cookie that was sent once. Sent twice, it is not known which is ours.
+/// The value of a cookie; `None` if it was sent twice, because then it is unknown which one is ours.
 pub fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(header::COOKIE).iter();
     let texts = lines.filter_map(|line| line.to_str().ok());
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_comes_back_as_it_was_set() {
+    fn a_token_is_read_back_from_its_cookie() {
         let token = Token::generate();
         let headers = sent(&token.set(Kind::Session, true));
         let back = Token::presented(&headers, Kind::Session, true).unwrap();
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_of_the_operator_token_is_none_with_another_token() {
+    fn the_session_digest_depends_on_the_operator_token() {
         let token = Token::generate();
         let (one, other) = (Secret::new("one"), Secret::new("other"));
         assert_eq!(token.digest_with(&one), token.digest_with(&one));
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_for_this_host_and_for_no_script() {
+    fn session_cookies_are_host_only_and_http_only() {
         let cookie = Token::generate().set(Kind::Session, true);
         let cookie = cookie.to_str().unwrap();
         assert!(cookie.starts_with("__Host-"));
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_is_known_for_the_address_that_it_signed_in_with() {
+    fn a_device_cookie_is_valid_for_its_address_only() {
         let (secret, other) = (Secret::new("one secret"), Secret::new("another"));
         let headers = sent(&Device::new(&secret, "a@example.com").set(false));
         assert!(Device::known(&headers, false, &secret, "A@example.com").is_some());
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_that_is_sent_twice_is_none() {
+    fn a_cookie_sent_twice_is_ignored() {
         let headers =
             HeaderMap::from_iter([(header::COOKIE, HeaderValue::from_static("a=1; b=2; a=3"))]);
         assert_eq!(value(&headers, "b"), Some("2"));

@@ -1,4 +1,4 @@
-//! Days as the ledger writes them ("2026-11-16", UTC) and as people read them.
+//! Converts days between the ledger's form ("2026-11-16", UTC) and the form shown on pages.
 
 use time::{Date, OffsetDateTime};
 
@@ -6,7 +6,7 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// The last `count` days up to the one of this time, in order.
+/// The last `count` days up to and including the day of `unix_seconds`, in ascending order.
 pub fn last(count: u16, unix_seconds: i64) -> Vec<String> {
     let now = OffsetDateTime::from_unix_timestamp(unix_seconds);
     let today = now.map_or(Date::MIN, OffsetDateTime::date);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_told_in_words_and_what_is_none_as_it_stands() {
+    fn days_are_formatted_and_invalid_ones_returned_unchanged() {
         assert_eq!(short("2026-11-06"), "6 Nov");
         assert_eq!(long("2026-11-16"), "16 Nov 2026");
         for none in ["", "2026", "2026-13-01", "2026-00-01", "2026-01-x"] {

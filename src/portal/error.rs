@@ -1,4 +1,4 @@
-//! How a page fails: as a page, in words that say what to do next.
+//! Errors of portal pages. Each is rendered as a page that says what to do next.
 
 use axum::{
     http::{HeaderValue, StatusCode as Status, header},
@@ -9,28 +9,28 @@ use maud::html;
 use super::layout;
 use crate::{
     backoffice::BackofficeError,
-    gateway::actions::ActError,
+    gateway::actions::ActionError,
     ledger::LedgerError,
     wire::error::{Cause, GatewayError},
 };
 
 #[derive(Debug, thiserror::Error)]
 pub enum PortalError {
-    /// Nobody is signed in; afterwards they come back to this path.
+    /// No session: the visitor is redirected to sign in, and afterwards to this path.
     #[error("Please sign in.")]
     SignedOut { to: String },
-    /// The same on a page of the console.
+    /// No session on a page of the console: redirected to the console's sign-in page.
     #[error("Please sign in.")]
-    NoOperator { to: String },
+    OperatorSignedOut { to: String },
     #[error("There is no such page, or it is not yours.")]
     NotFound,
-    /// What was sent makes no sense.
+    /// Invalid input, with the message to show.
     #[error("{0}")]
     Invalid(String),
-    /// A form without the token of its visitor, most often because the page is old.
+    /// The form token is missing or wrong, usually because the page was loaded in an earlier session.
     #[error("This page has grown old. Go back, reload it and try again.")]
     Stale,
-    /// A form from a page of somebody else's.
+    /// The request's `Origin` is another site.
     #[error("This was not sent from a page of ours, so nothing was done.")]
     Foreign,
     #[error("Too many attempts. Wait {} and try again.", wait(*seconds))]
@@ -68,22 +68,22 @@ impl From<LedgerError> for PortalError {
     }
 }
 
-impl From<ActError> for PortalError {
-    fn from(error: ActError) -> Self {
+impl From<ActionError> for PortalError {
+    fn from(error: ActionError) -> Self {
         match error {
-            ActError::Email
-            | ActError::KeyName
-            | ActError::Amount
-            | ActError::ZeroCeiling(_)
-            | ActError::Oneself
-            | ActError::Backoffice(BackofficeError::EmailTaken)
-            | ActError::NoSuchModel(_) => {
+            ActionError::Email
+            | ActionError::KeyName
+            | ActionError::Amount
+            | ActionError::ZeroCeiling(_)
+            | ActionError::Oneself
+            | ActionError::Backoffice(BackofficeError::EmailTaken)
+            | ActionError::NoSuchModel(_) => {
                 let error = error.to_string();
                 let (first, rest) = error.split_at(error.len().min(1));
                 Self::Invalid(format!("{}{rest}.", first.to_uppercase()))
             }
-            ActError::Backoffice(error) => error.into(),
-            ActError::Ledger(error) => error.into(),
+            ActionError::Backoffice(error) => error.into(),
+            ActionError::Ledger(error) => error.into(),
         }
     }
 }
@@ -100,7 +100,7 @@ impl From<BackofficeError> for PortalError {
 impl PortalError {
     fn status(&self) -> Status {
         match self {
-            Self::SignedOut { .. } | Self::NoOperator { .. } => Status::SEE_OTHER,
+            Self::SignedOut { .. } | Self::OperatorSignedOut { .. } => Status::SEE_OTHER,
             Self::NotFound => Status::NOT_FOUND,
             Self::Invalid(_) => Status::BAD_REQUEST,
             Self::Stale | Self::Foreign => Status::FORBIDDEN,
@@ -116,7 +116,7 @@ impl IntoResponse for PortalError {
         if let Self::SignedOut { to } = &self {
             return layout::redirect(&format!("/portal/sign-in?to={}", layout::encoded(to)));
         }
-        if let Self::NoOperator { to } = &self {
+        if let Self::OperatorSignedOut { to } = &self {
             let to = layout::encoded(to);
             return layout::redirect(&format!("/portal/console/sign-in?to={to}"));
         }
@@ -143,7 +143,7 @@ impl IntoResponse for PortalError {
         if let Some(seconds) = retry {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        // A visitor's own words stay out of the log; a store's reason belongs there.
+        // Only the reason from the store is logged. Messages of other errors can contain the visitor's input.
         if let Self::Unavailable(reason) = self {
             response.extensions_mut().insert(Cause(reason));
         }

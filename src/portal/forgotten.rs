@@ -1,6 +1,7 @@
-//! A forgotten password: a letter with a link to set another, where letters can be sent.
+//! Resetting a forgotten password by an e-mailed link. The pages exist only if `[mail]` is configured.
 //!
-//! The answer is the same, and there as soon, whether or not the address has an account.
+//! The response and its timing are the same whether or not the address has an account, so that they do not
+//! reveal it.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use super::{
     form::OpenForm,
     layout,
     session::token_field,
-    sign_in::{told, visited},
+    sign_in::{problem_notice, with_visit},
     sign_up::email_problem,
 };
 use crate::{
@@ -41,20 +42,22 @@ pub async fn show(
     if gateway.mail.is_none() {
         return Err(PortalError::NotFound);
     }
-    Ok(visited(&gateway, &headers, |visit| form(visit, "", None)))
+    Ok(with_visit(&gateway, &headers, |visit| {
+        form(visit, "", None)
+    }))
 }
 
 fn form(visit: &Token, email: &str, problem: Option<&str>) -> Response {
     let content = html! {
         h1 { (TITLE) }
-        p { "We write to you, with a link to set another one." }
-        (told(problem))
+        p { "We send you an e-mail with a link to set a new one." }
+        (problem_notice(problem))
         form.stack method="post" action="/portal/forgotten" {
             (token_field(visit))
             label { "E-mail"
                 input type="email" name="email" value=(email) required autocomplete="username" autofocus;
             }
-            button.primary type="submit" { "Write to me" }
+            button.primary type="submit" { "Send me the link" }
         }
         p.muted { a href="/portal/sign-in" { "Sign in" } }
     };
@@ -62,22 +65,22 @@ fn form(visit: &Token, email: &str, problem: Option<&str>) -> Response {
 }
 
 #[derive(Deserialize)]
-pub struct Forgotten {
+pub struct ForgottenForm {
     email: String,
 }
 
-pub async fn ask(
+pub async fn request_link(
     State(gateway): State<Arc<Gateway>>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
-    OpenForm(sent): OpenForm<Forgotten>,
+    OpenForm(sent): OpenForm<ForgottenForm>,
 ) -> Result<Response, PortalError> {
     if gateway.mail.is_none() {
         return Err(PortalError::NotFound);
     }
     let email = sent.email.trim();
     if let Some(problem) = email_problem(&gateway, email) {
-        let mut response = visited(&gateway, &headers, |visit| {
+        let mut response = with_visit(&gateway, &headers, |visit| {
             form(visit, email, Some(problem))
         });
         *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -93,13 +96,14 @@ pub async fn ask(
     gateway.send_later(async move { message(&inside, &person?).await });
     let content = html! {
         h1 { "Look into your mailbox" }
-        p { "If " strong { (email) } " has an account here, a letter with a link is on its way to it. The link is good for an hour." }
-        p.muted { "Nothing there? Look among what is taken for spam, or " a href="/portal/forgotten" { "try again" } "." }
+        p { "If " strong { (email) } " has an account here, an e-mail with a link is on its way. The link is good for an hour." }
+        p.muted { "Nothing there? Check your spam folder, or " a href="/portal/forgotten" { "try again" } "." }
     };
     Ok(layout::plain("Look into your mailbox", &content).into_response())
 }
 
-/// To the address as it is kept: one that is only alike when compared might be another's mailbox.
+/// Makes the link and the e-mail for it. The e-mail goes to the stored address: the submitted one may differ in
+/// ways that the lookup ignores, and could be another person's mailbox.
 async fn message(gateway: &Gateway, person: &Person) -> Option<Email> {
     let new = NewLink {
         email: person.email.clone(),
@@ -115,7 +119,7 @@ async fn message(gateway: &Gateway, person: &Person) -> Option<Email> {
             Some(templates::reset(&person.email, &gateway.portal.url, &link))
         }
         Err(error) => {
-            tracing::error!(%error, "a link for a forgotten password could not be made");
+            tracing::error!(%error, "creating a password reset link failed; no e-mail is sent");
             None
         }
     }

@@ -1,4 +1,4 @@
-//! Forms, which bring the token of the page they were on.
+//! Extractors for submitted forms, which check the form token.
 
 use std::sync::Arc;
 
@@ -23,21 +23,22 @@ use crate::{
 };
 
 const MAX_BYTES: usize = 64 << 10;
-/// A browser that brings back an old page does so within a month.
+/// How long the number of a submitted form is stored. A browser that restores an old page is assumed to do so
+/// within a month.
 const REMEMBERED_SECONDS: i64 = 30 * 24 * 3_600;
 
-/// What someone who is signed in has sent.
+/// A form submitted by a signed-in person.
 pub struct SignedForm<T> {
     pub me: SignedIn,
     pub form: T,
 }
 
-/// What someone who is not signed in has sent.
+/// A form submitted by a visitor without a session.
 pub struct OpenForm<T>(pub T);
 
-/// A form that has nothing in it but its token.
+/// A form with no fields but its token.
 #[derive(Deserialize)]
-pub struct Nothing {}
+pub struct EmptyForm {}
 
 #[derive(Deserialize)]
 struct WithToken<T> {
@@ -61,7 +62,7 @@ impl<T: DeserializeOwned + Send> FromRequest<Arc<Gateway>> for SignedForm<T> {
         };
         let (token, form) = read(Request::from_parts(parts.clone(), body)).await?;
         me.check(Some(&token))?;
-        // A form can take its time, and whoever sends it may be somebody else's former colleague by now.
+        // Reading the body can take long. The session is checked again, because it may have ended meanwhile.
         let me = SignedIn::from_request_parts(&mut parts, gateway).await?;
         Ok(Self { me, form })
     }
@@ -78,14 +79,15 @@ impl<T: DeserializeOwned> FromRequest<Arc<Gateway>> for OpenForm<T> {
     }
 }
 
-/// The number of a form that must not count twice: a page that is loaded anew, or a second click, sends it
-/// again.
+/// A hidden field with a random number, for forms that must take effect only once. Reloading the page or
+/// clicking twice submits the number again.
 pub fn once_field() -> Markup {
     html! { input type="hidden" name="once" value=(random_id("form_")); }
 }
 
-/// Whether the form with this number comes for the first time. One without a number came from no page.
-pub async fn is_first(gateway: &Gateway, number: &str) -> Result<bool, PortalError> {
+/// Whether the form with this number is submitted for the first time. A form without a number was not rendered
+/// by a page of ours and always counts as first.
+pub async fn is_first_submission(gateway: &Gateway, number: &str) -> Result<bool, PortalError> {
     if number.is_empty() {
         return Ok(true);
     }
@@ -94,7 +96,7 @@ pub async fn is_first(gateway: &Gateway, number: &str) -> Result<bool, PortalErr
     Ok(gateway.backoffice.spend(&digest, until).await?)
 }
 
-/// The token that a form has brought, and the rest of it.
+/// Reads a form: its token, and its other fields as `T`.
 pub async fn read<T: DeserializeOwned>(request: Request) -> Result<(String, T), PortalError> {
     let (parts, body) = request.into_parts();
     let body = read_body(body, MAX_BYTES)

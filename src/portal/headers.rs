@@ -1,4 +1,5 @@
-//! What protects every page: where a form may come from, and what a browser may do with the answer.
+//! Security of every portal page: refuses changes that other sites submit (CSRF), and sets the security headers
+//! of responses.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use axum::{
 use super::error::PortalError;
 use crate::{gateway::Gateway, net::drain::drain_unread};
 
-/// Scripts, styles and pictures of ours, nothing inline, and no page of ours inside another's.
+/// Allows scripts, styles and images from our own origin only, nothing inline, and no embedding in frames.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -37,7 +38,7 @@ pub async fn protect(
     next: Next,
 ) -> Response {
     let mut response =
-        if request.method().is_safe() || came_from_us(&request, &gateway.portal.origin) {
+        if request.method().is_safe() || is_from_own_page(&request, &gateway.portal.origin) {
             next.run(request).await
         } else {
             drain_unread(request.into_body());
@@ -51,25 +52,25 @@ pub async fn protect(
         let year = HeaderValue::from_static("max-age=31536000");
         headers.insert(header::STRICT_TRANSPORT_SECURITY, year);
     }
-    // Pages hold what is private; what may be kept says so itself.
+    // Pages contain private data and must not be cached. Assets set their own `Cache-Control`.
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-/// Browsers say where a form was sent from. It must be the host that was asked, or the address that
-/// the operator has published.
-fn came_from_us<Body>(request: &http::Request<Body>, published: &str) -> bool {
+/// Whether the `Origin` header names the host to which the request was sent, or the origin that the operator
+/// has published.
+fn is_from_own_page<Body>(request: &http::Request<Body>, published: &str) -> bool {
     let headers = request.headers();
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    // HTTP/2 has the host in the request's address, and no header for it.
-    let asked = request.uri().authority().map(http::uri::Authority::as_str);
+    // HTTP/2 requests carry the host in the URI instead of a `Host` header.
+    let requested = request.uri().authority().map(http::uri::Authority::as_str);
     let Some(origin) = text(header::ORIGIN) else {
         return false;
     };
     let host = origin.split_once("://").map(|(_, host)| host);
-    origin == published || (host.is_some() && host == asked.or(text(header::HOST)))
+    origin == published || (host.is_some() && host == requested.or(text(header::HOST)))
 }
 
 #[cfg(test)]
@@ -83,14 +84,14 @@ mod tests {
             if let Some(origin) = origin {
                 request = request.header(header::ORIGIN, origin);
             }
-            came_from_us(&request.body(()).unwrap(), "https://llm.example.com")
+            is_from_own_page(&request.body(()).unwrap(), "https://llm.example.com")
         });
-        assert_eq!(from_us[0], from_us[1], "whatever the version");
+        assert_eq!(from_us[0], from_us[1], "HTTP/1.1 and HTTP/2");
         from_us[0]
     }
 
     #[test]
-    fn a_form_comes_from_the_host_that_was_asked_or_from_the_published_one() {
+    fn origin_must_be_the_requested_host_or_the_published_origin() {
         assert!(from(Some("http://localhost:8080"), "localhost:8080"));
         assert!(from(Some("https://llm.example.com"), "10.0.0.1:8080"));
         assert!(!from(Some("https://evil.example"), "localhost:8080"));

@@ -1,4 +1,4 @@
-//! API keys: made and shown once, suspended, deleted.
+//! API keys: create, show once, disable, enable and delete.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,12 +11,12 @@ use serde::Deserialize;
 
 use super::{
     error::PortalError,
-    form::{Nothing, SignedForm, is_first, once_field},
+    form::{EmptyForm, SignedForm, is_first_submission, once_field},
+    formatting::moment,
     layout::{self, Page, Place},
     session::SignedIn,
-    sign_in::told,
+    sign_in::problem_notice,
     snippets,
-    words::moment,
 };
 use crate::{
     gateway::Gateway,
@@ -41,7 +41,7 @@ async fn page(
     let content = html! {
         h1 { "API keys" }
         p.muted { "A key is sent as a bearer token with every request. It is shown once, when it is made." }
-        (told(problem))
+        (problem_notice(problem))
         form.inline method="post" action="/portal/keys" {
             (me.token_field())
             (once_field())
@@ -91,7 +91,7 @@ fn table(me: &SignedIn, keys: &[Key], used: &HashMap<String, i64>) -> Markup {
     }
 }
 
-/// A key without a name is told by its first characters.
+/// The key's name, or a placeholder. Pages also show the prefix of the key.
 pub fn shown_name(key: &Key) -> &str {
     if key.name.is_empty() {
         "unnamed"
@@ -126,7 +126,7 @@ fn actions(me: &SignedIn, key: &Key) -> Markup {
 }
 
 #[derive(Deserialize)]
-pub struct Create {
+pub struct NewKeyForm {
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -135,14 +135,14 @@ pub struct Create {
 
 pub async fn create(
     State(gateway): State<Arc<Gateway>>,
-    SignedForm { me, form }: SignedForm<Create>,
+    SignedForm { me, form }: SignedForm<NewKeyForm>,
 ) -> Result<Page, PortalError> {
     let name = form.name.trim();
     if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
         let problem = "A key needs a name of at most 100 characters, so that you know it again.";
         return page(&gateway, &me, Some(problem)).await;
     }
-    if !is_first(&gateway, &form.once).await? {
+    if !is_first_submission(&gateway, &form.once).await? {
         let problem = "This form was sent before, and a key is shown once. If you have not copied it, \
                        delete it and create another.";
         return page(&gateway, &me, Some(problem)).await;
@@ -165,7 +165,7 @@ pub async fn create(
     Ok(layout::page(&me, Place::Keys, "Your new key", &content))
 }
 
-/// The key, if it is one of this account's.
+/// The key, if it belongs to this account and is not deleted.
 async fn own(gateway: &Gateway, me: &SignedIn, id: &str) -> Result<Key, PortalError> {
     let key = gateway.ledger.key(id).await?;
     let is_theirs = key.account_id == me.account.id && key.state != KeyState::Deleted;
@@ -175,7 +175,7 @@ async fn own(gateway: &Gateway, me: &SignedIn, id: &str) -> Result<Key, PortalEr
 pub async fn disable(
     gateway: State<Arc<Gateway>>,
     id: Path<String>,
-    form: SignedForm<Nothing>,
+    form: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
     set_state(gateway, id, form, KeyState::Disabled).await
 }
@@ -183,7 +183,7 @@ pub async fn disable(
 pub async fn enable(
     gateway: State<Arc<Gateway>>,
     id: Path<String>,
-    form: SignedForm<Nothing>,
+    form: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
     set_state(gateway, id, form, KeyState::Active).await
 }
@@ -191,7 +191,7 @@ pub async fn enable(
 pub async fn delete(
     gateway: State<Arc<Gateway>>,
     id: Path<String>,
-    form: SignedForm<Nothing>,
+    form: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
     set_state(gateway, id, form, KeyState::Deleted).await
 }
@@ -199,7 +199,7 @@ pub async fn delete(
 async fn set_state(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
-    SignedForm { me, form: _ }: SignedForm<Nothing>,
+    SignedForm { me, form: _ }: SignedForm<EmptyForm>,
     state: KeyState,
 ) -> Result<Response, PortalError> {
     let key = own(&gateway, &me, &id).await?;

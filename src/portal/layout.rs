@@ -1,4 +1,4 @@
-//! What every page looks like: its head, its navigation, its frame.
+//! The HTML frame of every page: head, header and navigation.
 
 use axum::{
     body::Body,
@@ -10,7 +10,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{assets, session::SignedIn};
 
-/// A whole page.
+/// A complete HTML page.
 pub struct Page(Markup);
 
 impl IntoResponse for Page {
@@ -22,7 +22,7 @@ impl IntoResponse for Page {
     }
 }
 
-/// Where a page belongs in the navigation.
+/// The navigation entry that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Overview,
@@ -49,7 +49,7 @@ impl Place {
         Self::Settings,
     ];
 
-    fn words(self) -> (&'static str, &'static str) {
+    fn link(self) -> (&'static str, &'static str) {
         match self {
             Self::Overview => ("/portal", "Overview"),
             Self::Keys => ("/portal/keys", "API keys"),
@@ -64,12 +64,12 @@ impl Place {
     }
 }
 
-/// A page for someone who is signed in.
+/// A page for a signed-in person.
 pub fn page(me: &SignedIn, place: Place, title: &str, content: &Markup) -> Page {
     page_with(me, place, title, &html! {}, content)
 }
 
-/// The same, with what else its head has.
+/// A page for a signed-in person, with additional elements in its head.
 pub fn page_with(
     me: &SignedIn,
     place: Place,
@@ -80,11 +80,11 @@ pub fn page_with(
     let who = me.person.name.as_deref().unwrap_or(&me.person.email);
     let body = html! {
         header.top {
-            a.brand href="/portal" { (assets::mark()) "Tollgate" }
+            a.brand href="/portal" { (assets::logo()) "Tollgate" }
             nav aria-label="Portal" {
                 ul {
                     @for one in Place::ALL {
-                        @let (path, name) = one.words();
+                        @let (path, name) = one.link();
                         li { a href=(path) aria-current=[(one == place).then_some("page")] { (name) } }
                     }
                     @if me.sees_console {
@@ -92,7 +92,7 @@ pub fn page_with(
                     }
                 }
             }
-            div.who {
+            div.user {
                 button.quiet.theme type="button" hidden data-theme-switch { "Theme" }
                 span.muted title=(me.person.email) { (who) }
                 form method="post" action="/portal/sign-out" {
@@ -106,21 +106,21 @@ pub fn page_with(
     framed(title, head, &body)
 }
 
-/// A page for someone who is not, or for whom something went wrong.
+/// A page without navigation, for visitors without a session and for errors.
 pub fn plain(title: &str, content: &Markup) -> Page {
     plain_with(title, &html! {}, content)
 }
 
-/// The same, with what else its head has.
+/// A page without navigation, with additional elements in its head.
 pub fn plain_with(title: &str, head: &Markup, content: &Markup) -> Page {
     let body = html! {
-        header.top.plain { a.brand href="/portal" { (assets::mark()) "Tollgate" } }
+        header.top.plain { a.brand href="/portal" { (assets::logo()) "Tollgate" } }
         main.narrow #content tabindex="-1" { (content) }
     };
     framed(title, head, &body)
 }
 
-/// With what else its head has.
+/// The document around a body, with additional elements in its head.
 pub fn framed(title: &str, head: &Markup, body: &Markup) -> Page {
     Page(html! {
         (DOCTYPE)
@@ -146,7 +146,7 @@ pub fn framed(title: &str, head: &Markup, body: &Markup) -> Page {
     })
 }
 
-/// A browser is sent on with a GET, whatever it came with.
+/// A 303 redirect: the browser follows with a GET, whatever the method of its request was.
 pub fn redirect(to: &str) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
@@ -155,7 +155,7 @@ pub fn redirect(to: &str) -> Response {
     response
 }
 
-/// A text as it can stand in a query.
+/// Percent-encodes a text for use in a query string.
 pub fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

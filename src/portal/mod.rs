@@ -1,8 +1,13 @@
-//! The pages for those who own accounts: rendered here, under `/portal`, readable without a script.
+//! Server-rendered pages under `/portal`: the portal for customers and, under `/portal/console`, the console
+//! for operators. Every page can be read without JavaScript.
 //!
-//! A page is asked for with a session cookie; whatever changes something is a form with a token that
-//! belongs to that session, sent from a page of ours. Nothing here knows more than the ledger and the
-//! office tell it.
+//! A page needs a session cookie; without one the browser is redirected to the sign-in page. Every change is a
+//! POST that must come from our own origin with a form token derived from the session; otherwise the response
+//! is 403 and nothing is changed. If a store is unavailable, the response is a 503 page with `Retry-After`, and
+//! the cause is only logged.
+//!
+//! The portal has no state of its own: all data is in the ledger and the backoffice. It may use every room
+//! after it in `lib.rs`, from `api` down to `base`.
 
 use std::sync::Arc;
 
@@ -12,7 +17,6 @@ use axum::{
     routing::{any, get, post},
 };
 
-mod agents;
 mod assets;
 mod billing;
 mod chart;
@@ -22,6 +26,7 @@ mod days;
 mod error;
 mod forgotten;
 mod form;
+mod formatting;
 mod headers;
 mod keys;
 mod layout;
@@ -31,24 +36,24 @@ mod oidc;
 mod overview;
 mod plan;
 mod playground;
-mod proof;
 mod query;
 mod requests;
 mod session;
 mod settings;
 mod sign_in;
 mod sign_up;
+mod sign_up_by_email;
 mod snippets;
 mod usage;
+mod user_agent;
 mod welcome;
-mod words;
 
 pub use sign_up::{MIN_PASSWORD, enrol};
 
 use self::error::PortalError;
 use crate::gateway::Gateway;
 
-/// Every page on one screen.
+/// The routes of all pages.
 pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     let console = if gateway.portal.console {
         console::router()
@@ -62,9 +67,9 @@ pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/sign-out", post(sign_in::sign_out))
         .route(
             "/portal/forgotten",
-            get(forgotten::show).post(forgotten::ask),
+            get(forgotten::show).post(forgotten::request_link),
         )
-        .route("/portal/welcome", get(welcome::show).post(welcome::take))
+        .route("/portal/welcome", get(welcome::show).post(welcome::submit))
         .route("/portal/keys", get(keys::list).post(keys::create))
         .route("/portal/keys/{id}/disable", post(keys::disable))
         .route("/portal/keys/{id}/enable", post(keys::enable))
@@ -75,7 +80,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
         .route("/portal/usage", get(usage::show))
         .route("/portal/usage.csv", get(usage::csv))
         .route("/portal/requests", get(requests::show))
-        .route("/portal/requests/{id}", get(requests::one))
+        .route("/portal/requests/{id}", get(requests::show_details))
         .merge(billing::router(gateway))
         .route("/portal/plan", get(plan::show))
         .route("/portal/models", get(models::show))

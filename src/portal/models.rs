@@ -1,4 +1,4 @@
-//! Every model that is listed: its ID, its prices, and which plan has it.
+//! The page of all listed models: IDs, prices, and the plan that includes each.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use maud::{Markup, html};
 
 use super::{
     error::PortalError,
+    formatting::{count, money},
     layout::{self, Page, Place},
     plan::tier_name,
     session::SignedIn,
     snippets::copy_button,
-    words::{count, money},
 };
 use crate::{
     base::money::{NanoUsd, TokenPrice},
@@ -60,7 +60,7 @@ fn row(model: &Model, plan: Plan) -> Markup {
     let rates = &model.prices.rates;
     html! {
         tr {
-            th.words scope="row" {
+            th.prose scope="row" {
                 (model.name)
                 @if !model.description.is_empty() {
                     div.muted { (model.description) }
@@ -71,7 +71,7 @@ fn row(model: &Model, plan: Plan) -> Markup {
             @for rate in [rates.input, rates.cached_input, rates.output] {
                 td.number {
                     @if model.is_hybrid() { "up to " }
-                    (rate_words(rate))
+                    (rate_per_million(rate))
                 }
             }
             td.number { (count(model.context_length.into())) }
@@ -87,16 +87,16 @@ fn row(model: &Model, plan: Plan) -> Markup {
     }
 }
 
-/// What the columns of the table do not say: cache writes, fees, thresholds.
+/// Prices that the table has no column for: cache writes, fees, and rates above a prompt length.
 fn further_prices(prices: &Prices) -> Vec<String> {
     let mut lines = Vec::new();
     let rates = &prices.rates;
     if rates.cache_write != rates.input {
-        let write = rate_words(rates.cache_write);
+        let write = rate_per_million(rates.cache_write);
         lines.push(format!("{write} for input written to the cache"));
     }
     if rates.cache_write_1h != rates.input {
-        let write = rate_words(rates.cache_write_1h);
+        let write = rate_per_million(rates.cache_write_1h);
         lines.push(format!("{write} for input kept in the cache for an hour"));
     }
     if prices.request > NanoUsd::default() {
@@ -105,7 +105,7 @@ fn further_prices(prices: &Prices) -> Vec<String> {
     for above in &prices.above {
         let (tokens, rates) = (count(above.prompt_tokens.into()), &above.rates);
         let [input, cached, output] =
-            [rates.input, rates.cached_input, rates.output].map(rate_words);
+            [rates.input, rates.cached_input, rates.output].map(rate_per_million);
         lines.push(format!(
             "Prompts above {tokens} tokens: input {input}, cached {cached}, output {output}"
         ));
@@ -113,9 +113,9 @@ fn further_prices(prices: &Prices) -> Vec<String> {
     lines
 }
 
-/// A price as people write it: dollars per million tokens.
-pub fn rate_words(rate: TokenPrice) -> String {
-    // Trillionths a token are millionths of a dollar a million.
+/// A token price in US dollars per million tokens.
+pub fn rate_per_million(rate: TokenPrice) -> String {
+    // Pico-dollars a token equal micro-dollars a million tokens.
     money(NanoUsd::new(rate.picos().saturating_mul(1_000)))
 }
 
@@ -131,7 +131,7 @@ mod tests {
             ("36", "$36.00"),
         ] {
             let rate = TokenPrice::parse_per_million(written).unwrap();
-            assert_eq!(rate_words(rate), shown);
+            assert_eq!(rate_per_million(rate), shown);
         }
     }
 }

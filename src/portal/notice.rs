@@ -1,11 +1,12 @@
-//! What the owner of an account should know before its requests are refused.
+//! Warnings to customers before their requests are refused for lack of credit.
 
 use maud::{Markup, html};
 
-use super::words::{moment, money};
+use super::formatting::{moment, money};
 use crate::{base::timestamp, gateway::alerts::Alerts, ledger::Balances};
 
-/// Little is left, or some of it expires soon. `is_used` is whether the account had anything to use.
+/// Warns if little credit is left or some expires soon. `is_used` is whether the account ever had credit or
+/// made requests; without either there is nothing to warn about.
 pub fn credit(alerts: &Alerts, balances: &Balances, is_used: bool) -> Markup {
     let settings = &alerts.settings;
     if !settings.enabled || !is_used {

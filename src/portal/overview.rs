@@ -1,4 +1,4 @@
-//! The first page: how things stand, and what to do next.
+//! The start page: balance, recent usage, latest requests, and the first steps for a new account.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use maud::{Markup, html};
 
 use super::{
     error::PortalError,
+    formatting::{count, moment, money, money_rounded},
     layout::{self, Page, Place},
     notice, requests,
     session::SignedIn,
     snippets,
-    words::{about, count, moment, money},
 };
 use crate::{
     base::{money::NanoUsd, timestamp},
@@ -75,9 +75,9 @@ fn cards(balances: &Balances, days: &[DayUse], today: &str) -> Markup {
         div.grid {
             section.card {
                 h2 { "Balance" }
-                p.figure title=(money(balances.balance)) { (about(balances.balance)) }
+                p.figure title=(money(balances.balance)) { (money_rounded(balances.balance)) }
                 p.muted {
-                    @if balances.held > NanoUsd::default() { (about(balances.held)) " set aside for running requests. " }
+                    @if balances.held > NanoUsd::default() { (money_rounded(balances.held)) " held for running requests. " }
                     @match balances.expires_at {
                         Some(at) => { "Used next, expires " (moment(at)) "." },
                         None => "Does not expire.",
@@ -87,8 +87,8 @@ fn cards(balances: &Balances, days: &[DayUse], today: &str) -> Markup {
             }
             section.card {
                 h2 { "Spent in 7 days" }
-                p.figure title=(money(spent)) { (about(spent)) }
-                p.muted title=(money(spent_today)) { (about(spent_today)) " today" }
+                p.figure title=(money(spent)) { (money_rounded(spent)) }
+                p.muted title=(money(spent_today)) { (money_rounded(spent_today)) " today" }
                 p { a href="/portal/usage" { "Usage" } }
             }
             section.card {

@@ -1,4 +1,4 @@
-//! What an account has subscribed to: which models, and how much a minute.
+//! The account's plan: the models it includes and its rate limits.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use maud::{Markup, html};
 
 use super::{
     error::PortalError,
+    formatting::count,
     layout::{self, Page, Place},
     session::SignedIn,
-    words::count,
 };
 use crate::{
     base::rate::Ceilings,
@@ -54,7 +54,7 @@ fn track_name(track: Track) -> &'static str {
     }
 }
 
-/// How to get more.
+/// How to change the plan.
 fn upgrade(plan: Plan) -> Markup {
     html! {
         section.card {
@@ -68,7 +68,7 @@ fn upgrade(plan: Plan) -> Markup {
     }
 }
 
-/// Each tier, with the models that those before it do not have.
+/// Each tier, with the models that it adds to the tiers before it.
 fn tiers(plan: Plan, models: &[Arc<Model>]) -> Markup {
     let adds = |tier| models.iter().filter(move |model| model.min_tier == tier);
     html! {
@@ -92,7 +92,7 @@ fn tiers(plan: Plan, models: &[Arc<Model>]) -> Markup {
                                     @if tier == plan.tier() { " " span.badge.good { "your plan" } }
                                 }
                                 td { (track_name(track_of(tier))) }
-                                td.words {
+                                td.prose {
                                     @if adds(tier).next().is_none() {
                                         span.muted { "None" }
                                     } @else {
@@ -116,7 +116,7 @@ fn track_of(tier: Tier) -> Track {
     business.map_or(Track::Personal, Plan::track)
 }
 
-/// What a minute allows: for every model, and for those with rules of their own.
+/// The account's ceilings for the rate-limit window: for all models, and for models with rules of their own.
 fn limits(gateway: &Gateway, me: &SignedIn, models: &[Arc<Model>]) -> Markup {
     let ceilings = |model: &str| {
         let ledger = &gateway.ledger;

@@ -1,4 +1,4 @@
-//! A place to try a model: the real endpoint, paid from the visitor's own account.
+//! The playground: sends prompts to the real chat completions endpoint, charged to the visitor's own account.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use serde_json::json;
 
 use super::{
     error::PortalError,
+    formatting::{money, money_rounded},
     layout::{self, Page, Place},
     query::ReadQuery,
     requests,
     session::SignedIn,
     snippets::FIRST_MODEL,
-    words::{about, money},
 };
 use crate::{
     api::{RequestLog, public::Endpoint},
@@ -30,8 +30,8 @@ use crate::{
     wire::error::GatewayError,
 };
 
-/// The key that pays for what is tried here. It is an ordinary one, in the list with the others: what it
-/// was used for can be told apart, and disabling it closes the playground. Nobody ever sees its secret.
+/// Name of the API key with which the playground makes its calls. It is an ordinary key in the account's list,
+/// so its usage is shown separately and disabling it disables the playground. Its secret is never shown.
 const KEY_NAME: &str = "Playground";
 const TOKEN: &str = "x-form-token";
 
@@ -41,7 +41,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<P
     let content = html! {
         h1 { "Playground" }
         p.muted {
-            "Answers come from the real endpoint and are paid from your balance of " (about(balances.balance)) "."
+            "Answers come from the real endpoint and are paid from your balance of " (money_rounded(balances.balance)) "."
         }
         form.stack #playground data-token=(me.form_token()) {
             label { "Model"
@@ -65,12 +65,12 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedIn) -> Result<P
         }
         noscript { p.problem { "The playground needs JavaScript to show an answer while it is written." } }
         section #conversation aria-label="Conversation" aria-live="polite" {}
-        p.muted #told role="status" {}
+        p.muted #playground-status role="status" {}
     };
     Ok(layout::page(&me, Place::Playground, "Playground", &content))
 }
 
-/// Takes the body of a chat completion and answers it as the endpoint does.
+/// Takes a chat completions body and responds as the endpoint does.
 pub async fn run(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
@@ -83,7 +83,7 @@ pub async fn run(
         drain_unread(body);
         return error.into_response();
     }
-    // As with the endpoint itself: no new work once it was asked to stop.
+    // Like the API, start no new calls once shutdown was requested.
     let caller = if gateway.shutdown.is_requested() {
         Err(GatewayError::ShuttingDown)
     } else {
@@ -103,27 +103,27 @@ pub async fn run(
 }
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct ChargeQuery {
     request: String,
 }
 
-/// What an answer came to, and where its story is.
+/// The cost of a completed call and the path of its request details, as JSON. 404 until the call is charged.
 pub async fn charge(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
-    ReadQuery(asked): ReadQuery<Asked>,
+    ReadQuery(query): ReadQuery<ChargeQuery>,
 ) -> Result<Response, PortalError> {
-    let calls = gateway.ledger.find_calls(&asked.request).await?;
+    let calls = gateway.ledger.find_calls(&query.request).await?;
     let call = calls.iter().find(|call| call.account_id == me.account.id);
     let (call, charged) = call
         .and_then(|call| Some((call, call.charged?)))
         .ok_or(PortalError::NotFound)?;
-    let told = json!({
+    let body = json!({
         "cost": money(charged.cost),
         "path": requests::path(call.id),
     });
     let json = [(CONTENT_TYPE, "application/json")];
-    Ok((json, told.to_string()).into_response())
+    Ok((json, body.to_string()).into_response())
 }
 
 async fn paying(gateway: &Gateway, me: &SignedIn) -> Result<Caller, GatewayError> {

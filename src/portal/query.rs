@@ -1,4 +1,4 @@
-//! What stands after the question mark of a page's address.
+//! Query strings of pages.
 
 use axum::{
     extract::{FromRequestParts, Query},
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::PortalError;
 
-/// The query as `T`, or a page that says that it cannot be read.
+/// The query string as `T`. If it cannot be parsed, the response is an error page.
 pub struct ReadQuery<T>(pub T);
 
 impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
@@ -24,8 +24,8 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
     }
 }
 
-/// What was asked for; a field that was left empty asks for nothing.
-pub fn given(field: Option<&String>) -> Option<&str> {
+/// The trimmed value of a field; `None` if it is missing or blank.
+pub fn non_empty(field: Option<&String>) -> Option<&str> {
     field
         .map(|text| text.trim())
         .filter(|text| !text.is_empty())

@@ -1,12 +1,13 @@
-//! An account's requests: a list to look through, and the story of each. Never what they said.
+//! An account's requests: a list with filters, and the details of each. Prompts and responses are not part of
+//! it.
 
+mod details;
 mod list;
 mod outcome;
-mod story;
 
 pub use self::{
+    details::{cost, show_details},
     list::{show, table},
-    story::{cost, one},
 };
 
 use maud::{Markup, html};
@@ -14,13 +15,13 @@ use maud::{Markup, html};
 use super::keys::shown_name;
 use crate::ledger::Key;
 
-/// The page of one request.
+/// The path of a request's details page.
 pub fn path(id: impl std::fmt::Display) -> String {
     format!("/portal/requests/{id}")
 }
 
-/// A key as its owner knows it.
-fn key_words(keys: &[Key], id: &str) -> Markup {
+/// The name and prefix of a key; its ID if the key is not in `keys`.
+fn key_label(keys: &[Key], id: &str) -> Markup {
     let key = keys.iter().find(|key| key.id == id);
     html! {
         @match key {

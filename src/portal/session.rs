@@ -1,4 +1,4 @@
-//! Who is asking: found by the session's cookie, and every time anew.
+//! The signed-in person of a request. The session is looked up by its cookie on every request.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use crate::{
     ledger::{Account, LedgerError, NewAccount},
 };
 
-/// A person with an account. Whoever is not one is sent to the sign-in page.
+/// A signed-in person with an account. Without a session, the extractor redirects to the sign-in page.
 pub struct SignedIn {
     pub person: Person,
     pub account: Account,
     pub session: Session,
-    /// Whether the console is theirs to see.
+    /// Whether the person may see the console.
     pub sees_console: bool,
     token: Token,
 }
 
 impl SignedIn {
-    /// The field without which a form of theirs is not taken.
+    /// A hidden field with the form token, which every form of this session needs.
     pub fn token_field(&self) -> Markup {
         token_field(&self.token)
     }
@@ -78,7 +78,8 @@ impl FromRequestParts<Arc<Gateway>> for SignedIn {
     }
 }
 
-/// A person is written down before their account is: whoever lost the connection in between gets it now.
+/// The person's account. It is created if missing: a person is stored before the account, and the request may
+/// have failed in between.
 async fn account_of(gateway: &Gateway, person: &Person) -> Result<Account, PortalError> {
     match gateway.ledger.account(&person.account_id).await {
         Err(LedgerError::NotFound { .. }) => {
@@ -92,7 +93,7 @@ async fn account_of(gateway: &Gateway, person: &Person) -> Result<Account, Porta
     }
 }
 
-/// The account that a person begins with.
+/// The initial account of a person, on the plan for sign-ups.
 pub fn new_account(gateway: &Gateway, person: &Person) -> NewAccount {
     NewAccount {
         email: person.email.clone(),
@@ -102,7 +103,7 @@ pub fn new_account(gateway: &Gateway, person: &Person) -> NewAccount {
     }
 }
 
-/// The page that was asked for; what was only sent there is not sent again.
+/// The path to return to after signing in. Only GET requests are repeated; for others it is the start page.
 fn back_to(parts: &Parts) -> String {
     let page = parts
         .uri
@@ -111,9 +112,9 @@ fn back_to(parts: &Parts) -> String {
     page.map_or_else(|| "/portal".into(), ToString::to_string)
 }
 
-/// What the browser says it is, for the list of sessions.
-pub fn agent(parts: &axum::http::HeaderMap) -> String {
-    let told = parts.get(header::USER_AGENT);
-    let told = told.and_then(|value| value.to_str().ok()).unwrap_or("");
-    told.chars().take(200).collect()
+/// The `User-Agent` of the browser, cut to 200 characters, for the list of sessions.
+pub fn agent(headers: &axum::http::HeaderMap) -> String {
+    let agent = headers.get(header::USER_AGENT);
+    let agent = agent.and_then(|value| value.to_str().ok()).unwrap_or("");
+    agent.chars().take(200).collect()
 }

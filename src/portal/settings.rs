@@ -1,4 +1,4 @@
-//! One's own password and sessions.
+//! The settings page: the person's password, connected issuer and sessions.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    agents,
     error::PortalError,
-    form::{Nothing, SignedForm},
+    form::{EmptyForm, SignedForm},
+    formatting::moment,
     layout::{self, Place},
     oidc,
     session::SignedIn,
-    sign_in::{begin, told},
+    sign_in::{problem_notice, start_session},
     sign_up::{MIN_PASSWORD, password_problem},
-    words::moment,
+    user_agent,
 };
 use crate::{
     backoffice::{Attempt, Session},
@@ -52,7 +52,7 @@ async fn page(
             dt { "Since" } dd { (moment(me.person.created_at)) }
         }
         h2 { "Password" }
-        (told(problem))
+        (problem_notice(problem))
         form.stack method="post" action="/portal/settings/password" {
             (me.token_field())
             @if has_password {
@@ -88,7 +88,7 @@ fn table(me: &SignedIn, sessions: &[Session]) -> Markup {
                     @for session in sessions {
                         tr {
                             td {
-                                span title=(session.agent) { (agents::words(&session.agent)) }
+                                span title=(session.agent) { (user_agent::browser_name(&session.agent)) }
                                 @if session.digest == me.session.digest { " " span.badge.good { "this one" } }
                             }
                             td { (moment(session.began_at)) }
@@ -103,7 +103,7 @@ fn table(me: &SignedIn, sessions: &[Session]) -> Markup {
 
 #[derive(Deserialize)]
 pub struct NewPassword {
-    /// Not asked for where there is none yet.
+    /// The current password; empty if the person has none.
     #[serde(default)]
     present: String,
     new: String,
@@ -128,13 +128,13 @@ pub async fn change_password(
         .backoffice
         .set_password(&me.person.id, &hash, Some(digest), timestamp::now())
         .await?;
-    // This session goes on under another name.
-    begin(&gateway, &headers, &me.person, "/portal/settings").await
+    // The current session is replaced by one with a new token.
+    start_session(&gateway, &headers, &me.person, "/portal/settings").await
 }
 
 pub const WRONG: &str = "The present password is not right.";
 
-/// The page again, with what was wrong.
+/// The settings page with an error message, status 400.
 pub async fn refused(
     gateway: &Gateway,
     me: &SignedIn,
@@ -145,13 +145,13 @@ pub async fn refused(
     Ok(response)
 }
 
-/// Whether whoever is signed in knows the password too, where there is one.
+/// Whether `present` is the person's password. True if the person has none.
 pub async fn knows_password(
     gateway: &Gateway,
     me: &SignedIn,
     present: String,
 ) -> Result<bool, PortalError> {
-    // A session that was left open is not to be a way to guess.
+    // Attempts are throttled, so that an unattended session cannot be used to guess the password.
     let attempt = Attempt::new(&me.person.email, None, Some(&me.person.id));
     let throttle = &gateway.portal.throttle;
     throttle
@@ -167,7 +167,7 @@ pub async fn knows_password(
 
 pub async fn end_sessions(
     State(gateway): State<Arc<Gateway>>,
-    SignedForm { me, form: _ }: SignedForm<Nothing>,
+    SignedForm { me, form: _ }: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
     let digest = &me.session.digest;
     gateway

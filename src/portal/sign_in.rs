@@ -1,4 +1,4 @@
-//! In and out.
+//! Signing in with a password, and signing out.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{
     cookies::{self, Device, Kind, SESSION_SECONDS, Token},
     error::PortalError,
-    form::{Nothing, OpenForm, SignedForm},
+    form::{EmptyForm, OpenForm, SignedForm},
     layout, oidc,
     session::{agent, token_field},
 };
@@ -26,32 +26,33 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct SignInQuery {
     #[serde(default)]
     to: String,
 }
 
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
-    Query(asked): Query<Asked>,
+    Query(query): Query<SignInQuery>,
     headers: HeaderMap,
 ) -> Response {
-    if came_from_elsewhere(&headers) {
-        return once_more(&asked.to);
+    if is_cross_site(&headers) {
+        return refresh_to(&query.to);
     }
-    visited(&gateway, &headers, |visit| {
-        form(&gateway, visit, &asked.to, "", None)
+    with_visit(&gateway, &headers, |visit| {
+        form(&gateway, visit, &query.to, "", None)
     })
 }
 
-/// A link from another site comes without our cookies, which are for our own pages alone. A page of
-/// ours that asks again has them, and whoever is signed in gets where the link leads.
-pub fn came_from_elsewhere(headers: &HeaderMap) -> bool {
+/// Whether the browser follows a link from another site. Its request then lacks our `SameSite=Strict` cookies;
+/// a page of ours that loads the link again ([`refresh_to`]) makes the browser send them.
+pub fn is_cross_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
     site.is_some_and(|site| site == "cross-site" || site == "same-site")
 }
 
-pub fn once_more(to: &str) -> Response {
+/// A page that opens `to` by a meta refresh, i.e. with a request from our own site.
+pub fn refresh_to(to: &str) -> Response {
     let to = destination(to);
     let content = html! {
         meta http-equiv="refresh" content={ "0; url=" (to) };
@@ -60,8 +61,8 @@ pub fn once_more(to: &str) -> Response {
     layout::plain("One moment", &content).into_response()
 }
 
-/// Shows a page with a form that belongs to this browser.
-pub fn visited(
+/// Renders a page whose form is tied to this browser by the visit cookie, which is set if missing.
+pub fn with_visit(
     gateway: &Gateway,
     headers: &HeaderMap,
     page: impl FnOnce(&Token) -> Response,
@@ -87,8 +88,8 @@ fn form(
 ) -> Response {
     let content = html! {
         h1 { "Sign in" }
-        (told(problem))
-        (oidc::way_in(gateway, to))
+        (problem_notice(problem))
+        (oidc::sign_in_button(gateway, to))
         form.stack method="post" action="/portal/sign-in" {
             (token_field(visit))
             input type="hidden" name="to" value=(to);
@@ -114,8 +115,8 @@ fn form(
     layout::plain("Sign in", &content).into_response()
 }
 
-/// What went wrong, where it is heard as well as seen.
-pub fn told(problem: Option<&str>) -> Markup {
+/// An error message, announced by screen readers.
+pub fn problem_notice(problem: Option<&str>) -> Markup {
     html! {
         @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
     }
@@ -140,7 +141,7 @@ pub async fn sign_in(
         password,
         to,
     } = form_sent;
-    // No address is longer; nothing else is looked up.
+    // 254 characters are the longest valid address; the rest is cut before the lookup.
     let email: String = email.trim().chars().take(254).collect();
     let email = email.as_str();
     let secure = gateway.portal.is_secure();
@@ -155,17 +156,17 @@ pub async fn sign_in(
     let kept = person.as_ref().and_then(|person| person.password.clone());
     let right = gateway.backoffice.passwords.verify(password, kept).await;
     let Some(person) = person.filter(|_| right) else {
-        // Whether there is such a person is not told, nor by how long it took.
+        // Neither the message nor the timing reveals whether the address has an account.
         let problem = "The e-mail address or the password is not right.";
-        let mut response = visited(&gateway, &headers, |visit| {
+        let mut response = with_visit(&gateway, &headers, |visit| {
             form(&gateway, visit, &to, email, Some(problem))
         });
         *response.status_mut() = StatusCode::UNAUTHORIZED;
         return Ok(response);
     };
     throttle.succeeded(&attempt);
-    let begun = begin(&gateway, &headers, &person, &to).await?;
-    // A password that was changed meanwhile has ended the sessions that were there, but not this one.
+    let begun = start_session(&gateway, &headers, &person, &to).await?;
+    // A password change that ran concurrently has ended all older sessions but not this one, so end it as well.
     let now = gateway.backoffice.person(&person.id).await?;
     if now.is_none_or(|now| now.password != person.password) {
         gateway.backoffice.end_sessions_of(&person.id, None).await?;
@@ -173,8 +174,12 @@ pub async fn sign_in(
     Ok(begun)
 }
 
-/// Ends the session that a browser brings along, whatever it was begun with.
-pub async fn end_presented(gateway: &Gateway, headers: &HeaderMap) -> Result<(), PortalError> {
+/// Ends the session that the request's cookie names, whether it was opened with a password or with the operator
+/// token.
+pub async fn end_presented_session(
+    gateway: &Gateway,
+    headers: &HeaderMap,
+) -> Result<(), PortalError> {
     let secure = gateway.portal.is_secure();
     if let Some(before) = Token::presented(headers, Kind::Session, secure) {
         gateway.backoffice.end_session(&before.digest()).await?;
@@ -184,15 +189,16 @@ pub async fn end_presented(gateway: &Gateway, headers: &HeaderMap) -> Result<(),
     Ok(())
 }
 
-/// Begins a session, which is always a new one: what was in the browser before is no session any more.
-pub async fn begin(
+/// Starts a new session and redirects to `to`. The session in the request's cookie is ended first, so that a
+/// session is never reused (session fixation).
+pub async fn start_session(
     gateway: &Gateway,
     headers: &HeaderMap,
     person: &Person,
     to: &str,
 ) -> Result<Response, PortalError> {
     let secure = gateway.portal.is_secure();
-    end_presented(gateway, headers).await?;
+    end_presented_session(gateway, headers).await?;
     let (token, now) = (Token::generate(), timestamp::now());
     let session = NewSession {
         digest: token.digest(),
@@ -217,13 +223,13 @@ pub async fn begin(
 
 pub async fn sign_out(
     State(gateway): State<Arc<Gateway>>,
-    SignedForm { me, form: _ }: SignedForm<Nothing>,
+    SignedForm { me, form: _ }: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
-    leave(&gateway, &me.session, "/portal/sign-in").await
+    sign_out_to(&gateway, &me.session, "/portal/sign-in").await
 }
 
-/// Ends a session and has the browser forget it.
-pub async fn leave(
+/// Ends a session, deletes its cookie and redirects to `to`.
+pub async fn sign_out_to(
     gateway: &Gateway,
     session: &Session,
     to: &str,
@@ -233,13 +239,13 @@ pub async fn leave(
     let headers = response.headers_mut();
     let forgotten = cookies::forget(Kind::Session, gateway.portal.is_secure());
     headers.append(header::SET_COOKIE, forgotten);
-    // Pages that the browser has kept for the way back are dropped with it.
+    // Clears the browser's cache, so that the back button does not show private pages.
     let all = HeaderValue::from_static("\"cache\"");
     headers.insert("clear-site-data", all);
     Ok(response)
 }
 
-/// A page of ours, whatever was asked for.
+/// `to` if it is a path of the portal, otherwise the start page. Prevents open redirects.
 pub fn destination(to: &str) -> String {
     let ours = to == "/portal" || to.starts_with("/portal/") || to.starts_with("/portal?");
     let plain = to
@@ -258,7 +264,7 @@ mod tests {
     use super::destination;
 
     #[test]
-    fn signing_in_leads_to_pages_of_ours_only() {
+    fn destinations_outside_the_portal_are_replaced() {
         for ours in ["/portal", "/portal/usage?days=7", "/portal?x=1"] {
             assert_eq!(destination(ours), ours);
         }

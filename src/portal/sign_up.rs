@@ -1,4 +1,4 @@
-//! A new person, with an account of their own.
+//! Sign-up with a password, and the checks of addresses, names and passwords that other pages share.
 
 use std::sync::Arc;
 
@@ -15,9 +15,10 @@ use super::{
     cookies::Token,
     error::PortalError,
     form::OpenForm,
-    layout, oidc, proof,
+    layout, oidc,
     session::{new_account, token_field},
-    sign_in::{begin, told, visited},
+    sign_in::{problem_notice, start_session, with_visit},
+    sign_up_by_email,
 };
 use crate::{
     api::Peer,
@@ -26,7 +27,7 @@ use crate::{
     gateway::Gateway,
 };
 
-/// Long enough that guessing does not lead anywhere; the rest is up to its owner.
+/// The least length of a password. It makes guessing impractical; no other rules apply.
 pub const MIN_PASSWORD: usize = 10;
 const MAX_PASSWORD: usize = 200;
 pub const MAX_NAME: usize = 100;
@@ -36,7 +37,7 @@ pub struct SignUp {
     #[serde(default)]
     pub name: String,
     pub email: String,
-    /// Chosen later, where a letter goes first.
+    /// Empty with `[mail]`: then it is chosen through the e-mailed link.
     #[serde(default)]
     password: String,
 }
@@ -46,11 +47,11 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, headers: HeaderMap) -> Re
         return closed();
     }
     let form = if gateway.mail.is_some() {
-        proof::form
+        sign_up_by_email::form
     } else {
         form
     };
-    visited(&gateway, &headers, |visit| {
+    with_visit(&gateway, &headers, |visit| {
         form(&gateway, visit, &SignUp::default(), None)
     })
 }
@@ -69,11 +70,11 @@ pub fn closed() -> Response {
 fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) -> Response {
     let content = html! {
         h1 { "Make an account" }
-        (told(problem))
-        (oidc::way_in(gateway, ""))
+        (problem_notice(problem))
+        (oidc::sign_in_button(gateway, ""))
         form.stack method="post" action="/portal/sign-up" {
             (token_field(visit))
-            (who(sent))
+            (identity_fields(sent))
             label { "Password"
                 input type="password" name="password" required minlength=(MIN_PASSWORD)
                     maxlength=(MAX_PASSWORD) autocomplete="new-password" aria-describedby="password-hint";
@@ -86,8 +87,8 @@ fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) 
     layout::plain("Make an account", &content).into_response()
 }
 
-/// The fields that say who it is.
-pub fn who(sent: &SignUp) -> Markup {
+/// The form fields for name and e-mail address.
+pub fn identity_fields(sent: &SignUp) -> Markup {
     html! {
         label { "Name " span.muted { "(optional)" }
             input type="text" name="name" value=(sent.name) maxlength=(MAX_NAME) autocomplete="name";
@@ -108,10 +109,10 @@ pub async fn sign_up(
         return Ok(closed());
     }
     if gateway.mail.is_some() {
-        return proof::ask(&gateway, peer, &headers, &sent).await;
+        return sign_up_by_email::request_link(&gateway, peer, &headers, &sent).await;
     }
     let again = |problem: &str| {
-        let mut response = visited(&gateway, &headers, |visit| {
+        let mut response = with_visit(&gateway, &headers, |visit| {
             form(&gateway, visit, &sent, Some(problem))
         });
         *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -139,7 +140,7 @@ pub async fn sign_up(
     )
     .await
     {
-        Ok(person) => begin(&gateway, &headers, &person, "/portal").await,
+        Ok(person) => start_session(&gateway, &headers, &person, "/portal").await,
         Err(PortalError::Invalid(_)) => {
             again("This address cannot be used. If it is yours, sign in with it.")
         }
@@ -147,7 +148,7 @@ pub async fn sign_up(
     }
 }
 
-/// What is wrong with an address. Where letters are sent, one must be able to go there.
+/// What is wrong with an e-mail address, if anything. With `[mail]` it must also be deliverable by SMTP.
 pub fn email_problem(gateway: &Gateway, email: &str) -> Option<&'static str> {
     let reachable = gateway.mail.is_none() || mail::is_address(email);
     (!is_address(email) || !reachable).then_some("That is not an e-mail address.")
@@ -157,7 +158,7 @@ pub fn name_problem(name: &str) -> Option<&'static str> {
     (!is_name(name)).then_some("That name is too long.")
 }
 
-/// Whether this may be somebody's address; whose it is, is another question.
+/// Whether the text has the form of an e-mail address. Ownership is not checked.
 pub fn is_address(email: &str) -> bool {
     let complete = email
         .split_once('@')
@@ -170,7 +171,7 @@ pub fn is_name(name: &str) -> bool {
     name.trim().chars().count() <= MAX_NAME && !name.contains(char::is_control)
 }
 
-/// What is wrong with a new password.
+/// What is wrong with a new password, if anything.
 pub fn password_problem(password: &str) -> Option<&'static str> {
     match password.chars().count() {
         0..MIN_PASSWORD => Some("The password is too short: it needs at least 10 characters."),
@@ -179,7 +180,7 @@ pub fn password_problem(password: &str) -> Option<&'static str> {
     }
 }
 
-/// Writes down a person and makes their account.
+/// Stores a person and creates their account.
 pub async fn enrol(
     gateway: &Gateway,
     email: &str,

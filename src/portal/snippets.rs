@@ -1,11 +1,11 @@
-//! A first request in the languages most people use, ready to be pasted.
+//! Ready-to-paste example requests in several languages.
 
 use maud::{Markup, html};
 
-/// The model that the first request goes to: every plan has it.
+/// The model of the example requests; every plan includes it.
 pub const FIRST_MODEL: &str = "svc-native-fast";
 
-/// `key` stands where the key belongs; one that is not known any more is left to the reader.
+/// Examples with the given key or, if the key is not known any more, a placeholder.
 pub fn all(origin: &str, key: &str) -> Markup {
     let texts = [
         ("curl", curl(origin, key)),
@@ -25,11 +25,11 @@ pub fn all(origin: &str, key: &str) -> Markup {
     }
 }
 
-/// Copies the text beside it; hidden where there is no script to do so.
+/// A button that copies the text beside it. It is hidden until a script enables it.
 pub fn copy_button(verb: &str, what: &str) -> Markup {
     html! {
         button.quiet type="button" hidden data-copy {
-            span data-said { (verb) } span.unseen { " " (what) }
+            span data-copy-label { (verb) } span.unseen { " " (what) }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an account's keys and models used, day by day.
+//! The usage page: requests, tokens and cost by model or key, and by day.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,15 +13,15 @@ use serde::Deserialize;
 mod csv;
 mod sums;
 
-use self::sums::{By, Group, Totals};
+use self::sums::{Group, GroupBy, Totals};
 use super::{
     chart::{Chart, Series, Unit},
     days,
     error::PortalError,
+    formatting,
     layout::{self, Page, Place},
-    query::{ReadQuery, given},
+    query::{ReadQuery, non_empty},
     session::SignedIn,
-    words,
 };
 use crate::{base::timestamp, gateway::Gateway, ledger::DayUse};
 
@@ -29,14 +29,14 @@ const RANGES: [u16; 3] = [7, 30, 90];
 const RANGE: u16 = 30;
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct UsageQuery {
     days: Option<String>,
     by: Option<String>,
 }
 
-impl Asked {
+impl UsageQuery {
     fn days(&self) -> Result<u16, PortalError> {
-        let Some(text) = given(self.days.as_ref()) else {
+        let Some(text) = non_empty(self.days.as_ref()) else {
             return Ok(RANGE);
         };
         let mut ranges = RANGES.into_iter();
@@ -45,22 +45,22 @@ impl Asked {
             .ok_or_else(|| PortalError::Invalid("Usage is shown for 7, 30 or 90 days.".into()))
     }
 
-    fn by(&self) -> Result<By, PortalError> {
-        let Some(text) = given(self.by.as_ref()) else {
-            return Ok(By::Model);
+    fn by(&self) -> Result<GroupBy, PortalError> {
+        let Some(text) = non_empty(self.by.as_ref()) else {
+            return Ok(GroupBy::Model);
         };
-        By::parse(text)
+        GroupBy::parse(text)
             .ok_or_else(|| PortalError::Invalid("Usage is shown by model or by key.".into()))
     }
 }
 
-/// The days that are looked at, and what was used on them.
-struct Used {
+/// The selected days and the usage rows on them.
+struct PeriodUsage {
     days: Vec<String>,
     rows: Vec<DayUse>,
 }
 
-impl Used {
+impl PeriodUsage {
     async fn read(gateway: &Gateway, me: &SignedIn, count: u16) -> Result<Self, PortalError> {
         let days = days::last(count, timestamp::now());
         let (Some(first), Some(last)) = (days.first(), days.last()) else {
@@ -78,13 +78,13 @@ impl Used {
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
-    ReadQuery(asked): ReadQuery<Asked>,
+    ReadQuery(query): ReadQuery<UsageQuery>,
 ) -> Result<Page, PortalError> {
-    let (count, by) = (asked.days()?, asked.by()?);
-    let used = Used::read(&gateway, &me, count).await?;
+    let (count, by) = (query.days()?, query.by()?);
+    let used = PeriodUsage::read(&gateway, &me, count).await?;
     let keys = match by {
-        By::Model => Vec::new(),
-        By::Key => gateway.ledger.keys(&me.account.id).await?,
+        GroupBy::Model => Vec::new(),
+        GroupBy::Key => gateway.ledger.keys(&me.account.id).await?,
     };
     let groups = sums::grouped(&used.rows, by, &keys);
     let content = html! {
@@ -107,9 +107,9 @@ pub async fn show(
 pub async fn csv(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
-    ReadQuery(asked): ReadQuery<Asked>,
+    ReadQuery(query): ReadQuery<UsageQuery>,
 ) -> Result<Response, PortalError> {
-    let used = Used::read(&gateway, &me, asked.days()?).await?;
+    let used = PeriodUsage::read(&gateway, &me, query.days()?).await?;
     let keys = gateway.ledger.keys(&me.account.id).await?;
     let first = used.days.first().map_or("", String::as_str);
     let last = used.days.last().map_or("", String::as_str);
@@ -118,11 +118,11 @@ pub async fn csv(
         (header::CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
         (header::CONTENT_DISPOSITION, attachment),
     ];
-    Ok((headers, csv::written(&used.rows, &keys)).into_response())
+    Ok((headers, csv::render(&used.rows, &keys)).into_response())
 }
 
-/// Which days, and by what.
-fn choices(count: u16, by: By) -> Markup {
+/// Links to select the period and the grouping.
+fn choices(count: u16, by: GroupBy) -> Markup {
     let chosen = |is: bool| is.then_some("true");
     html! {
         nav.choices aria-label="What is shown" {
@@ -135,7 +135,7 @@ fn choices(count: u16, by: By) -> Markup {
                 }
             }
             ul {
-                @for one in [By::Model, By::Key] {
+                @for one in [GroupBy::Model, GroupBy::Key] {
                     li {
                         a href={ "/portal/usage?days=" (count) "&by=" (one.as_str()) }
                             aria-current=[chosen(one == by)] { "By " (one.as_str()) }
@@ -151,22 +151,22 @@ fn totals(totals: &Totals) -> Markup {
         div.grid {
             section.card {
                 h2 { "Cost" }
-                p.figure { (words::money(totals.cost)) }
+                p.figure { (formatting::money(totals.cost)) }
             }
             section.card {
                 h2 { "Requests" }
-                p.figure { (words::count(totals.calls)) }
-                p.muted { (words::count(totals.charged)) " of them charged" }
+                p.figure { (formatting::count(totals.calls)) }
+                p.muted { (formatting::count(totals.charged)) " of them charged" }
             }
             section.card {
                 h2 { "Input tokens" }
-                p.figure { (words::count(totals.prompt)) }
-                p.muted { (words::count(totals.cached)) " of them cached" }
+                p.figure { (formatting::count(totals.prompt)) }
+                p.muted { (formatting::count(totals.cached)) " of them cached" }
             }
             section.card {
                 h2 { "Output tokens" }
-                p.figure { (words::count(totals.completion)) }
-                p.muted { (words::count(totals.reasoning)) " of them reasoning" }
+                p.figure { (formatting::count(totals.completion)) }
+                p.muted { (formatting::count(totals.reasoning)) " of them reasoning" }
             }
         }
     }
@@ -196,10 +196,10 @@ fn chart(
     chart.draw()
 }
 
-fn group_table(by: By, groups: &[Group]) -> Markup {
+fn group_table(by: GroupBy, groups: &[Group]) -> Markup {
     let (caption, name) = match by {
-        By::Model => ("Usage by model", "Model"),
-        By::Key => ("Usage by key", "Key"),
+        GroupBy::Model => ("Usage by model", "Model"),
+        GroupBy::Key => ("Usage by key", "Key"),
     };
     let rows = html! {
         @for group in groups {
@@ -215,8 +215,8 @@ fn group_table(by: By, groups: &[Group]) -> Markup {
     table(caption, name, groups.is_empty(), &rows)
 }
 
-/// Newest first; a day without a request has no row.
-fn day_table(used: &Used) -> Markup {
+/// Usage by day, newest first. Days without requests have no row.
+fn day_table(used: &PeriodUsage) -> Markup {
     let mut by_day: HashMap<&str, Totals> = HashMap::new();
     for row in &used.rows {
         by_day.entry(&row.day).or_default().add(row);
@@ -262,10 +262,10 @@ fn table(caption: &str, name: &str, is_empty: bool, rows: &Markup) -> Markup {
 
 fn cells(totals: &Totals) -> Markup {
     html! {
-        td.number { (words::count(totals.calls)) }
-        td.number { (words::count(totals.prompt)) }
-        td.number { (words::count(totals.cached)) }
-        td.number { (words::count(totals.completion)) }
-        td.number { (words::money(totals.cost)) }
+        td.number { (formatting::count(totals.calls)) }
+        td.number { (formatting::count(totals.prompt)) }
+        td.number { (formatting::count(totals.cached)) }
+        td.number { (formatting::count(totals.completion)) }
+        td.number { (formatting::money(totals.cost)) }
     }
 }

@@ -1,8 +1,8 @@
-//! Where one-time links lead: an invitation, a proof of one's address, a new password.
+//! The landing page of one-time links: invitations, sign-up by e-mail, password resets.
 //!
-//! Looking at the page changes nothing, because programs that read letters look at links too; sending its
-//! form uses the link up. The secret goes from the address into the form, and from there to nobody else:
-//! no log has queries, and browsers tell other sites nothing of where they come from (`headers.rs`).
+//! A GET changes nothing, because mail scanners open links too; submitting the form redeems the link. The
+//! secret passes from the URL into the form and to no third party: queries are not logged, and the
+//! `Referrer-Policy` (`headers.rs`) keeps the URL from other sites.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::{
     layout,
     query::ReadQuery,
     session::{new_account, token_field},
-    sign_in::{begin, told, visited},
+    sign_in::{problem_notice, start_session, with_visit},
     sign_up::{self, MAX_NAME, MIN_PASSWORD, name_problem, password_problem},
 };
 use crate::{
@@ -32,37 +32,37 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct WelcomeQuery {
     #[serde(default)]
     link: String,
 }
 
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
-    ReadQuery(asked): ReadQuery<Asked>,
+    ReadQuery(query): ReadQuery<WelcomeQuery>,
     headers: HeaderMap,
 ) -> Result<Response, PortalError> {
-    let Some(found) = Found::by(&gateway, &asked.link).await? else {
-        return Ok(dead(&gateway));
+    let Some(found) = UsableLink::by(&gateway, &query.link).await? else {
+        return Ok(unusable(&gateway));
     };
     if found.is_closed(&gateway) {
         return Ok(sign_up::closed());
     }
     if found.is_taken(&gateway).await? {
-        return Ok(taken(&gateway, &found.link));
+        return Ok(email_taken(&gateway, &found.link));
     }
-    let sent = Sent {
+    let sent = WelcomeForm {
         name: found.name().to_owned(),
-        link: asked.link,
+        link: query.link,
         password: String::new(),
     };
-    Ok(visited(&gateway, &headers, |visit| {
+    Ok(with_visit(&gateway, &headers, |visit| {
         form(visit, &found, &sent, None)
     }))
 }
 
 #[derive(Deserialize)]
-pub struct Sent {
+pub struct WelcomeForm {
     link: String,
     #[serde(default)]
     name: String,
@@ -70,45 +70,45 @@ pub struct Sent {
     password: String,
 }
 
-pub async fn take(
+pub async fn submit(
     State(gateway): State<Arc<Gateway>>,
     headers: HeaderMap,
-    OpenForm(sent): OpenForm<Sent>,
+    OpenForm(sent): OpenForm<WelcomeForm>,
 ) -> Result<Response, PortalError> {
-    // Before the password is hashed: whoever has no link makes no work.
-    let Some(found) = Found::by(&gateway, &sent.link).await? else {
-        return Ok(dead(&gateway));
+    // The link is checked before the password is hashed, so that requests without a valid link cost no hashing.
+    let Some(found) = UsableLink::by(&gateway, &sent.link).await? else {
+        return Ok(unusable(&gateway));
     };
     if found.is_closed(&gateway) {
         return Ok(sign_up::closed());
     }
     if let Some(problem) = name_problem(&sent.name).or_else(|| password_problem(&sent.password)) {
-        let mut response = visited(&gateway, &headers, |visit| {
+        let mut response = with_visit(&gateway, &headers, |visit| {
             form(visit, &found, &sent, Some(problem))
         });
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return Ok(response);
     }
     match found
-        .use_up(&gateway, sent.name.trim(), sent.password)
+        .redeem(&gateway, sent.name.trim(), sent.password)
         .await
     {
-        Ok(Some(person)) => begin(&gateway, &headers, &person, "/portal").await,
-        Ok(None) => Ok(dead(&gateway)),
-        Err(PortalError::Invalid(_)) => Ok(taken(&gateway, &found.link)),
+        Ok(Some(person)) => start_session(&gateway, &headers, &person, "/portal").await,
+        Ok(None) => Ok(unusable(&gateway)),
+        Err(PortalError::Invalid(_)) => Ok(email_taken(&gateway, &found.link)),
         Err(error) => Err(error),
     }
 }
 
-/// A link that can be used.
-struct Found {
+/// A link that can be redeemed.
+struct UsableLink {
     digest: Digest,
     link: Link,
-    /// Whose account an invitation leads to.
+    /// The name of the account that an invitation is for.
     account: Option<String>,
 }
 
-impl Found {
+impl UsableLink {
     async fn by(gateway: &Gateway, secret: &str) -> Result<Option<Self>, PortalError> {
         let Some(digest) = MadeLink::digest(secret) else {
             return Ok(None);
@@ -132,12 +132,12 @@ impl Found {
         }))
     }
 
-    /// Whether nobody may make an account any more.
+    /// Whether the link is for a sign-up and sign-ups have been closed since.
     fn is_closed(&self, gateway: &Gateway) -> bool {
         matches!(self.link.purpose, Purpose::Proof { .. }) && !gateway.portal.sign_up_open
     }
 
-    /// Whether somebody else has the address by now.
+    /// Whether the address has an account by now.
     async fn is_taken(&self, gateway: &Gateway) -> Result<bool, PortalError> {
         if matches!(self.link.purpose, Purpose::Reset { .. }) {
             return Ok(false);
@@ -153,8 +153,8 @@ impl Found {
         }
     }
 
-    /// Whoever it is for, with their new password.
-    async fn use_up(
+    /// Redeems the link with the new password and returns its person; `None` if it was redeemed meanwhile.
+    async fn redeem(
         &self,
         gateway: &Gateway,
         name: &str,
@@ -191,7 +191,7 @@ impl Found {
         }
     }
 
-    fn explained(&self) -> Markup {
+    fn introduction(&self) -> Markup {
         let account = self.account.as_deref().unwrap_or_default();
         html! {
             @match &self.link.purpose {
@@ -209,12 +209,12 @@ impl Found {
     }
 }
 
-fn form(visit: &Token, found: &Found, sent: &Sent, problem: Option<&str>) -> Response {
+fn form(visit: &Token, found: &UsableLink, sent: &WelcomeForm, problem: Option<&str>) -> Response {
     let is_reset = matches!(found.link.purpose, Purpose::Reset { .. });
     let content = html! {
         h1 { (found.title()) }
-        (found.explained())
-        (told(problem))
+        (found.introduction())
+        (problem_notice(problem))
         form.stack method="post" action="/portal/welcome" {
             (token_field(visit))
             input type="hidden" name="link" value=(sent.link);
@@ -237,15 +237,16 @@ fn form(visit: &Token, found: &Found, sent: &Sent, problem: Option<&str>) -> Res
     layout::plain(found.title(), &content).into_response()
 }
 
-/// Whoever holds the link may know it: the address is theirs.
-fn taken(gateway: &Gateway, link: &Link) -> Response {
+/// Says that the address has an account. That is safe to show, because the link proves that the visitor owns
+/// the address.
+fn email_taken(gateway: &Gateway, link: &Link) -> Response {
     let content = html! {
         h1 { "You have an account already" }
         p { strong { (link.email) } " has an account here already, and an address has one only. Nothing was changed." }
         @if matches!(link.purpose, Purpose::Invitation { .. }) {
             p { "To be on the other account instead, ask whoever has invited you to use another address of yours, or to remove you first and to invite you again." }
         }
-        (next(gateway))
+        (next_steps(gateway))
     };
     failed(
         StatusCode::CONFLICT,
@@ -254,16 +255,16 @@ fn taken(gateway: &Gateway, link: &Link) -> Response {
     )
 }
 
-fn dead(gateway: &Gateway) -> Response {
+fn unusable(gateway: &Gateway) -> Response {
     let content = html! {
         h1 { "This link cannot be used" }
         p { "It was used before, a newer one has taken its place, or its time is over." }
-        (next(gateway))
+        (next_steps(gateway))
     };
     failed(StatusCode::GONE, "This link cannot be used", &content)
 }
 
-fn next(gateway: &Gateway) -> Markup {
+fn next_steps(gateway: &Gateway) -> Markup {
     html! {
         p {
             "If you have set a password, " a href="/portal/sign-in" { "sign in" } " with it. "

@@ -1,4 +1,4 @@
-//! Connections: accepted, served, and let go in good order.
+//! Accepts connections, serves them, and closes them at shutdown.
 
 use std::{
     convert::Infallible, future::poll_fn, io, net::IpAddr, pin::pin, sync::Arc, time::Duration,
@@ -30,24 +30,25 @@ use crate::{
     },
 };
 
-/// How long a connection may stay without a request.
+/// How long a connection may stay open without a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// More than the limit on heads, so that it is our own answer that refuses them.
+/// Above the gateway's own limit on heads, so that its own error response refuses them instead of hyper.
 const MAX_HEADER_LIST: u32 = 1 << 20;
 
-/// Who has opened a connection, and whom we would believe that it was somebody else.
-struct Arrival {
+/// Origin of a connection.
+struct Origin {
     peer: IpAddr,
+    /// Proxies whose `X-Forwarded-For` header is believed.
     proxies: TrustedProxies,
-    /// After the gateway was asked to stop: it is there to be told so.
+    /// Whether it was accepted after shutdown was requested. It is served only to respond that the gateway stops.
     came_late: bool,
 }
 
-/// Accepts until every connection is over after a request to stop.
+/// Accepts connections until shutdown is requested and all connections of before have ended.
 ///
-/// While answers are still running, new connections are accepted and told so: a load balancer
-/// that asks for our health hears 503 instead of silence.
+/// While responses are still running, new connections are accepted as well, so that the health checks of a load
+/// balancer get 503 instead of a timeout.
 pub async fn serve(
     listener: TcpListener,
     lanes: Arc<Lanes>,
@@ -61,7 +62,7 @@ pub async fn serve(
     loop {
         let drained = async {
             shutdown.requested().await;
-            // Those that were open when the stop came; later ones do not prolong it.
+            // Waits for the connections that were open when shutdown was requested; later ones do not prolong it.
             connections.close();
             connections.wait().await;
         };
@@ -73,16 +74,16 @@ pub async fn serve(
         match socket {
             Ok((socket, peer)) => {
                 socket::prepare(&socket);
-                let from = Arrival {
+                let origin = Origin {
                     peer: peer.ip(),
                     proxies: proxies.clone(),
                     came_late: shutdown.is_requested(),
                 };
-                let came_late = from.came_late;
+                let came_late = origin.came_late;
                 let lane = lanes.take();
                 let serving = connection(
                     (socket.into_std(), lane.counted),
-                    from,
+                    origin,
                     front.clone(),
                     tls.clone(),
                     timeouts,
@@ -95,8 +96,8 @@ pub async fn serve(
                 }
             }
             Err(error) => {
-                // Out of file descriptors, most likely: wait for some to come back.
-                tracing::warn!(%error, "a connection could not be accepted");
+                // Most likely there are no file descriptors left: wait until some are closed.
+                tracing::warn!(%error, "accepting a connection failed; retrying in 50 ms");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -104,10 +105,10 @@ pub async fn serve(
     connections.wait().await;
 }
 
-/// Runs on the lane that the socket was given to, and is counted there until it is over.
+/// Serves a connection on the lane that it was assigned to; `_counted` counts it there until it ends.
 async fn connection(
     (socket, _counted): (io::Result<std::net::TcpStream>, Counted),
-    from: Arrival,
+    origin: Origin,
     front: Front,
     tls: Option<TlsAcceptor>,
     timeouts: ClientTimeouts,
@@ -115,40 +116,43 @@ async fn connection(
 ) {
     let socket = match socket.and_then(TcpStream::from_std) {
         Ok(socket) => StallLimit::new(socket, timeouts.stall),
-        Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
+        Err(error) => {
+            return tracing::warn!(%error, "registering a connection with its lane failed; it is closed");
+        }
     };
     match tls {
-        None => converse(socket, from, front, timeouts, shutdown).await,
-        // Boxed, so that connections without it do not keep room for it.
-        Some(tls) => Box::pin(over_tls(tls, socket, from, front, timeouts, shutdown)).await,
+        None => serve_http(socket, origin, front, timeouts, shutdown).await,
+        // Boxed, so that connections without TLS do not reserve memory for it.
+        Some(tls) => Box::pin(serve_tls(tls, socket, origin, front, timeouts, shutdown)).await,
     }
 }
 
-async fn over_tls(
+async fn serve_tls(
     tls: TlsAcceptor,
     socket: StallLimit,
-    from: Arrival,
+    origin: Origin,
     front: Front,
     timeouts: ClientTimeouts,
     shutdown: Shutdown,
 ) {
-    // Both boxed, for what is over soon.
+    // Both are boxed, so that the memory of the handshake is freed when it is done.
     let handshake = Box::pin(tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)));
     match handshake.await {
-        Ok(Ok(socket)) => Box::pin(converse(socket, from, front, timeouts, shutdown)).await,
+        Ok(Ok(socket)) => Box::pin(serve_http(socket, origin, front, timeouts, shutdown)).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => tracing::debug!("a TLS handshake took too long"),
+        Err(_) => tracing::debug!("a TLS handshake timed out"),
     }
 }
 
-async fn converse(
+/// Detects HTTP/1 or HTTP/2 and serves the connection.
+async fn serve_http(
     socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    from: Arrival,
+    origin: Origin,
     front: Front,
     timeouts: ClientTimeouts,
     shutdown: Shutdown,
 ) {
-    let came_late = from.came_late;
+    let came_late = origin.came_late;
     let timeouts = http1::Timeouts {
         idle: IDLE_TIMEOUT,
         head: timeouts.head,
@@ -158,24 +162,24 @@ async fn converse(
         http2 = poll_fn(|context| wire.poll_http2(context)) => http2,
         () = shutdown.requested(), if !came_late => return,
     };
-    let located = move |mut request: Request<Body>| {
-        // Nobody else asks where a request comes from.
+    let with_peer = move |mut request: Request<Body>| {
+        // Only the portal uses the client's address.
         if request.uri().path().starts_with("/portal") {
-            let client = from.proxies.client(from.peer, request.headers());
+            let client = origin.proxies.client(origin.peer, request.headers());
             request.extensions_mut().insert(Peer(client));
         }
         request
     };
     if !http2 {
-        let answering = |request| front.answer(located(request));
-        return http1::serve(wire, answering, &shutdown, came_late).await;
+        let respond = |request| front.answer(with_peer(request));
+        return http1::serve(wire, respond, &shutdown, came_late).await;
     }
     let socket = TokioIo::new(Begun {
         read: wire.input,
         stream: wire.stream,
     });
     let service = service_fn(move |request: Request<Incoming>| {
-        let (front, request) = (front.clone(), located(request.map(Body::new)));
+        let (front, request) = (front.clone(), with_peer(request.map(Body::new)));
         async move { Ok::<_, Infallible>(front.answer(request).await) }
     });
     let mut connection = http2::Builder::new(TokioExecutor::new());
@@ -185,13 +189,13 @@ async fn converse(
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
     let connection = connection.serve_connection(socket, service);
-    if let Err(error) = Box::pin(served(connection, &shutdown, came_late)).await {
-        tracing::debug!(%error, "a connection ended badly");
+    if let Err(error) = Box::pin(serve_until_shutdown(connection, &shutdown, came_late)).await {
+        tracing::debug!(%error, "an HTTP/2 connection failed");
     }
 }
 
-/// Until it is over, which is soon once the gateway stops.
-async fn served<C: GracefulConnection>(
+/// Serves a connection until it ends. When shutdown is requested, its running requests are finished first.
+async fn serve_until_shutdown<C: GracefulConnection>(
     connection: C,
     shutdown: &Shutdown,
     came_late: bool,
@@ -199,7 +203,7 @@ async fn served<C: GracefulConnection>(
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,
-        // A late connection is there to be told so: hyper would close it before its first request.
+        // hyper would close a late connection before its first request, which must get a response.
         () = shutdown.requested(), if !came_late => {}
     }
     connection.as_mut().graceful_shutdown();

@@ -1,4 +1,9 @@
-//! A running gateway: its two listeners, from the first bind to the last byte.
+//! The server: starts the gateway, its two listeners and its jobs, reloads the configuration, and stops it all.
+//!
+//! A start that fails returns a [`StartError`]. A stop lets running responses finish within the grace period, then
+//! cuts them off and closes the ledger. A reload that fails changes nothing, and a job that fails is repeated.
+//!
+//! Uses portal, api, gateway, backoffice, config, ledger, limits, conversations and net. Only cli uses it.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -11,7 +16,7 @@ mod reload;
 mod stores;
 mod tls;
 
-pub use reload::Watched;
+pub use reload::ConfigFiles;
 
 use crate::{
     api::{self, TrustedProxies, operator, public::Front},
@@ -34,7 +39,7 @@ pub enum StartError {
     Store(#[from] OpenError),
     #[error("{file}: {reason}")]
     Certificate { file: PathBuf, reason: String },
-    #[error("the last minute beside {database} cannot be used: {reason}")]
+    #[error("the rate-limit windows of {database} cannot be restored: {reason}")]
     Limits { database: PathBuf, reason: String },
     #[error("the threads that serve requests did not start: {0}")]
     Threads(std::io::Error),
@@ -46,14 +51,14 @@ pub struct Running {
     pub gateway: Arc<Gateway>,
     pub public: SocketAddr,
     pub operator: SocketAddr,
-    /// `http://…` or `https://…`: where the public listener is reached from this machine.
+    /// URL of the public listener from this machine, `http://…` or `https://…`.
     pub origin: String,
     grace: Duration,
     accepting: Vec<JoinHandle<()>>,
     lanes: Arc<Lanes>,
 }
 
-/// What the public listener serves: the API, and the portal unless it is disabled.
+/// Returns what the public listener serves: the API, and the portal unless it is disabled.
 pub fn public_front(gateway: &Arc<Gateway>) -> Front {
     let pages = if gateway.portal.enabled {
         portal::router(gateway)
@@ -99,7 +104,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     gateway.background.spawn(jobs::pruner::run(gateway.clone()));
     gateway
         .background
-        .spawn(jobs::watcher::run(gateway.clone()));
+        .spawn(jobs::sampler::run(gateway.clone()));
     gateway
         .background
         .spawn(jobs::alerter::run(gateway.clone()));
@@ -131,18 +136,19 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 impl Running {
-    /// Reads models and upstreams anew whenever one of these files changes.
-    pub fn reload_from(&self, files: Watched) {
+    /// Reloads models and upstreams on SIGHUP and whenever one of these files changes.
+    pub fn reload_from(&self, files: ConfigFiles) {
         let watching = reload::on_change(self.gateway.clone(), files);
         self.gateway.background.spawn(watching);
     }
 
-    /// Takes no new work from now on.
+    /// Makes the gateway refuse new work from now on.
     pub fn begin_to_stop(&self) {
         self.gateway.shutdown.request();
     }
 
-    /// Stops: not ready at once, no new work, running answers finish within the grace period.
+    /// Stops the gateway. It is not ready at once and takes no new work; running responses finish within the grace
+    /// period.
     pub async fn stop(self) {
         self.begin_to_stop();
         let shutdown = self.gateway.shutdown.clone();
@@ -162,15 +168,15 @@ impl Running {
             .is_err()
         {
             tracing::warn!(
-                "answers were still running after {:?} and are cut short",
+                "responses still running after the grace period of {:?} are cut off",
                 self.grace
             );
             shutdown.end_grace_period();
-            // Long enough for the last event of a stream to leave; a dead client gets no more.
+            // Long enough to send the last event of a stream. Clients that do not read get no more time.
             let _ = tokio::time::timeout(Duration::from_secs(2), &mut finished).await;
         }
         self.gateway.ledger.close().await;
-        // A thread that hangs must not hold up the end.
+        // A thread that hangs must not delay the end of the process.
         let ended = tokio::task::spawn_blocking(move || drop(self.lanes));
         let _ = tokio::time::timeout(Duration::from_secs(1), ended).await;
     }
@@ -188,7 +194,7 @@ fn local(listener: &TcpListener) -> SocketAddr {
         .expect("a bound socket has an address")
 }
 
-/// An address that listens everywhere is reached at home.
+/// Returns the address to connect to from this machine: localhost if the listener is bound to all addresses.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let mut reachable = address;
     if address.ip().is_unspecified() {
@@ -197,7 +203,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     reachable
 }
 
-/// Whether a certificate and its key could be served.
+/// Checks that a certificate and its key can be loaded.
 pub fn probe_certificate(files: &TlsFiles) -> Result<String, String> {
     let loaded = tls::Certificate::load(files).map_err(|error| error.to_string());
     loaded.map(|_| "can be served".into())

@@ -1,7 +1,8 @@
-//! Reads the configuration anew while the gateway runs: on SIGHUP, and when its file changes.
+//! Reloads the configuration while the gateway runs: on SIGHUP, and when one of its files changes.
 //!
-//! Models, providers, deployments, router weights and tools are replaced as a whole, or not at all. Calls that run
-//! finish with what they began with. Everything else in the file takes a restart.
+//! Models, providers, deployments, router weights and tools are replaced as a whole, or not at all if the
+//! configuration has a mistake. Running calls finish with the routes that they started with. All other settings need
+//! a restart.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,89 +17,97 @@ use crate::{
     gateway::{Gateway, Routes},
 };
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time between two checks of the files.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The files that a configuration is read from, and how they looked before that.
-pub struct Watched {
+/// The files of a configuration, with their state when they were last read.
+pub struct ConfigFiles {
     file: PathBuf,
-    /// Those that it names.
-    named: Vec<PathBuf>,
-    seen: Vec<Stamp>,
+    /// Further files that `file` refers to.
+    referenced: Vec<PathBuf>,
+    /// Stamps of all files, taken before they were last read.
+    stamps: Vec<Stamp>,
 }
 
+/// Modification time and size of a file, by which changes are detected; `None` if it cannot be read.
 type Stamp = Option<(SystemTime, u64)>;
 
-impl Watched {
+impl ConfigFiles {
     pub fn new(file: &Path) -> Self {
         Self {
             file: file.to_owned(),
-            named: Vec::new(),
-            seen: Vec::new(),
+            referenced: Vec::new(),
+            stamps: Vec::new(),
         }
     }
 
-    /// Reads them. What changes meanwhile is seen the next time; of files that are named for the first time nobody
-    /// knows how they looked, so all is read again.
+    /// Reads the configuration. The stamps are taken first, so a change during the read is detected later. If the
+    /// files referred to are not the known ones, their stamps are missing, and everything is read again.
     pub fn load(&mut self) -> Result<Config, String> {
         loop {
-            self.seen = self.stamps();
+            self.stamps = self.current_stamps();
             let config = Config::load(&self.file).map_err(|error| error.to_string())?;
-            let named = config.named_files();
-            if named == self.named {
+            let referenced = config.named_files();
+            if referenced == self.referenced {
                 return Ok(config);
             }
-            self.named = named;
+            self.referenced = referenced;
         }
     }
 
     fn have_changed(&self) -> bool {
-        self.stamps() != self.seen
+        self.current_stamps() != self.stamps
     }
 
-    fn stamps(&self) -> Vec<Stamp> {
+    fn current_stamps(&self) -> Vec<Stamp> {
         let stamp = |path: &Path| {
             let metadata = std::fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
         };
-        let named = self.named.iter().map(|path| stamp(path));
-        std::iter::once(stamp(&self.file)).chain(named).collect()
+        let referenced = self.referenced.iter().map(|path| stamp(path));
+        std::iter::once(stamp(&self.file))
+            .chain(referenced)
+            .collect()
     }
 }
 
-/// Reads the files anew when they change, until the gateway stops.
-pub async fn on_change(gateway: Arc<Gateway>, mut files: Watched) {
+/// Reloads the configuration on SIGHUP and when its files change, until shutdown is requested.
+pub async fn on_change(gateway: Arc<Gateway>, mut files: ConfigFiles) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else {
-        return tracing::error!("SIGHUP cannot be received: the configuration stays as it is");
+        return tracing::error!("SIGHUP cannot be received; the configuration is never reloaded");
     };
-    let mut mistake = None;
+    let mut last_error = None;
     loop {
-        let asked = tokio::select! {
+        let sighup = tokio::select! {
             _ = hangup.recv() => true,
-            () = tokio::time::sleep(LOOK_EVERY) => false,
+            () = tokio::time::sleep(POLL_INTERVAL) => false,
             () = gateway.shutdown.requested() => return,
         };
-        // A mistake may be in a file that is not known to be one of them yet.
+        // After an error the files are read at every check, since the error may be in a referenced file that is not
+        // known yet.
         let changed = files.have_changed();
-        if !changed && !asked && mistake.is_none() {
+        if !changed && !sighup && last_error.is_none() {
             continue;
         }
         let read = files.load();
         match read.and_then(|config| replace(&gateway, config)) {
             Ok(()) => {
-                tracing::info!("the configuration was read anew");
-                mistake = None;
+                tracing::info!("configuration reloaded");
+                last_error = None;
             }
             Err(error) => {
-                if changed || asked || mistake.as_ref() != Some(&error) {
-                    tracing::error!("the configuration stays as it was: {error}");
+                if changed || sighup || last_error.as_ref() != Some(&error) {
+                    tracing::error!(
+                        "configuration not reloaded, the previous one stays in use: {error}"
+                    );
                 }
-                mistake = Some(error);
+                last_error = Some(error);
             }
         }
     }
 }
 
-/// Puts its models and upstreams in the place of those in use.
+/// Replaces the routes in use with those of a new configuration.
 fn replace(gateway: &Gateway, config: Config) -> Result<(), String> {
     let routes = Routes::new(config, Some(&gateway.routes()))?;
     gateway.replace_routes(routes);

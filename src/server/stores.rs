@@ -1,4 +1,4 @@
-//! Opening what outlives the process, in files or with servers, as the configuration says.
+//! Opens the stores, in files or on servers, as the configuration says.
 
 use std::{path::Path, sync::Arc};
 
@@ -33,12 +33,13 @@ impl Stores {
                 StoreLocation::Postgres { deadline: hold, .. },
                 LimiterStore::Redis { address, deadline },
             ) => {
-                // Its hold follows an admission at once, and has a deadline of its own.
+                // The ledger has a call as soon as its hold is placed. That directly follows the reservation and has
+                // a deadline of its own.
                 let known_within = *hold + *deadline;
                 Limiter::share(address, *deadline, known_within, rebuild_from(&ledger)).await
             }
             (StoreLocation::File(path), _) => resume(path, &ledger).await?,
-            // The configuration has no such pair.
+            // The configuration does not allow this pair.
             (StoreLocation::Postgres { .. }, LimiterStore::Memory) => Limiter::default(),
         };
         Ok(Self {
@@ -51,7 +52,7 @@ impl Stores {
     }
 }
 
-/// Reads the window back from the ledger after the limiter's server has lost it.
+/// Returns a function that reads the reservations of the window from the ledger after Redis has lost them.
 fn rebuild_from(ledger: &Arc<Ledger>) -> Rebuild {
     let ledger = ledger.clone();
     Box::new(move || {
@@ -63,7 +64,7 @@ fn rebuild_from(ledger: &Arc<Ledger>) -> Rebuild {
     })
 }
 
-/// Goes on with the minute that an earlier process left: a restart hands out no fresh one.
+/// Opens the limiter with the windows that an earlier process left, so that a restart does not reset rate limits.
 async fn resume(database: &Path, ledger: &Ledger) -> Result<Limiter, StartError> {
     let failed = |reason: String| StartError::Limits {
         database: database.to_owned(),

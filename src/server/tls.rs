@@ -1,4 +1,6 @@
-//! The certificate: loaded at the start, exchanged while running when its files change.
+//! The TLS certificate: loaded at the start, and replaced while the gateway runs when its files change.
+//!
+//! If the changed files cannot be used, the certificate in use stays.
 
 use std::{
     path::Path,
@@ -19,7 +21,8 @@ use tokio_rustls::TlsAcceptor;
 use super::StartError;
 use crate::{config::TlsFiles, net::shutdown::Shutdown};
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time between two checks of the files.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 pub struct Certificate {
@@ -57,12 +60,12 @@ impl Certificate {
         Arc::new(config).into()
     }
 
-    /// Looks at the files until the gateway stops. A pair that cannot be used changes nothing.
+    /// Reloads the certificate when its files change, until shutdown is requested.
     pub async fn reload_on_change(self, shutdown: Shutdown) {
         let mut seen = stamps(&self.files);
         loop {
             tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = shutdown.requested() => return,
             }
             let now = stamps(&self.files);
@@ -73,16 +76,17 @@ impl Certificate {
             match read(&self.files) {
                 Ok(key) => {
                     self.current.0.store(Arc::new(key));
-                    tracing::info!("the TLS certificate has been reloaded");
+                    tracing::info!("TLS certificate reloaded");
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the changed TLS certificate cannot be used; the old one stays");
+                    tracing::error!(%error, "the changed TLS certificate cannot be used; the previous one stays in use");
                 }
             }
         }
     }
 }
 
+/// Returns modification time and size of both files, by which changes are detected.
 fn stamps(files: &TlsFiles) -> [Option<(SystemTime, u64)>; 2] {
     let stamp = |path: &Path| {
         let metadata = std::fs::metadata(path).ok()?;
@@ -92,25 +96,25 @@ fn stamps(files: &TlsFiles) -> [Option<(SystemTime, u64)>; 2] {
 }
 
 fn read(files: &TlsFiles) -> Result<CertifiedKey, StartError> {
-    let wrong = |file: &Path, reason: String| StartError::Certificate {
+    let failed = |file: &Path, reason: String| StartError::Certificate {
         file: file.to_owned(),
         reason,
     };
     let certificates: Vec<_> = CertificateDer::pem_file_iter(&files.cert)
         .and_then(Iterator::collect)
-        .map_err(|error| wrong(&files.cert, error.to_string()))?;
+        .map_err(|error| failed(&files.cert, error.to_string()))?;
     if certificates.is_empty() {
-        return Err(wrong(
+        return Err(failed(
             &files.cert,
-            "it holds no certificate in PEM form".into(),
+            "the file has no certificate in PEM format".into(),
         ));
     }
     let key = PrivateKeyDer::from_pem_file(&files.key)
-        .map_err(|error| wrong(&files.key, error.to_string()))?;
+        .map_err(|error| failed(&files.key, error.to_string()))?;
     CertifiedKey::from_der(certificates, key, &ring::default_provider()).map_err(|error| {
-        wrong(
+        failed(
             &files.key,
-            format!("it does not fit the certificate: {error}"),
+            format!("the key does not match the certificate: {error}"),
         )
     })
 }

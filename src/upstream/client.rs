@@ -1,4 +1,7 @@
-//! The connection to a provider: pooled, bounded in time, never redirected.
+//! HTTP client for one provider: pooled HTTP/1.1 connections, with timeouts and size limits.
+//!
+//! Redirects are not followed and compressed bodies are refused. Every failure is an [`UpstreamError`]; a status other
+//! than 200 carries the provider's reason, redacted for callers.
 
 use std::{
     sync::{
@@ -12,7 +15,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::reason::{self, Cleaner};
+use super::reason::{self, Redactor};
 use crate::{
     config::{RemoteProvider, Timeouts},
     net::{
@@ -23,30 +26,31 @@ use crate::{
     wire::error::UpstreamError,
 };
 
-/// The largest whole answer that is read.
-const MAX_ANSWER_BYTES: usize = 32 << 20;
-/// How much of an answer is kept in one piece while it is read.
-const PIECE_BYTES: usize = 1 << 20;
-/// The most of a refusal's body that is read for its reason.
-const MAX_REFUSAL_BYTES: usize = 64 << 10;
-/// A refusal's body is worth a moment, not a timeout.
-const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Size limit of a response body that is read whole.
+const MAX_BODY_BYTES: usize = 32 << 20;
+/// Capacity limit of the buffers in which a body is collected.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Size limit of an error body, which is read for its reason.
+const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
+/// Timeout for reading an error body: the status is known already, so it is shorter than the usual timeouts.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Sends requests to one provider.
 pub struct Client {
     pool: Arc<Pool>,
-    /// What stands before every path.
+    /// Path prefix of every request, from `base_url`.
     base_path: String,
     query: Option<String>,
-    /// What every request carries, as lines.
+    /// Header lines sent with every request, each ending in CRLF.
     headers: String,
-    /// One of these on each request, in turn.
+    /// Key headers: requests use them in turn.
     keys: Vec<(HeaderName, HeaderValue)>,
-    turn: AtomicUsize,
+    next_key: AtomicUsize,
     timeouts: Timeouts,
-    reasons: Cleaner,
+    redactor: Redactor,
 }
 
-/// How a provider wants its key: the header, and what stands before the key in it.
+/// The header in which a provider expects its key, and the prefix before the key.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyHeader<'a> {
     pub name: &'a str,
@@ -60,97 +64,104 @@ impl KeyHeader<'static> {
     };
 }
 
-/// The head of an answer, and its body still to come.
-pub struct Reply {
+/// An HTTP response whose head was received; the body is read on demand.
+///
+/// When dropped, the connection returns to the pool if the body was read to its end, and is closed otherwise.
+pub struct Response {
     pub status: StatusCode,
     pub content_type: String,
     retry_after: Option<Duration>,
-    /// Until the body was read to its end.
+    /// `None` once the body was read to its end or reading failed.
     connection: Option<Box<Connection>>,
     pool: Arc<Pool>,
-    idle: Duration,
+    idle_timeout: Duration,
 }
 
 impl Client {
     pub fn new(config: &RemoteProvider, key_header: KeyHeader<'_>) -> Result<Self, String> {
         let name = HeaderName::try_from(key_header.name)
-            .map_err(|_| format!("{:?} is no name of a header", key_header.name))?;
+            .map_err(|_| format!("{:?} is not a valid header name", key_header.name))?;
         let keys = config.api_keys.iter().map(|key| {
             let value = format!("{}{}", key_header.prefix, key.reveal());
             let mut value = HeaderValue::try_from(value)
-                .map_err(|_| "its key has characters that a header cannot carry")?;
+                .map_err(|_| "its API key has characters that a header cannot carry")?;
             value.set_sensitive(true);
             Ok((name.clone(), value))
         });
-        let no_url = || format!("{:?} is no URL of a provider", config.base_url);
-        let url: Uri = config.base_url.parse().map_err(|_| no_url())?;
-        let (scheme, host) = url.scheme_str().zip(url.host()).ok_or_else(no_url)?;
+        let invalid_url = || format!("{:?} is not a valid provider URL", config.base_url);
+        let url: Uri = config.base_url.parse().map_err(|_| invalid_url())?;
+        let (scheme, host) = url.scheme_str().zip(url.host()).ok_or_else(invalid_url)?;
         let port = url
             .port_u16()
             .map(|port| format!(":{port}"))
             .unwrap_or_default();
         let address = format!("{scheme}://{host}{port}/")
             .parse()
-            .map_err(|_| no_url())?;
+            .map_err(|_| invalid_url())?;
         let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         Ok(Self {
             pool: Arc::new(Pool::new(address, config.timeouts.connect)?),
             base_path: url.path().trim_end_matches('/').to_owned(),
             query: config.quirks.query.clone(),
-            // An answer that we meter must come as it is: no encoding to unpack, no bomb in it.
+            // Metered responses must not be compressed: nothing to unpack, and no decompression bombs.
             headers: format!(
                 "host: {host}{port}\r\ncontent-type: application/json\r\naccept-encoding: identity\r\nuser-agent: {agent}\r\n"
             ),
             keys: keys.collect::<Result<_, String>>()?,
-            turn: AtomicUsize::new(0),
+            next_key: AtomicUsize::new(0),
             timeouts: config.timeouts,
-            reasons: Cleaner::new(&config.base_url, &config.api_keys),
+            redactor: Redactor::new(&config.base_url, &config.api_keys),
         })
     }
 
-    /// With a header that every request carries.
+    /// Adds a header that is sent with every request.
     pub fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.extend([name, ": ", value, "\r\n"]);
         self
     }
 
-    /// With words of the provider's that no caller gets to read, in lower case.
-    pub fn hiding(mut self, words: &[&str]) -> Self {
-        self.reasons.hide(words);
+    /// Adds vendor names, in lower case, that are redacted from the reasons shown to callers.
+    pub fn redacting(mut self, names: &[&str]) -> Self {
+        self.redactor.redact_also(names);
         self
     }
 
-    /// Asks for an answer to a call; what is not a success is a failure with its reason.
-    pub async fn ask(
+    /// Posts the body of a call.
+    ///
+    /// Any status but 200 is [`UpstreamError::Status`], with the redacted reason from the response body.
+    pub async fn post(
         &self,
         path: &str,
         body: Vec<u8>,
         call: &ChatCall,
         model: &str,
-    ) -> Result<Reply, UpstreamError> {
-        let reply = self.send("POST", path, &body).await?;
-        if reply.status == StatusCode::OK {
-            return Ok(reply);
+    ) -> Result<Response, UpstreamError> {
+        let response = self.send("POST", path, &body).await?;
+        if response.status == StatusCode::OK {
+            return Ok(response);
         }
-        let (status, in_head) = (reply.status.as_u16(), reply.retry_after);
-        let reading = tokio::time::timeout(REFUSAL_TIMEOUT, reply.body_up_to(MAX_REFUSAL_BYTES));
+        let (status, retry_after) = (response.status.as_u16(), response.retry_after);
+        let reading = tokio::time::timeout(
+            ERROR_BODY_TIMEOUT,
+            response.body_up_to(MAX_ERROR_BODY_BYTES),
+        );
         let body = reading.await.ok().and_then(Result::ok).unwrap_or_default();
         let requested = &call.route.requested.id;
-        let reason = self.reasons.for_caller(status, &body, model, requested);
+        let reason = self.redactor.public_reason(status, &body, model, requested);
         Err(UpstreamError::Status {
             status,
             reason,
-            retry_after: in_head.or_else(|| retry_delay(&body)),
-            about_us: reason::is_about_us(&body),
+            retry_after: retry_after.or_else(|| retry_delay(&body)),
+            about_us: reason::is_operators_fault(&body),
         })
     }
 
-    /// Asks for something that costs nothing; says what was wrong.
+    /// Sends a GET request to a path that costs nothing; the texts are for the operator.
     pub async fn probe(&self, path: &str) -> Result<String, String> {
-        let reply = self.send("GET", path, &[]).await;
-        let reply = reply.map_err(|error| error.to_string())?;
-        let status = reply.status.as_u16();
-        match reply.status {
+        let response = self.send("GET", path, &[]).await;
+        let response = response.map_err(|error| error.to_string())?;
+        let status = response.status.as_u16();
+        match response.status {
             status if status.is_success() => Ok("answers".into()),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(format!("refuses our key (status {status})"))
@@ -162,46 +173,46 @@ impl Client {
         }
     }
 
-    async fn send(&self, method: &str, path: &str, body: &[u8]) -> Result<Reply, UpstreamError> {
+    async fn send(&self, method: &str, path: &str, body: &[u8]) -> Result<Response, UpstreamError> {
         let request = self.head(method, path, body)?;
         let first_byte = self.timeouts.first_byte;
-        let asked = async {
+        let exchange = async {
             let mut connection = self.pool.take().await?;
             let head = connection.ask(&request, body).await?;
             Ok((head, connection))
         };
-        let answered = tokio::time::timeout(first_byte, asked).await;
-        let (head, connection) = answered.map_err(|_| UpstreamError::FirstByte(first_byte))??;
-        let is_plain = |encoding: &String| encoding.eq_ignore_ascii_case("identity");
-        if !head.content_encoding.as_ref().is_none_or(is_plain) {
+        let exchanged = tokio::time::timeout(first_byte, exchange).await;
+        let (head, connection) = exchanged.map_err(|_| UpstreamError::FirstByte(first_byte))??;
+        let is_identity = |encoding: &String| encoding.eq_ignore_ascii_case("identity");
+        if !head.content_encoding.as_ref().is_none_or(is_identity) {
             return Err(UpstreamError::Malformed(
-                "an encoded body nobody asked for".into(),
+                "an encoded body, although `accept-encoding: identity` was sent".into(),
             ));
         }
-        Ok(Reply {
+        Ok(Response {
             status: StatusCode::from_u16(head.status)
-                .map_err(|_| UpstreamError::Malformed("a status that is none".into()))?,
+                .map_err(|_| UpstreamError::Malformed("an invalid HTTP status".into()))?,
             content_type: head.content_type,
             retry_after: head.retry_after.as_deref().and_then(retry_after),
             connection: Some(connection),
             pool: self.pool.clone(),
-            idle: self.timeouts.idle,
+            idle_timeout: self.timeouts.idle,
         })
     }
 
-    /// The head of a request.
+    /// Request line and headers, with the key whose turn it is.
     fn head(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, UpstreamError> {
         let mark = if path.contains('?') { '&' } else { '?' };
         let query = self.query.as_deref();
         let mut head = Vec::with_capacity(512);
         let mut put = |text: &str| head.extend_from_slice(text.as_bytes());
-        // What stands in the first line must not end it.
+        // A space or line break in the request line would allow request smuggling.
         let parts = [self.base_path.as_str(), path, query.unwrap_or_default()];
         if parts
             .iter()
             .any(|part| !part.bytes().all(|byte| byte.is_ascii_graphic()))
         {
-            let message = "its base_url and its model make no URL".to_owned();
+            let message = "its base_url and model do not form a valid URL".to_owned();
             return Err(UpstreamError::Connect(message));
         }
         put(method);
@@ -215,8 +226,8 @@ impl Client {
         put(" HTTP/1.1\r\n");
         put(&self.headers);
         if !self.keys.is_empty() {
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.keys.len();
-            let (name, value) = &self.keys[turn];
+            let next_key = self.next_key.fetch_add(1, Ordering::Relaxed) % self.keys.len();
+            let (name, value) = &self.keys[next_key];
             put(name.as_str());
             put(": ");
             head.extend_from_slice(value.as_bytes());
@@ -229,26 +240,32 @@ impl Client {
     }
 }
 
-impl Reply {
-    /// The next bytes of the body; `None` at its end.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, UpstreamError> {
-        self.next_within(self.idle).await
+impl Response {
+    /// The next bytes of the body, within the idle timeout; `None` at its end.
+    pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
+        self.next_chunk_within(self.idle_timeout).await
     }
 
-    pub async fn next_within(&mut self, timeout: Duration) -> Result<Option<Bytes>, UpstreamError> {
+    /// Like [`next_chunk`](Self::next_chunk), with another timeout.
+    pub async fn next_chunk_within(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<Bytes>, UpstreamError> {
         let Some(connection) = &mut self.connection else {
             return Ok(None);
         };
         let next = with_deadline(|| Instant::now() + timeout, connection.next()).await;
         let next = next.map_err(|DeadlineExceeded| UpstreamError::Idle(timeout))?;
         if !matches!(next, Ok(Some(_))) {
-            self.let_go();
+            self.release_connection();
         }
         next
     }
 
-    /// What matters of the body has been read, though not its end.
-    pub fn has_said_all(&mut self) {
+    /// Stops reading before the end of the body: the part that matters has been read.
+    ///
+    /// If only the end of the body is missing, it is awaited in the background, so that the connection can be reused.
+    pub fn finish_early(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.skip_end();
             if connection.is_free() {
@@ -259,74 +276,75 @@ impl Reply {
         }
     }
 
-    /// The connection can be used for something else, if it was read to its end.
-    fn let_go(&mut self) {
+    /// Returns the connection to the pool, which drops it unless the body was read to its end.
+    fn release_connection(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.skip_end();
             self.pool.give_back(connection);
         }
     }
 
-    /// A whole answer's body. Some servers label JSON as text; a page of HTML is no answer,
-    /// whatever its status.
+    /// The whole body, which must not be labelled as HTML or as an event stream.
+    ///
+    /// Other content types are accepted, because some servers label JSON as text.
     pub async fn json(self) -> Result<Bytes, UpstreamError> {
         let kind = &self.content_type;
         if kind.starts_with("text/html") || kind.starts_with("text/event-stream") {
-            let message = format!("an answer of type {kind:?}");
+            let message = format!("a response of type {kind:?}");
             return Err(UpstreamError::Malformed(message));
         }
-        self.body_up_to(MAX_ANSWER_BYTES).await
+        self.body_up_to(MAX_BODY_BYTES).await
     }
 
     async fn body_up_to(mut self, limit: usize) -> Result<Bytes, UpstreamError> {
-        let first = self.next().await?.unwrap_or_default();
-        // In pieces that are put together at the end: a buffer that grows is there twice each time.
-        let mut pieces: Vec<Vec<u8>> = Vec::new();
+        let first = self.next_chunk().await?.unwrap_or_default();
+        // Several buffers, joined at the end: a growing buffer would be copied, and held twice, at every growth.
+        let mut buffers: Vec<Vec<u8>> = Vec::new();
         let mut length = first.len();
-        while let Some(data) = self.next().await? {
+        while let Some(data) = self.next_chunk().await? {
             length += data.len();
             if length > limit {
                 return Err(UpstreamError::TooLarge(limit));
             }
-            match pieces.last_mut() {
-                Some(piece) if piece.capacity() - piece.len() >= data.len() => {
-                    piece.extend_from_slice(&data);
+            match buffers.last_mut() {
+                Some(buffer) if buffer.capacity() - buffer.len() >= data.len() => {
+                    buffer.extend_from_slice(&data);
                 }
                 _ => {
-                    let mut piece = Vec::with_capacity(data.len().max(length).min(PIECE_BYTES));
-                    piece.extend_from_slice(&data);
-                    pieces.push(piece);
+                    let mut buffer = Vec::with_capacity(data.len().max(length).min(BUFFER_BYTES));
+                    buffer.extend_from_slice(&data);
+                    buffers.push(buffer);
                 }
             }
         }
         if length > limit {
             return Err(UpstreamError::TooLarge(limit));
         }
-        // Most come in one piece, which is then taken as it is.
-        if pieces.is_empty() {
+        // Most bodies arrive in one chunk, which is returned without a copy.
+        if buffers.is_empty() {
             return Ok(first);
         }
         let mut whole = Vec::with_capacity(length);
         whole.extend_from_slice(&first);
-        for piece in &pieces {
-            whole.extend_from_slice(piece);
+        for buffer in &buffers {
+            whole.extend_from_slice(buffer);
         }
         Ok(whole.into())
     }
 }
 
-impl Drop for Reply {
+impl Drop for Response {
     fn drop(&mut self) {
-        self.let_go();
+        self.release_connection();
     }
 }
 
-/// How long the provider asks us to wait, in seconds; its other form, a date, is not worth a clock.
+/// Parses `Retry-After` in seconds. Its other form, a date, is ignored.
 fn retry_after(seconds: &str) -> Option<Duration> {
     seconds.parse().ok().map(Duration::from_secs)
 }
 
-/// The same, where it is said in the error's details: `"retryDelay": "37s"`.
+/// The retry delay in the details of a Google error body: `"retryDelay": "37s"`.
 fn retry_delay(body: &[u8]) -> Option<Duration> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let body = body.get(0).unwrap_or(&body);
@@ -343,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_may_be_asked_for_in_the_body() {
+    fn retry_delay_is_read_from_the_body() {
         let wait = |delay: &str| {
             let details =
                 json!([{ "@type": "Help" }, { "@type": "RetryInfo", "retryDelay": delay }]);

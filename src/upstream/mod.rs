@@ -1,18 +1,21 @@
-//! The providers: one folder each, one question, one answer.
+//! Sends calls to model providers: an adapter for each API, and the deployments with their circuit breakers.
 //!
-//! A provider is asked with a [`ChatCall`] and answers with an [`Answer`] or a stream of
-//! [`Part`]s. Whatever its own format, nothing of it gets past this room: not its names, not its
-//! finish reasons, not its words.
+//! An adapter translates a [`ChatCall`] into the provider's format, and the provider's response into an [`Answer`] or
+//! a stream of [`Part`]s. Provider names, finish reasons and error texts do not leave this room untranslated. Every
+//! failure is an [`UpstreamError`]; a response that was cut off or reported a failure is never returned as complete.
+//! This room does not retry: `metered` decides about further attempts.
+//!
+//! May use the rooms listed after it in `lib.rs`; it uses `prompt`, `config`, `net`, `wire`, `catalog` and `base`.
 
 use futures_util::stream::BoxStream;
 
 mod anthropic;
 mod client;
-#[cfg(test)]
-mod counted;
 pub mod deployments;
 mod gemini;
 mod openai;
+#[cfg(test)]
+mod prompt_count_tests;
 mod reason;
 mod simulator;
 mod sse;
@@ -33,12 +36,13 @@ use crate::{
     wire::{chat::Answer, error::UpstreamError, part::Part},
 };
 
-/// The parts of a streamed answer, in the order in which the provider sent them.
+/// The parts of a streamed response, in the order in which the provider sent them.
 ///
-/// It ends where the provider said so or closed the connection; whether the answer was complete
-/// by then is for the reader of the parts to judge.
+/// The stream ends at the provider's end marker or when the connection closes. The consumer must check whether the
+/// response was complete: every choice needs a [`Part::Finish`].
 pub type Parts = BoxStream<'static, Result<Part, UpstreamError>>;
 
+/// The adapter for one provider.
 pub enum Provider {
     Gemini(Box<Gemini>),
     OpenAi(Box<OpenAi>),
@@ -47,7 +51,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// A provider somewhere else, in its own language.
+    /// Makes the adapter for a remote provider of the configured kind.
     pub fn remote(config: &RemoteProvider) -> Result<Self, String> {
         match config.kind {
             ProviderKind::OpenAi => Ok(Self::OpenAi(Box::new(OpenAi::new(config)?))),
@@ -56,7 +60,10 @@ impl Provider {
         }
     }
 
-    /// Boxed, here and below: a call that waits for an answer is moved with all that it waits in.
+    /// Requests a whole response.
+    ///
+    /// The futures here and in [`stream`](Self::stream) are boxed, because the caller's future is moved around and
+    /// would otherwise contain the largest of them.
     pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
         match self {
             Self::Gemini(provider) => Box::pin(provider.complete(call, model)).await,
@@ -66,7 +73,7 @@ impl Provider {
         }
     }
 
-    /// Returns once the provider has begun to answer.
+    /// Requests a streamed response; returns once the provider has sent the response head.
     pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
         match self {
             Self::Gemini(provider) => Box::pin(provider.stream(call, model)).await,
@@ -76,7 +83,7 @@ impl Provider {
         }
     }
 
-    /// Asks the provider something that costs nothing; says what was wrong.
+    /// Sends a request that costs nothing, to check address and key; the texts are for the operator.
     pub async fn probe(&self) -> Result<String, String> {
         match self {
             Self::Gemini(provider) => provider.probe().await,

@@ -1,19 +1,23 @@
-//! A provider's reason for a refusal, made fit for a caller to read.
+//! Redacts a provider's error message so that it can be shown to a caller.
+//!
+//! Host, vendor and model names, keys, URLs and identifiers are removed. A message about the operator's own key or
+//! region is not shown at all.
 
 use serde_json::Value;
 
 use crate::{base::keys::Secret, wire::error::CONTEXT_OVERFLOW};
 
+/// A longer message is truncated to this many words.
 const MAX_WORDS: usize = 60;
-const HIDDEN: &str = "[...]";
+const REDACTED: &str = "[...]";
 
-/// Takes out of a provider's words whatever tells who it is or what we authenticate with.
-pub struct Cleaner {
-    /// In lower case; a word that contains one of these is not shown.
-    forbidden: Vec<String>,
+/// Removes from error messages what identifies the provider, and its API keys.
+pub struct Redactor {
+    /// Names and keys in lower case; a word that contains one of them is replaced.
+    redacted: Vec<String>,
 }
 
-impl Cleaner {
+impl Redactor {
     pub fn new(base_url: &str, api_keys: &[Secret]) -> Self {
         let uri: Option<axum::http::Uri> = base_url.parse().ok();
         let host = uri
@@ -21,27 +25,30 @@ impl Cleaner {
             .and_then(|uri| uri.host())
             .unwrap_or_default()
             .to_lowercase();
-        // `api.vendor.com`: the vendor's name is the part that would give it away.
+        // The vendor's name: `vendor` of `api.vendor.com`.
         let vendor = host
             .rsplit('.')
             .nth(1)
             .filter(|part| part.len() > 3)
             .map(str::to_owned);
         let keys = api_keys.iter().map(|key| key.reveal().to_lowercase());
-        let forbidden = [Some(host), vendor].into_iter().flatten().chain(keys);
+        let redacted = [Some(host), vendor].into_iter().flatten().chain(keys);
         Self {
-            forbidden: forbidden.filter(|word| !word.is_empty()).collect(),
+            redacted: redacted.filter(|name| !name.is_empty()).collect(),
         }
     }
 
-    /// Also these words, in lower case.
-    pub fn hide(&mut self, words: &[&str]) {
-        let words = words.iter().map(|word| (*word).to_owned());
-        self.forbidden.extend(words);
+    /// Adds names to redact, in lower case.
+    pub fn redact_also(&mut self, names: &[&str]) {
+        let names = names.iter().map(|name| (*name).to_owned());
+        self.redacted.extend(names);
     }
 
-    /// The reason, where it is about the caller's request and not about us.
-    pub fn for_caller(
+    /// The redacted message of an error body, if it is about the caller's request.
+    ///
+    /// The upstream model's name is replaced by the model that the caller requested. A context overflow is reworded
+    /// to contain [`CONTEXT_OVERFLOW`], by which clients recognise it.
+    pub fn public_reason(
         &self,
         status: u16,
         body: &[u8],
@@ -51,7 +58,7 @@ impl Cleaner {
         if !matches!(status, 400 | 413 | 422) {
             return None;
         }
-        if is_about_us(body) {
+        if is_operators_fault(body) {
             return None;
         }
         let error = error_in(body)?;
@@ -62,9 +69,9 @@ impl Cleaner {
         let model = upstream_model.to_lowercase();
         let clean = |word: &str| {
             let lower = word.to_lowercase();
-            let names_us = self.forbidden.iter().any(|name| lower.contains(name));
-            if names_us || lower.contains("://") || looks_secret(word) {
-                HIDDEN.to_owned()
+            let is_redacted = self.redacted.iter().any(|name| lower.contains(name));
+            if is_redacted || lower.contains("://") || looks_secret(word) {
+                REDACTED.to_owned()
             } else if names_model(&lower, &model) {
                 format!("`{requested_model}`")
             } else {
@@ -87,14 +94,15 @@ impl Cleaner {
     }
 }
 
-/// Whether a provider found the request longer than the model's context. Vendors have a word for it, or only a sentence.
+/// Whether an error says that the request exceeds the model's context. Some vendors have an error code for it, others
+/// only a message.
 fn is_context_overflow(error: &Value, message: &str) -> bool {
-    const WORDS: [&str; 3] = [
+    const CODES: [&str; 3] = [
         "context_length_exceeded",
         "exceed_context_size_error",
         "model_max_prompt_tokens_exceeded",
     ];
-    const SENTENCES: [[&str; 2]; 7] = [
+    const MESSAGES: [[&str; 2]; 7] = [
         [CONTEXT_OVERFLOW, ""],
         ["input token count", "exceeds the maximum"],
         ["prompt is too long", ""],
@@ -103,25 +111,25 @@ fn is_context_overflow(error: &Value, message: &str) -> bool {
         ["exceed", "context size"],
         ["exceed", "context window"],
     ];
-    let has_word = |field: &str| {
-        let word = error.get(field).and_then(Value::as_str);
-        word.is_some_and(|word| WORDS.contains(&word))
+    let has_code = |field: &str| {
+        let code = error.get(field).and_then(Value::as_str);
+        code.is_some_and(|code| CODES.contains(&code))
     };
     let message = message.to_lowercase();
-    let says = |parts: [&str; 2]| parts.iter().all(|part| message.contains(part));
-    has_word("code") || has_word("type") || SENTENCES.into_iter().any(says)
+    let matches_all = |parts: [&str; 2]| parts.iter().all(|part| message.contains(part));
+    has_code("code") || has_code("type") || MESSAGES.into_iter().any(matches_all)
 }
 
 /// The error object of a body, or the body itself.
 fn error_in(body: &[u8]) -> Option<Value> {
     let body: Value = serde_json::from_slice(body).ok()?;
-    // Some wrap it in a list.
+    // Some providers wrap the error in a list.
     let body = body.get(0).unwrap_or(&body);
     Some(body.get("error").unwrap_or(body).clone())
 }
 
-/// Whether a provider that has no other status for it complains of our key or of where we are.
-pub fn is_about_us(body: &[u8]) -> bool {
+/// Whether a status 400 is about the operator's key or region: Google has no other status for that.
+pub fn is_operators_fault(body: &[u8]) -> bool {
     let Some(error) = error_in(body) else {
         return false;
     };
@@ -134,18 +142,19 @@ pub fn is_about_us(body: &[u8]) -> bool {
         })
 }
 
-/// Whether a word is about this model: it has the name or a part of it (`vendor/name:size`), or it
-/// is itself a part that says something, as a name without its date does. A bare number is not.
+/// Whether a word names the upstream model: it contains the name or a part of it (`vendor/name:size`), or the name
+/// contains it, as with a name without its date. For the latter the word must have letters and digits: a plain number
+/// does not count.
 fn names_model(word: &str, model: &str) -> bool {
     let mut parts = model.split(['/', ':', '@']).filter(|part| part.len() >= 3);
     let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-    let telling = bare.len() >= 4
+    let is_distinctive = bare.len() >= 4
         && bare.contains(|c: char| c.is_ascii_digit())
         && bare.contains(|c: char| c.is_ascii_alphabetic());
-    parts.any(|part| word.contains(part)) || telling && model.contains(bare)
+    parts.any(|part| word.contains(part)) || is_distinctive && model.contains(bare)
 }
 
-/// Long runs of letters and digits are keys and identifiers, not prose.
+/// Whether a word looks like a key or an identifier: it starts with `sk-` or has a long run of letters and digits.
 fn looks_secret(word: &str) -> bool {
     let run = |part: &str| {
         part.len() >= 20
@@ -165,10 +174,10 @@ mod tests {
     #[test]
     fn a_reason_is_shown_without_names_and_keys() {
         let key = Secret::new("sk-live-0123456789");
-        let cleaner = Cleaner::new("https://api.vendor.com/v1", &[key]);
+        let redactor = Redactor::new("https://api.vendor.com/v1", &[key]);
         let reason = |message: &str| {
             let body = serde_json::json!({ "error": { "message": message } }).to_string();
-            cleaner.for_caller(400, body.as_bytes(), "gpt-9o", "svc-pro")
+            redactor.public_reason(400, body.as_bytes(), "gpt-9o", "svc-pro")
         };
         assert_eq!(
             reason("This model's maximum context length is 8192 tokens.").unwrap(),
@@ -181,8 +190,8 @@ mod tests {
         );
         let body = br#"{"error":{"message":"GPT-9o (gpt-9o-large) of 'acme' takes 8192 tokens"}}"#;
         assert_eq!(
-            cleaner
-                .for_caller(400, body, "acme/gpt-9o-large:2026", "svc-pro")
+            redactor
+                .public_reason(400, body, "acme/gpt-9o-large:2026", "svc-pro")
                 .unwrap(),
             "`svc-pro` `svc-pro` of `svc-pro` takes 8192 tokens",
         );
@@ -191,17 +200,21 @@ mod tests {
             "[...] [...]"
         );
         assert_eq!(
-            cleaner.for_caller(401, b"{\"error\":{\"message\":\"x\"}}", "m", "n"),
+            redactor.public_reason(401, b"{\"error\":{\"message\":\"x\"}}", "m", "n"),
             None
         );
-        assert_eq!(cleaner.for_caller(400, b"<html>no</html>", "m", "n"), None);
+        assert_eq!(
+            redactor.public_reason(400, b"<html>no</html>", "m", "n"),
+            None
+        );
     }
+
     #[test]
-    fn a_reason_may_come_in_a_list() {
-        let mut cleaner = Cleaner::new("https://api.vendor.com/v1", &[]);
-        cleaner.hide(&["gemini"]);
+    fn a_reason_may_be_wrapped_in_a_list() {
+        let mut redactor = Redactor::new("https://api.vendor.com/v1", &[]);
+        redactor.redact_also(&["gemini"]);
         let reason = |body: Value| {
-            cleaner.for_caller(400, body.to_string().as_bytes(), "gemini-3-pro", "svc-pro")
+            redactor.public_reason(400, body.to_string().as_bytes(), "gemini-3-pro", "svc-pro")
         };
         let error = json!({ "error": { "code": 400, "status": "INVALID_ARGUMENT",
             "message": "Gemini-3-Pro of Gemini takes no such role." } });
@@ -219,15 +232,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_us_is_not_the_callers_to_read() {
-        let cleaner = Cleaner::new("https://api.vendor.com/v1", &[]);
+    fn errors_about_the_operators_key_or_region_are_not_shown() {
+        let redactor = Redactor::new("https://api.vendor.com/v1", &[]);
         for error in [
             json!({ "message": "API key not valid.", "status": "INVALID_ARGUMENT",
                 "details": [{ "@type": "x" }, { "reason": "API_KEY_INVALID" }] }),
             json!({ "message": "Location is not supported.", "status": "FAILED_PRECONDITION" }),
         ] {
             let body = json!({ "error": error }).to_string();
-            let reason = cleaner.for_caller(400, body.as_bytes(), "m", "n");
+            let reason = redactor.public_reason(400, body.as_bytes(), "m", "n");
             assert_eq!(reason, None, "{body}");
         }
     }

@@ -1,30 +1,30 @@
-//! A reader of server-sent events: bytes in any pieces → events.
+//! Incremental parser of server-sent events.
 
 use bytes::{Buf as _, BytesMut};
 use memchr::memchr2;
 
-/// One event: its `data` lines joined by newlines. Other fields mean nothing to us.
+/// One event: its `data` lines joined by newlines. Other fields are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event(pub Vec<u8>);
 
-/// The longest event that is taken; a provider that sends more is not sending chat chunks.
+/// Size limit of an event; a chat chunk is never that long.
 pub const MAX_EVENT_BYTES: usize = 1 << 20;
 
-/// Collects bytes and gives out events as they become complete.
+/// Buffers bytes and returns events as they become complete.
 ///
-/// Lines end in LF, CRLF or CR. Comments and unknown fields are passed over, `data:` may lack its
-/// space, a byte order mark may come first. How the bytes are split makes no difference.
+/// Lines end in LF, CRLF or CR. Comments and unknown fields are skipped, the space after `data:` is optional, and the
+/// stream may start with a byte order mark. The result does not depend on how the bytes are split.
 #[derive(Debug, Default)]
 pub struct SseReader {
     buffer: BytesMut,
-    /// How much of `buffer` holds no end of line.
+    /// Length of the prefix of `buffer` that is known to contain no line ending.
     searched: usize,
     data: Vec<u8>,
     has_data: bool,
     started: bool,
 }
 
-/// An event or line grew past [`MAX_EVENT_BYTES`].
+/// An event or line is longer than [`MAX_EVENT_BYTES`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLong;
 
@@ -33,7 +33,7 @@ impl SseReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next complete event, or `None` until there are more bytes.
+    /// The next complete event; `None` if more bytes are needed.
     pub fn next_event(&mut self) -> Result<Option<Event>, TooLong> {
         while let Some(length) = self.line_length() {
             let line = self.buffer.split_to(length.text);
@@ -52,17 +52,16 @@ impl SseReader {
         Ok(None)
     }
 
-    /// The event that was being written when the bytes ended, if it was whole but for its
-    /// blank line.
+    /// The last event, if the stream ended without the blank line after it.
     pub fn finish(mut self) -> Option<Event> {
         let last = std::mem::take(&mut self.buffer);
         let last = last.strip_suffix(b"\r").unwrap_or(&last);
-        // Where the bytes end with a line's end, nothing is left, and that is the blank line.
+        // If the bytes end with a line ending, `last` is empty and acts as the blank line.
         let ended = self.on_line(last);
         ended.or_else(|| self.has_data.then_some(Event(self.data)))
     }
 
-    /// The length of the first line and of its ending, once both are certain.
+    /// The length of the first line and of its ending; `None` until both are known.
     fn line_length(&mut self) -> Option<Line> {
         if !self.started {
             self.skip_byte_order_mark()?;
@@ -77,7 +76,7 @@ impl SseReader {
             (b'\n', _) => Some(Line { text, ending: 1 }),
             (_, Some(b'\n')) => Some(Line { text, ending: 2 }),
             (_, Some(_)) => Some(Line { text, ending: 1 }),
-            (_, None) => None, // a CR whose LF may be on its way
+            (_, None) => None, // a CR; its LF may be in the next bytes
         }
     }
 
@@ -110,6 +109,7 @@ impl SseReader {
     }
 }
 
+/// Lengths of a line's text and of its ending, in bytes.
 struct Line {
     text: usize,
     ending: usize,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are split, the events are the same.
+        /// The events do not depend on how the bytes are split.
         #[test]
         fn any_split_gives_the_same_events(
             lines in prop::collection::vec(

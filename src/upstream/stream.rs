@@ -1,4 +1,7 @@
-//! A streamed answer: bytes → events → [`Part`]s, whoever the provider is.
+//! Reads a streamed response of any provider: bytes → server-sent events → [`Part`]s.
+//!
+//! A stream that breaks before every choice has finished ends with an error or without its [`Part::Finish`]; after
+//! that, connection errors are ignored.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -6,70 +9,75 @@ use futures_util::{Stream, StreamExt as _};
 
 use super::{
     Parts,
-    client::Reply,
+    client::Response,
     sse::{Event, MAX_EVENT_BYTES, SseReader},
 };
 use crate::wire::{error::UpstreamError, part::Part};
 
-/// How long a provider that has finished may take to say so or to report its usage.
-const TAIL: Duration = Duration::from_secs(5);
+/// Timeout for the end of the stream and the usage, after every choice has finished.
+const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a provider's events mean: a small machine, without clock or network.
+/// Translates a provider's events into parts: a state machine without I/O or clock.
 pub trait Translator: Send + 'static {
-    /// Reads one event's data and adds the parts it makes.
-    fn on_event(&mut self, data: &[u8], parts: &mut VecDeque<Part>) -> Result<Then, UpstreamError>;
+    /// Parses the data of one event and appends its parts.
+    fn on_event(
+        &mut self,
+        data: &[u8],
+        parts: &mut VecDeque<Part>,
+    ) -> Result<AfterEvent, UpstreamError>;
 
-    /// Whether every choice has ended, so that only usage and a goodbye can follow.
+    /// Whether every choice has finished, so that only usage and the end marker can follow.
     fn is_finished(&self) -> bool;
 }
 
-/// What follows an event.
+/// Whether to read on after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
-    GoOn,
-    /// Whatever follows is not part of the answer.
+pub enum AfterEvent {
+    Continue,
+    /// The response is complete; later bytes are ignored.
     End,
 }
 
-/// The parts of an answer, as this translator reads it.
-pub fn parts(reply: Reply, translator: impl Translator) -> Result<Parts, UpstreamError> {
-    if !reply.content_type.starts_with("text/event-stream") {
-        let message = format!("a stream of type {:?}", reply.content_type);
+/// The parts of a response body, which must be an event stream.
+pub fn parts(response: Response, translator: impl Translator) -> Result<Parts, UpstreamError> {
+    if !response.content_type.starts_with("text/event-stream") {
+        let message = format!("a stream of type {:?}", response.content_type);
         return Err(UpstreamError::Malformed(message));
     }
-    Ok(read(reply, translator).boxed())
+    Ok(read(response, translator).boxed())
 }
 
 fn read(
-    reply: Reply,
+    response: Response,
     translator: impl Translator,
 ) -> impl Stream<Item = Result<Part, UpstreamError>> + Send {
-    // Boxed: it changes hands with every part.
-    let reading = Box::new(Reading {
-        reply,
+    // Boxed, because `unfold` moves the reader with every part.
+    let reader = Box::new(PartReader {
+        response,
         sse: Some(SseReader::default()),
         translator,
         ready: VecDeque::new(),
     });
-    futures_util::stream::unfold(Some(reading), |reading| async {
-        let mut reading = reading?;
-        match reading.next().await {
-            Ok(Some(part)) => Some((Ok(part), Some(reading))),
+    futures_util::stream::unfold(Some(reader), |reader| async {
+        let mut reader = reader?;
+        match reader.next().await {
+            Ok(Some(part)) => Some((Ok(part), Some(reader))),
             Ok(None) => None,
             Err(error) => Some((Err(error), None)),
         }
     })
 }
 
-struct Reading<T> {
-    reply: Reply,
-    /// `None` once there is nothing more to read.
+struct PartReader<T> {
+    response: Response,
+    /// `None` once the stream has ended.
     sse: Option<SseReader>,
     translator: T,
+    /// Parts that were translated and not returned yet.
     ready: VecDeque<Part>,
 }
 
-impl<T: Translator> Reading<T> {
+impl<T: Translator> PartReader<T> {
     async fn next(&mut self) -> Result<Option<Part>, UpstreamError> {
         loop {
             if let Some(part) = self.ready.pop_front() {
@@ -88,27 +96,31 @@ impl<T: Translator> Reading<T> {
                     sse.push(&bytes);
                 }
             } else if let Some(Event(data)) = self.sse.take().and_then(SseReader::finish) {
-                // Half an event is what a broken connection leaves. Whether the answer was
-                // complete without it is judged like any other end.
+                // A broken connection may leave half an event, so a parse error is ignored. The consumer checks
+                // whether the response was complete, as at any other end.
                 let _ = self.on_event(&data);
             }
         }
     }
 
-    /// More bytes; `None` when there are none to wait for.
+    /// The next bytes; `None` at the end of the body.
     ///
-    /// An answer that has finished is not undone by how the connection ends.
+    /// Once the response has finished, a timeout or connection error counts as the end.
     async fn read(&mut self) -> Result<Option<bytes::Bytes>, UpstreamError> {
         if !self.translator.is_finished() {
-            return self.reply.next().await;
+            return self.response.next_chunk().await;
         }
-        Ok(self.reply.next_within(TAIL).await.unwrap_or_default())
+        Ok(self
+            .response
+            .next_chunk_within(TAIL_TIMEOUT)
+            .await
+            .unwrap_or_default())
     }
 
     fn on_event(&mut self, data: &[u8]) -> Result<(), UpstreamError> {
-        if self.translator.on_event(data, &mut self.ready)? == Then::End {
+        if self.translator.on_event(data, &mut self.ready)? == AfterEvent::End {
             self.sse = None;
-            self.reply.has_said_all();
+            self.response.finish_early();
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! What the adapters' tests share: examples on disk, and the way from a caller's body to a call
-//! and from a provider's bytes to our frames.
+//! Helpers shared by the adapters' tests: fixtures, and the way from a caller's body to a call and from a provider's
+//! bytes to the frames sent to the caller.
 
 use std::{collections::VecDeque, fs, path::Path};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Event, SseReader,
-    stream::{Then, Translator},
+    stream::{AfterEvent, Translator},
 };
 use crate::{
     base::money::NanoUsd,
@@ -24,10 +24,10 @@ use crate::{
 
 pub const MODEL: &str = "svc-native-fast";
 
-/// Hands each example of an adapter's folder to `check`, with snapshots beside the examples.
+/// Calls `check` with the name and content of each fixture of an adapter. Snapshots are stored beside the fixtures.
 ///
-/// A snapshot whose example has gone is a mistake.
-pub fn each(adapter: &str, folder: &str, check: impl Fn(&str, &[u8])) {
+/// Panics if a snapshot has no fixture.
+pub fn for_each_fixture(adapter: &str, folder: &str, check: impl Fn(&str, &[u8])) {
     let upstream = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/upstream");
     let folder = upstream.join(adapter).join("fixtures").join(folder);
     let files = fs::read_dir(&folder).unwrap();
@@ -40,7 +40,7 @@ pub fn each(adapter: &str, folder: &str, check: impl Fn(&str, &[u8])) {
     for snapshot in snapshots {
         let mut names = examples.iter().map(|example| example.file_stem());
         let known = names.any(|name| name == snapshot.file_stem());
-        assert!(known, "{} is left over", snapshot.display());
+        assert!(known, "{} has no fixture", snapshot.display());
     }
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
@@ -52,7 +52,7 @@ pub fn each(adapter: &str, folder: &str, check: impl Fn(&str, &[u8])) {
     }
 }
 
-/// The call that a caller's body makes.
+/// Parses a caller's body into a call.
 pub fn call(body: &[u8]) -> ChatCall {
     let mut request = ChatRequest::parse(body).unwrap();
     let model = Catalog::built_in().find(&request.model).unwrap().clone();
@@ -62,7 +62,7 @@ pub fn call(body: &[u8]) -> ChatCall {
     *prompt::prepare(request, settings.unwrap(), route, Ours::default(), "acct_1").unwrap()
 }
 
-/// The parts of a stream that arrives in these pieces, and how it failed if it did.
+/// The parts of a stream that arrives in these pieces, and the error that ended it, if any.
 pub fn parts<'a>(
     mut translator: impl Translator,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -72,26 +72,26 @@ pub fn parts<'a>(
         sse.push(piece);
         while let Some(Event(data)) = sse.next_event().unwrap() {
             match translator.on_event(&data, &mut parts) {
-                Ok(Then::GoOn) => {}
-                Ok(Then::End) => return (parts.into(), None),
+                Ok(AfterEvent::Continue) => {}
+                Ok(AfterEvent::End) => return (parts.into(), None),
                 Err(error) => return (parts.into(), Some(error)),
             }
         }
     }
-    // What a connection leaves without a blank line is read too, if it can be.
+    // A last event without its blank line is read too, if it can be parsed.
     if let Some(Event(data)) = sse.finish() {
         let _ = translator.on_event(&data, &mut parts);
     }
     (parts.into(), None)
 }
 
-/// What a caller is shown for these counts; what they cost is no provider's business.
+/// A bill with these token counts and no cost, which adapters do not compute.
 pub fn bill(usage: Usage) -> Bill {
     let cost = NanoUsd::default();
     Bill { usage, cost }
 }
 
-/// The frames that a caller gets for these parts, and what ended them early.
+/// The frames that a caller gets for these parts, and the error that ended them, if any.
 pub fn frames(
     (parts, failed): (Vec<Part>, Option<UpstreamError>),
     n: u32,
@@ -113,19 +113,19 @@ pub fn frames(
     (frames.collect(), ended.err().map(|error| error.to_string()))
 }
 
-/// Frames one a line, without what is the same in all of them, and the failure that ends them.
-pub fn listed((frames, failure): (Vec<String>, Option<String>)) -> String {
-    let same =
+/// Lists the frames, one per line, without the fields that are equal in all of them; the failure comes last.
+pub fn frame_list((frames, failure): (Vec<String>, Option<String>)) -> String {
+    let common =
         format!(r#""id":"[id]","object":"chat.completion.chunk","created":1,"model":"{MODEL}","#);
-    let mut shown = frames.concat().replace(&same, "").replace("\n\n", "\n");
+    let mut shown = frames.concat().replace(&common, "").replace("\n\n", "\n");
     if let Some(failure) = failure {
         shown.extend(["failure: ", &failure, "\n"]);
     }
-    numbered(&shown)
+    with_numbered_ids(&shown)
 }
 
-/// With `call_1`, `call_2`, … in the place of our random IDs.
-pub fn numbered(text: &str) -> String {
+/// Replaces random call IDs by `call_1`, `call_2`, …
+pub fn with_numbered_ids(text: &str) -> String {
     let mut pieces = text.split("call_");
     let mut numbered = pieces.next().unwrap().to_owned();
     let mut ids = Vec::new();
@@ -145,7 +145,7 @@ pub fn numbered(text: &str) -> String {
     numbered
 }
 
-/// The bytes in pieces that end wherever `cuts` say.
+/// Splits the bytes at `cuts`.
 pub fn pieces<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     let mut ends: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
     ends.push(bytes.len());
@@ -155,7 +155,7 @@ pub fn pieces<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]
     pieces.collect()
 }
 
-/// A whole answer put together from frames, as clients do it.
+/// Assembles a response from streamed frames, as clients do.
 pub fn assembled(frames: &[String]) -> Value {
     let (mut content, mut calls) = (String::new(), Vec::<Value>::new());
     let (mut finish, mut usage) = (Value::Null, Value::Null);
@@ -187,7 +187,7 @@ pub fn assembled(frames: &[String]) -> Value {
     json!({ "content": content, "calls": calls, "finish": finish, "usage": usage })
 }
 
-/// A whole answer in the same form.
+/// Converts a whole response into the form that [`assembled`] returns.
 pub fn flattened(answer: &Value) -> Value {
     let choice = &answer["choices"][0];
     let calls = choice["message"]["tool_calls"].as_array();

@@ -1,4 +1,4 @@
-// What axe finds on every page, in both themes: nothing.
+// axe finds no violation on any page, in either theme.
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
@@ -9,9 +9,9 @@ import { go, wearTheme } from './support/visitor.mjs';
 
 const AXE = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-/** What axe finds, in a line each; and the rules that it could apply. */
+/** The violations that axe finds, a line each, and the rules that passed. */
 async function examine(page) {
-  // Through the debugger: pages allow no script of others.
+  // Injected through the debugger, because the content security policy forbids foreign scripts.
   await page.evaluate(AXE);
   const { violations, passes } = await page.evaluate(() => globalThis.axe.run({ preload: false }));
   const lines = violations.flatMap(({ id, impact, help, nodes }) => nodes.map(({ html, any }) => {
@@ -27,13 +27,13 @@ test('no page has a finding in either theme', async (t) => {
       const { lines, passed } = await examine(page);
       assert.deepEqual(lines, [], `${name}, ${theme}`);
       for (const rule of ['color-contrast', 'document-title', 'html-has-lang', 'region']) {
-        assert.ok(passed.includes(rule), `${name}, ${theme}: ${rule} was looked at`);
+        assert.ok(passed.includes(rule), `${name}, ${theme}: ${rule} was checked`);
       }
     }
   });
 });
 
-test('what is wrong is found', async (t) => {
+test('a violation is found', async (t) => {
   const page = await resident(t);
   await go(page, '/portal');
   await page.evaluate(() => {

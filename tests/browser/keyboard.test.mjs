@@ -1,4 +1,4 @@
-// Everything can be reached and done with the keyboard alone, and one sees where one is.
+// Every control can be reached and used with the keyboard alone, and the focus is visible.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -6,13 +6,13 @@ import { DEMO } from './support/gateway.mjs';
 import { everywhere, PAGES, resident } from './support/places.mjs';
 import { follow, go, textOf, visitor } from './support/visitor.mjs';
 
-/** What has the focus: its words, or the name of a field. */
+/** The focused element: its text, or the name of a field. */
 const focused = (page) => page.evaluate(() => {
   const { textContent, name } = document.activeElement;
   return textContent.replaceAll(/\s+/g, ' ').trim() || name;
 });
 
-/** Goes on with the Tab key until the focus is on what is called so. */
+/** Presses Tab until the element with this text or name has the focus. */
 async function tabTo(page, name) {
   for (let presses = 0; presses < 60; presses += 1) {
     await page.keyboard.press('Tab');
@@ -21,7 +21,7 @@ async function tabTo(page, name) {
   assert.fail(`the Tab key never leads to ${name} on ${page.url()}`);
 }
 
-/** What can be used on this page, in the order in which it stands there; each gets a number. */
+/** The focusable elements of the page, in document order. Each gets a number. */
 const usable = (page) => page.evaluate(() => {
   const all = document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]');
   const usable = [...all].filter((one) => !one.disabled && one.type !== 'hidden' && one.checkVisibility());
@@ -29,8 +29,8 @@ const usable = (page) => page.evaluate(() => {
   return usable.map((one) => one.outerHTML.slice(0, 80));
 });
 
-/** Where the focus is, and whether that can be seen. */
-const look = (page) => page.evaluate(() => {
+/** The focused element, and whether its focus is visible. */
+const focus = (page) => page.evaluate(() => {
   const element = document.activeElement;
   const { outlineStyle, outlineWidth } = getComputedStyle(element);
   const { left, right, top, bottom, width, height } = element.getBoundingClientRect();
@@ -39,29 +39,29 @@ const look = (page) => page.evaluate(() => {
   return { number: element.dataset.number, html: element.outerHTML.slice(0, 80), outlined, inSight };
 });
 
-test('the Tab key leads through everything on every page in its order, and the focus is seen', async (t) => {
+test('Tab reaches every control of every page in order, with a visible focus', async (t) => {
   await everywhere(t, {}, async (page, { name }) => {
     const expected = await usable(page);
     assert.match(expected[0], /To the content/, name);
     await page.focus('.skip');
-    // There and back: a focus that a script has set is not always shown.
+    // Tab and Shift+Tab, because browsers do not always outline a focus that a script has set.
     await page.keyboard.press('Tab');
     await page.keyboard.down('Shift');
     await page.keyboard.press('Tab');
     await page.keyboard.up('Shift');
     for (const [number, html] of expected.entries()) {
-      const seen = await look(page);
+      const seen = await focus(page);
       assert.equal(seen.number, String(number), `${name}: ${html} comes after ${seen.html}`);
       assert.ok(seen.outlined, `${name}: the focus on ${html} has no outline`);
       assert.ok(seen.inSight, `${name}: the focus on ${html} is out of sight`);
-      // A date has a stop for each of its parts.
+      // A date field has a tab stop for each of its parts.
       do await page.keyboard.press('Tab');
-      while (html.includes('type="date"') && (await look(page)).number === String(number));
+      while (html.includes('type="date"') && (await focus(page)).number === String(number));
     }
   });
 });
 
-test('the first thing is a link past the navigation', async (t) => {
+test('the first tab stop is a link past the navigation', async (t) => {
   const page = await resident(t);
   for (const { open, name } of PAGES) {
     await open(page);
@@ -79,7 +79,7 @@ test('the first thing is a link past the navigation', async (t) => {
 test('a key is made and deleted without a mouse, from signing in to signing out', async (t) => {
   const page = await visitor(t);
   await go(page, '/portal/sign-in');
-  // The first field has the focus by itself, a moment after the page is there.
+  // The first field is focused automatically, shortly after the page is loaded.
   await page.waitForSelector('[name="email"]:focus');
   await page.keyboard.type(DEMO.email);
   await page.keyboard.press('Tab');

@@ -1,4 +1,4 @@
-// The life of a key, from its first sight to its end.
+// API keys in a browser: create, copy, disable, enable, delete.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -73,7 +73,7 @@ test('each request beside a new key can be copied, and has the key in it', async
   }
 });
 
-test('a name is asked for before anything is sent', async (t) => {
+test('the form is not sent without a name', async (t) => {
   const page = await visitor(t);
   await signIn(page, DEMO);
   await go(page, '/portal/keys');

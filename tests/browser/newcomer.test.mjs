@@ -1,4 +1,4 @@
-// Someone new, from nothing to the first request and what it cost.
+// A new customer: from sign-up to the first request and its cost.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -8,7 +8,7 @@ import { accountOf, buyCredit, clickTo, fill, follow, go, isThere, rowWith, sign
 const GRANTED = '10.00';
 const CURL = /^curl (\S+) \\\n\s*-H "([^"]+)" \\\n\s*-H "([^"]+)" \\\n\s*-d '(.+)'$/;
 
-/** Sends what stands on the page, as a shell would. */
+/** Sends the curl command of the page, as a shell would. */
 async function sendAsWritten(text) {
   const written = CURL.exec(text.trim());
   assert.ok(written, text);
@@ -17,7 +17,7 @@ async function sendAsWritten(text) {
   return fetch(url, { method: 'POST', headers: rest.map((header) => header.split(/:\s*/)), body });
 }
 
-/** The figure of a card. */
+/** The figure of the card with this title. */
 const figure = (page, title) => page.$$eval('section.card', (cards, title) => {
   const card = cards.find((card) => card.querySelector('h2').innerText === title);
   return card.querySelector('.figure').innerText;
@@ -61,8 +61,8 @@ test('sign up, buy credit, make a key, send the request, see what it cost', asyn
   assert.equal(Number(request[4]), usage.completion_tokens);
   assert.equal(nanos(request[5]), cost);
   await follow(page, () => page.click('main tbody a'));
-  const told = await textOf(page);
-  assert.ok(told.includes(charged.id) && told.includes(charged.request_id), told);
+  const details = await textOf(page);
+  assert.ok(details.includes(charged.id) && details.includes(charged.request_id), details);
   assert.equal(nanos((await textOf(page, 'tfoot td')).trim()), cost);
 
   await clickTo(page, 'link', 'Usage');
@@ -83,7 +83,7 @@ test('sign up, buy credit, make a key, send the request, see what it cost', asyn
   assert.equal(nanos(granted), nanos(GRANTED));
 });
 
-test('an address that is taken is refused in words, and what was typed is kept', async (t) => {
+test('a taken address is refused with a message, and the input is kept', async (t) => {
   const page = await visitor(t);
   page.expected.push('400');
   await signUp(page, { name: 'Not Demo', email: process.env.TOLLGATE_PORTAL_EMAIL, password: 'a password of mine' });

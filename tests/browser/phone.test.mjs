@@ -1,4 +1,4 @@
-// On a phone nothing is cut off: what is wide scrolls by itself, never the page.
+// On a phone nothing is cut off: wide elements scroll inside the page, and the page does not scroll sideways.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -6,8 +6,8 @@ import { everywhere } from './support/places.mjs';
 import { PHONE } from './support/visitor.mjs';
 
 /**
- * What sticks out of the page on the right, other than inside something that scrolls. It is not the window
- * that is asked how wide it is: on a phone it grows with what does not fit.
+ * The elements that exceed the page on the right, except inside scrolling containers. The width is that of the
+ * emulated phone and not of the window, because a mobile window grows with content that does not fit.
  */
 const sticksOut = (page) => page.evaluate((width) => {
   const scrolls = (element) => ['auto', 'scroll'].includes(getComputedStyle(element).overflowX);
@@ -21,13 +21,13 @@ const sticksOut = (page) => page.evaluate((width) => {
   return wide.map((element) => element.outerHTML.slice(0, 100));
 }, PHONE.width);
 
-/** What is too small for a finger, of what one presses. */
+/** The controls that are too small for touch. */
 const tooSmall = (page) => page.$$eval('button, .button, nav a, input:not([type="hidden"]), select', (all) => all
   .filter((one) => one.checkVisibility())
   .map((one) => [one.outerHTML.slice(0, 80), one.getBoundingClientRect().toJSON()])
   .filter(([, { width, height }]) => width < 24 || height < 24));
 
-test('no page scrolls sideways at the width of a phone, and a finger finds what one presses', async (t) => {
+test('no page scrolls sideways on a phone, and controls are large enough for touch', async (t) => {
   await everywhere(t, { screen: PHONE }, async (page, { name }) => {
     const scrollWidth = await page.evaluate(() => document.scrollingElement.scrollWidth);
     assert.deepEqual(await sticksOut(page), [], name);

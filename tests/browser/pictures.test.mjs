@@ -1,18 +1,18 @@
-// Pictures of every page, to be looked at: light and dark, on a desk and on a phone.
+// Screenshots of every page for review: light and dark, on a desktop and on a phone.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { everywhere } from './support/places.mjs';
 import { DESKTOP, PHONE, photograph, wearTheme } from './support/visitor.mjs';
 
-/** Those that the documentation shows, by their names there. */
+/** The screenshots in the documentation, with their file names there. */
 const IN_DOCS = {
   'overview-light-desktop': 'portal-overview',
   'usage-dark-desktop': 'portal-usage',
   'request-light-desktop': 'portal-request',
   'answered-light-phone': 'portal-phone',
 };
-/** They are part of every clone. */
+/** The size limit of screenshots in the documentation, because they are part of every clone. */
 const DOCS_BYTES = 100_000;
 
 for (const [size, screen] of Object.entries({ desktop: DESKTOP, phone: PHONE })) {

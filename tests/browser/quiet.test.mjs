@@ -1,5 +1,5 @@
-// No page makes the browser complain, and none lets in what it should not. (Every other test has an eye on
-// complaints too; this one goes everywhere for their sake.)
+// No page causes browser errors or warnings, and the content security policy blocks injected code. (All other
+// tests fail on browser errors too; this one visits every page for them.)
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -7,14 +7,14 @@ import { PORTAL } from './support/gateway.mjs';
 import { CONSOLE, everywhere, operator, PAGES, resident } from './support/places.mjs';
 import { go, textOf, visitor } from './support/visitor.mjs';
 
-test('nothing is complained about on any page, and each says what it has to say', async (t) => {
+test('every page loads without browser errors and has its texts', async (t) => {
   await everywhere(t, {}, async (page, { name, says }) => {
     const text = await textOf(page);
     for (const words of says) assert.ok(text.includes(words), `${name} does not say ${words}: ${text}`);
   });
 });
 
-test('the navigation leads to the pages that are tested here, and marks each', async (t) => {
+test('the navigation links to all tested pages and marks the current one', async (t) => {
   const page = await resident(t);
   await go(page, '/portal');
   const links = await page.$$eval('.top nav a', (all) => all.map(({ href, innerText }) => ({ href, innerText })));
@@ -27,7 +27,7 @@ test('the navigation leads to the pages that are tested here, and marks each', a
   }
 });
 
-test("the console's navigation leads to the pages that are tested here, and marks each", async (t) => {
+test("the console's navigation links to all tested pages and marks the current one", async (t) => {
   const page = await operator(t);
   await go(page, '/portal/console');
   const links = await page.$$eval('.top nav a', (all) => all.map(({ href }) => href));
@@ -40,7 +40,7 @@ test("the console's navigation leads to the pages that are tested here, and mark
   }
 });
 
-test('a script or style that somebody slips in does nothing, and is complained about', async (t) => {
+test('an injected script or style is blocked and reported', async (t) => {
   const page = await visitor(t);
   const blocked = [];
   page.on('console', (message) => blocked.push(message.text()));

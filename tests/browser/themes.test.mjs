@@ -1,4 +1,4 @@
-// Light and dark: as the system says, or as one chooses.
+// The light and the dark theme: by the system's setting, or by the user's choice.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -6,9 +6,9 @@ import { resident } from './support/places.mjs';
 import { go, named, visitor, wearTheme } from './support/visitor.mjs';
 
 const OTHER = { light: 'dark', dark: 'light' };
-const WORDS = { light: 'Light', dark: 'Dark' };
+const LABELS = { light: 'Light', dark: 'Dark' };
 
-/** Which theme is seen, by how bright the paper and the ink are. */
+/** The visible theme, by the brightness of background and text. */
 async function seen(page) {
   const [paper, ink] = await page.evaluate(() => {
     const { backgroundColor, color } = getComputedStyle(document.body);
@@ -32,23 +32,23 @@ for (const theme of ['light', 'dark']) {
   test(`on a ${theme} system one chooses ${OTHER[theme]}, and it stays`, async (t) => {
     const page = await resident(t, { theme });
     await go(page, '/portal');
-    await (await named(page, 'button', WORDS[OTHER[theme]])).click();
+    await (await named(page, 'button', LABELS[OTHER[theme]])).click();
     assert.equal(await seen(page), OTHER[theme]);
     await go(page, '/portal/usage');
     assert.equal(await seen(page), OTHER[theme], 'on the next page too');
     await wearTheme(page, OTHER[theme]);
     assert.equal(await seen(page), OTHER[theme]);
-    await (await named(page, 'button', WORDS[theme])).click();
+    await (await named(page, 'button', LABELS[theme])).click();
     assert.equal(await seen(page), theme, 'and back');
   });
 }
 
-test('a chosen theme is there before anything is drawn', async (t) => {
+test('a chosen theme is applied before anything is drawn', async (t) => {
   const page = await resident(t, { theme: 'light' });
   await go(page, '/portal');
   await (await named(page, 'button', 'Dark')).click();
   await page.evaluateOnNewDocument(() => {
-    // The first moment at which there is anything to draw.
+    // Fires as soon as the body exists, before anything is drawn.
     new MutationObserver((_, observer) => {
       if (!document.body) return;
       observer.disconnect();

@@ -1,4 +1,4 @@
-// With JavaScript switched off every page can be read, and a key can be made.
+// With JavaScript disabled, every page can be read and a key can be created.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -6,10 +6,10 @@ import { DEMO, statusWith } from './support/gateway.mjs';
 import { CONSOLE, CONSOLE_STATES, operator, OUTSIDE, PAGES, resident, STATES } from './support/places.mjs';
 import { clickTo, go, makeKey, signIn, textOf, visitor } from './support/visitor.mjs';
 
-test('every page says what it has to say', async (t) => {
+test('every page has its texts', async (t) => {
   const [inside, outside] = [await resident(t, { script: false }), await visitor(t, { script: false })];
-  const desk = [await operator(t, { script: false }), [...CONSOLE, ...CONSOLE_STATES]];
-  for (const [page, places] of [[inside, [...PAGES, ...STATES]], desk, [outside, OUTSIDE]]) {
+  const consolePages = [await operator(t, { script: false }), [...CONSOLE, ...CONSOLE_STATES]];
+  for (const [page, places] of [[inside, [...PAGES, ...STATES]], consolePages, [outside, OUTSIDE]]) {
     for (const { open, name, says } of places) {
       await open(page);
       const text = await textOf(page);

@@ -258,13 +258,16 @@ async fn a_running_gateway_delivers_alerts_and_logs_no_secret() {
     stores::execute(folder.path(), "UPDATE ledger_entries SET delta = delta - 1").await;
     assert_eq!(post("/audit", json!({})).await["ok"], false);
     process
-        .until(|process| process.stderr().contains("an alert was not delivered"))
+        .until(|process| process.stderr().contains("delivering an alert failed"))
         .await;
     assert_eq!(hook.received()[0].body["data"]["kind"], "audit.mismatch");
     let ended = process.terminated().await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let log = ended.stdout + &ended.stderr;
-    assert!(log.contains("an alert: the books of 1 account"), "{log}");
+    assert!(
+        log.contains("alert opened: the ledger entries of 1 account"),
+        "{log}"
+    );
     for secret in [SECRET, &SECRET[6..], PLACE] {
         assert!(!log.contains(secret), "{secret} in {log}");
     }

@@ -19,7 +19,7 @@ async fn an_operator_sees_open_and_closed_alerts_and_their_deliveries() {
     let gateway = &watched.gateway;
     let browser = person(gateway).await;
     let page = browser.get(PAGE).await;
-    assert!(page.assert_page().contains("Nothing is wrong"));
+    assert!(page.assert_page().contains("There are no open alerts"));
     let (id, key) = watched.account_with("1").await;
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
     gateway.idle().await;
@@ -70,7 +70,7 @@ async fn an_operator_sees_open_and_closed_alerts_and_their_deliveries() {
     let page = browser.get(PAGE).await;
     let text = page.assert_page();
     assert!(
-        text.contains("Nothing is wrong") && text.contains("that it is over"),
+        text.contains("There are no open alerts") && text.contains("Webhook, closed"),
         "{text}"
     );
     assert!(!text.contains("> open</span>"), "{text}");

@@ -149,14 +149,14 @@ async fn the_weights_in_use_are_shown_and_reloaded_when_they_change() {
     let (second, second_version) = changed(4.0);
     folder.write(&second);
     let logged = |words: &'static str| move |process: &Process| process.stderr().contains(words);
-    process.until(logged("was read anew")).await;
+    process.until(logged("configuration reloaded")).await;
     assert_eq!(
         shown().await,
         [json!(second_version), json!(second_version)]
     );
 
     folder.write(&second[..second.len() - 1]);
-    process.until(logged("stays as it was")).await;
+    process.until(logged("configuration not reloaded")).await;
     let log = process.stderr();
     assert!(log.contains("`routing.weights` names"), "{log}");
     assert!(log.contains("are damaged"), "{log}");

@@ -1,4 +1,4 @@
-//! What operators do in the console or by their API, and that it is written down.
+//! Operator actions in the console and through the operator API, and their records.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ async fn balance(gateway: &TestGateway, account: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_form_that_is_sent_twice_gives_once_and_is_written_down_once() {
+async fn a_grant_form_submitted_twice_grants_and_is_recorded_once() {
     let gateway = TestGateway::start().await;
     let browser = person(&gateway).await;
     let id = gateway.account_id.as_str();
@@ -198,7 +198,7 @@ async fn accounts_are_made_changed_closed_and_opened() {
 }
 
 #[tokio::test]
-async fn what_the_operator_api_does_is_written_down_too() {
+async fn actions_through_the_operator_api_are_recorded() {
     let gateway = TestGateway::start().await;
     let id = gateway.account_id.clone();
     let account = format!("/operator/accounts/{id}");
@@ -282,7 +282,7 @@ async fn what_the_operator_api_does_is_written_down_too() {
 }
 
 #[tokio::test]
-async fn an_act_stands_though_it_cannot_be_written_down() {
+async fn an_action_takes_effect_even_if_recording_it_fails() {
     let data = TempDir::new().unwrap();
     std::fs::create_dir(data.path().join("tollgate.portal.db")).unwrap();
     let gateway = TestGateway::start_in(data, "").await;

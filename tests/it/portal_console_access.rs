@@ -1,4 +1,4 @@
-//! Who gets into the console.
+//! Access to the console.
 
 use reqwest::Method;
 use tollgate::backoffice::Role;
@@ -25,7 +25,7 @@ async fn strangers_are_sent_to_sign_in_and_customers_find_nothing() {
     }
     assert_eq!(customer.get("/portal/console/sign-in").await.status, 404);
     assert_eq!(customer.get("/portal/console/live").await.status, 404);
-    // Their page is old; it is loaded anew, and leads to the sign-in.
+    // Without a session, htmx is told to reload the page, which redirects to the sign-in page.
     let part = stranger.get("/portal/console/live").await;
     assert_eq!((part.status, part.header("hx-refresh")), (204, "true"));
     let overview = customer.get("/portal").await;
@@ -69,7 +69,7 @@ async fn the_operator_token_opens_the_console_and_nothing_else() {
             assert!(!text.contains(not), "{page} has {not}");
         }
     }
-    // It is nobody's account.
+    // The operator token has no account, so the portal's own pages redirect to sign in.
     assert_eq!(browser.get("/portal").await.status, 303);
     browser
         .get("/portal/console/sign-in")
@@ -101,7 +101,7 @@ async fn guessing_at_the_operator_token_is_slowed_down() {
 }
 
 #[tokio::test]
-async fn an_operator_with_an_account_goes_to_and_fro_until_the_role_is_taken() {
+async fn an_operator_with_an_account_uses_portal_and_console_until_the_role_is_removed() {
     let gateway = TestGateway::start().await;
     let browser = person(&gateway).await;
     let portal = browser.get("/portal").await;
@@ -112,7 +112,7 @@ async fn an_operator_with_an_account_goes_to_and_fro_until_the_role_is_taken() {
     set_role(&gateway, &browser, Role::Customer).await;
     assert_eq!(browser.get("/portal/console").await.status, 404);
 
-    // Signing in by address leads where one wanted to go.
+    // Signing in with an e-mail address redirects to the requested page of the console.
     set_role(&gateway, &browser, Role::Operator).await;
     browser.get("/portal").await;
     browser.post("/portal/sign-out", &[]).await;

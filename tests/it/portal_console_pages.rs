@@ -1,4 +1,4 @@
-//! What the console shows, and that it is so.
+//! The contents of console pages.
 
 use reqwest::Method;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::support::{
 const MODEL: &str = "svc-standard";
 
 #[tokio::test]
-async fn accounts_are_found_by_what_is_known_of_them() {
+async fn accounts_are_found_by_id_address_and_name() {
     let gateway = TestGateway::start().await;
     let browser = with_token(&gateway).await;
     for (email, name) in [("anna@example.com", "Anna"), ("otto@example.com", SCRIPT)] {
@@ -119,7 +119,7 @@ async fn limits_are_set_listed_and_removed() {
             "{account} {model} {rpm}"
         );
     }
-    // As the form beside a rule sends it.
+    // The fields that the Remove button of a rule submits.
     let remove = [("account", id), ("model", MODEL)];
     assert_eq!(
         browser.post("/portal/console/limits", &remove).await.status,
@@ -132,7 +132,7 @@ async fn limits_are_set_listed_and_removed() {
 }
 
 #[tokio::test]
-async fn a_request_is_found_by_either_id_with_what_its_client_was_not_told() {
+async fn a_request_is_found_by_either_id_with_details_hidden_from_customers() {
     let second = FakeUpstream::start().await;
     let config = format!(
         "[providers.second]\nkind = \"openai\"\nbase_url = \"http://{}/v1\"\n\
@@ -155,8 +155,8 @@ async fn a_request_is_found_by_either_id_with_what_its_client_was_not_told() {
 
     let found = browser.get("/portal/console/requests?id=order+66").await;
     assert_eq!(found.status, 303, "{}", found.text);
-    let story = browser.get(found.header("location")).await;
-    let page = story.assert_page();
+    let details = browser.get(found.header("location")).await;
+    let page = details.assert_page();
     for told in [
         "order 66",
         "answered",
@@ -231,7 +231,7 @@ async fn the_last_seconds_are_counted() {
     gateway.chat(&hello(MODEL)).await;
     let part = until_shown(&browser, "/portal/console/live", "; 5 in five minutes").await;
     assert!(part.text.contains("1 refused, 1 failed"), "{}", part.text);
-    // Each used 1,060 tokens, for 1,820,000 billionths.
+    // Each call used 1,060 tokens and cost 1,820,000 nano-dollars.
     for told in [
         "40.0 %",
         "3,180 in five minutes",
@@ -251,7 +251,7 @@ async fn the_last_seconds_are_counted() {
 }
 
 #[tokio::test]
-async fn the_audit_says_what_it_looked_at() {
+async fn the_audit_page_shows_its_counts() {
     let gateway = TestGateway::start().await;
     let browser = with_token(&gateway).await;
     let page = browser.get("/portal/console/audit").await;
@@ -274,7 +274,7 @@ async fn the_audit_says_what_it_looked_at() {
     gateway.stop().await;
 }
 
-/// Charges beside what the deployment costs, where the configuration says so.
+/// Charges compared with the configured cost of the deployment.
 #[tokio::test]
 async fn the_margin_is_shown_by_model_account_and_day() {
     let deployment = r#"
@@ -287,7 +287,8 @@ async fn the_margin_is_shown_by_model_account_and_day() {
     let browser = with_token(&gateway).await;
     let page = browser.get("/portal/console/margin").await;
     assert!(page.assert_page().contains("There were no calls"));
-    // 11 × 2 + 3 × 9 millionths are charged, and 11 × 1 + 3 × 20 are to be paid; the other model's cost is unknown.
+    // Charged: 11 × 2 + 3 × 9 micro-dollars; the provider charges 11 × 1 + 3 × 20. The other model's cost is
+    // unknown.
     let answer = gateway.chat(&hello(MODEL)).await;
     answer.assert_ok();
     gateway.chat(&hello("svc-native-fast")).await.assert_ok();
@@ -309,13 +310,13 @@ async fn the_margin_is_shown_by_model_account_and_day() {
     let found = browser
         .get(&format!("/portal/console/requests?id={id}"))
         .await;
-    let story = browser.get(found.header("location")).await;
+    let details = browser.get(found.header("location")).await;
     assert!(
-        story.assert_page().contains("Its provider charges"),
+        details.assert_page().contains("Its provider charges"),
         "{}",
-        story.text
+        details.text
     );
-    assert!(story.text.contains("$0.000071"), "{}", story.text);
+    assert!(details.text.contains("$0.000071"), "{}", details.text);
     let wrong = browser.get("/portal/console/margin?days=8").await;
     assert_eq!(wrong.status, 400);
     gateway.stop().await;

@@ -1,4 +1,4 @@
-//! The life of a key in the portal.
+//! API keys in the portal: create, use, disable, enable, delete.
 
 use crate::support::{
     TestGateway,
@@ -100,7 +100,7 @@ async fn a_name_is_needed_and_is_only_a_name() {
 }
 
 #[tokio::test]
-async fn somebody_elses_key_is_none() {
+async fn another_accounts_key_is_not_found() {
     let gateway = TestGateway::start().await;
     let (owner, other) = (
         Browser::signed_in(&gateway).await,

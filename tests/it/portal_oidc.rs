@@ -1,4 +1,4 @@
-//! To an issuer of OpenID Connect and back: what lets somebody in, and what does not.
+//! Signing in through an OpenID Connect issuer: which callbacks are accepted and which are refused.
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -14,7 +14,7 @@ const SESSION: &str = "tollgate-session";
 const ATTEMPT: &str = "tollgate-oidc";
 
 #[tokio::test]
-async fn somebody_new_comes_in_and_is_the_same_person_ever_after() {
+async fn a_new_identity_creates_a_person_and_signs_them_in_later() {
     let issuer = FakeIssuer::start().await;
     let gateway = issuer.gateway(&[]).await;
     let browser = Browser::new(&gateway);
@@ -47,7 +47,8 @@ async fn somebody_new_comes_in_and_is_the_same_person_ever_after() {
 
     let code = issuer.grant(&asked, &json!({}), Signed::Right);
     let seen = come_back(&browser, &code, asked.field("state")).await;
-    // A page of ours goes on, for the browser keeps strict cookies from whoever comes from elsewhere.
+    // The callback is a page that refreshes instead of a redirect, because the browser does not send
+    // `SameSite=Strict` cookies when it comes from another site.
     let next = seen.assert_page();
     assert!(next.contains("content=\"0; url=/portal/keys\""), "{next}");
     assert_eq!(browser.cookie(ATTEMPT), None, "it is over");
@@ -59,7 +60,7 @@ async fn somebody_new_comes_in_and_is_the_same_person_ever_after() {
     let account = settings.between(">acct_", "<").to_owned();
     browser.post("/portal/oidc/disconnect", &[]).await;
 
-    // Another address does not make another person, nor does one that is not verified any more.
+    // The identity is matched by `sub`: another or unverified address does not create another person.
     let claims = json!({ "email": "ada@example.net", "email_verified": false });
     issuer.sign_in(&browser, &claims).await.assert_page();
     assert_ne!(browser.cookie(SESSION).unwrap(), first, "it was rotated");
@@ -69,7 +70,7 @@ async fn somebody_new_comes_in_and_is_the_same_person_ever_after() {
     let settings = browser.get("/portal/settings").await;
     assert_eq!(settings.between(">acct_", "<"), account);
 
-    // With a password there are two ways in, and one can be given up.
+    // With a password there are two ways to sign in, so the issuer can be disconnected.
     let password = [("new", PASSWORD)];
     let set = browser.post("/portal/settings/password", &password).await;
     set.assert_sent_to("/portal/settings");
@@ -84,7 +85,7 @@ async fn somebody_new_comes_in_and_is_the_same_person_ever_after() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_believed_lets_nobody_in() {
+async fn invalid_claims_and_signatures_are_refused() {
     let issuer = FakeIssuer::start().await;
     let gateway = issuer.gateway(&[]).await;
     let now = tollgate::base::timestamp::now();
@@ -111,7 +112,7 @@ async fn what_cannot_be_believed_lets_nobody_in() {
         assert!(seen.text.contains("could not tell us who you are"));
         assert_eq!(browser.cookie(SESSION), None, "{claims} {signed:?}");
     }
-    // Those were the reason, and nothing else was.
+    // Valid claims with a right signature are accepted, so each refusal above had its intended cause.
     let browser = Browser::new(&gateway);
     issuer.sign_in(&browser, &json!({})).await.assert_page();
     browser.get("/portal").await.assert_page();
@@ -119,7 +120,7 @@ async fn what_cannot_be_believed_lets_nobody_in() {
 }
 
 #[tokio::test]
-async fn an_attempt_is_of_one_browser_and_for_once() {
+async fn an_attempt_is_bound_to_its_browser_and_used_once() {
     let issuer = FakeIssuer::start().await;
     let gateway = issuer.gateway(&[]).await;
     let (browser, other) = (Browser::new(&gateway), Browser::new(&gateway));
@@ -128,7 +129,8 @@ async fn an_attempt_is_of_one_browser_and_for_once() {
         asked.field("state"),
         issuer.grant(&asked, &json!({}), Signed::Right),
     );
-    // Another browser, with and without an attempt of its own; another state; none.
+    // A callback is refused in another browser, with or without an attempt of its own, and with a wrong or
+    // missing state.
     assert_eq!(come_back(&other, &code, state).await.status, 400);
     set_out(&other, "").await;
     assert_eq!(come_back(&other, &code, state).await.status, 400);
@@ -154,7 +156,7 @@ async fn an_attempt_is_of_one_browser_and_for_once() {
     come_back(&browser, &code, state).await.assert_page();
     browser.get("/portal").await.assert_page();
     assert_eq!(come_back(&browser, &code, state).await.status, 400);
-    // With the cookie of then: neither the same code nor another one.
+    // A replayed attempt cookie is refused with the used code and with a new one.
     let again = issuer.grant(&asked, &json!({}), Signed::Right);
     for code in [code, again] {
         let thief = Browser::new(&gateway);
@@ -162,12 +164,12 @@ async fn an_attempt_is_of_one_browser_and_for_once() {
         let seen = come_back(&thief, &code, state).await;
         assert_eq!((seen.status, thief.cookie(SESSION)), (400, None), "{code}");
     }
-    // A cookie of one's own making.
+    // A forged cookie is refused.
     let forged = Browser::new(&gateway);
     forged.set_cookie(ATTEMPT, &format!("x{attempt}"));
     assert_eq!(come_back(&forged, "code", state).await.status, 400);
 
-    // Who does not want to is told so.
+    // A user who declines at the issuer gets a page that says so.
     let asked = set_out(&other, "").await;
     let query = encoded(&[("error", "access_denied"), ("state", asked.field("state"))]);
     let declined = other.get(&format!("/portal/oidc/callback?{query}")).await;
@@ -231,7 +233,7 @@ async fn new_keys_are_fetched_when_one_is_not_known() {
     issuer.rotate("second");
     issuer.sign_in(&browser, &json!({})).await.assert_page();
     assert_eq!(issuer.asked(), ["token", "keys"]);
-    // No more than once a minute.
+    // Keys are fetched at most once a minute.
     issuer.rotate("third");
     assert_eq!(issuer.sign_in(&browser, &json!({})).await.status, 400);
     assert_eq!(issuer.asked(), ["token"]);
@@ -239,7 +241,7 @@ async fn new_keys_are_fetched_when_one_is_not_known() {
 }
 
 #[tokio::test]
-async fn the_log_says_why_and_nothing_secret() {
+async fn refusals_are_logged_without_secrets() {
     let (folder, issuer) = (TempDir::new().unwrap(), FakeIssuer::start().await);
     let config = folder.path().join("tollgate.toml");
     let text = format!(

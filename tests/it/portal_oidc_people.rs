@@ -1,4 +1,4 @@
-//! Whose identity it is: people that are known, new ones, and those who are here with a password.
+//! Identities and people: known ones, new ones, and connecting an identity to a person with a password.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::support::{
     portal::{Browser, PASSWORD, Seen},
 };
 
-/// Connects what the issuer knows somebody by, as they do it in their settings.
+/// Connects an identity of the issuer to the signed-in person, as the settings page does.
 async fn connect(issuer: &FakeIssuer, browser: &Browser, subject: &str) -> Seen {
     let settings = browser.get("/portal/settings").await;
     assert!(settings.assert_page().contains("Connect Example ID"));
@@ -17,7 +17,8 @@ async fn connect(issuer: &FakeIssuer, browser: &Browser, subject: &str) -> Seen 
     let present = [("present", PASSWORD)];
     let away = browser.post("/portal/oidc/connect", &present).await;
     away.assert_page();
-    // A form must not lead away by itself: the page does.
+    // The content security policy forbids redirecting a form to another site, so the response is a page with a
+    // refresh.
     let to = away
         .between("content=\"0; url=", "\"")
         .replace("&amp;", "&");
@@ -27,7 +28,7 @@ async fn connect(issuer: &FakeIssuer, browser: &Browser, subject: &str) -> Seen 
 }
 
 #[tokio::test]
-async fn an_address_of_somebodys_is_connected_by_them_and_not_by_itself() {
+async fn an_identity_is_connected_to_an_existing_person_only_by_themselves() {
     let issuer = FakeIssuer::start().await;
     let gateway = issuer.gateway(&[]).await;
     let (owner, stranger) = (Browser::signed_in(&gateway).await, Browser::new(&gateway));
@@ -45,11 +46,11 @@ async fn an_address_of_somebodys_is_connected_by_them_and_not_by_itself() {
     let settings = stranger.get("/portal/settings").await;
     assert!(settings.text.contains(&owner.account_id));
 
-    // What is one person's is not connected to another.
+    // An identity that is connected to one person cannot be connected to another.
     let other = Browser::signed_in(&gateway).await;
     let taken = connect(&issuer, &other, "subject-1").await;
     assert_eq!(taken.status, 409, "{}", taken.text);
-    // And whoever has signed out meanwhile connects nothing.
+    // A person who signed out before the callback connects nothing.
     other.get("/portal/settings").await;
     let present = [("present", PASSWORD)];
     let away = other.post("/portal/oidc/connect", &present).await;
@@ -64,7 +65,7 @@ async fn an_address_of_somebodys_is_connected_by_them_and_not_by_itself() {
     let seen = come_back(&other, &code, asked.field("state")).await;
     assert_eq!(seen.status, 403);
 
-    // Disconnected, it is nobody's.
+    // After disconnecting, the identity does not sign anyone in.
     owner.get("/portal/settings").await;
     let gone = owner.post("/portal/oidc/disconnect", &[]).await;
     gone.assert_sent_to("/portal/settings");
@@ -99,7 +100,7 @@ async fn an_address_must_be_verified_and_of_an_allowed_domain() {
     }
     let claims = json!({ "email": "a@EXAMPLE.org", "email_verified": "true" });
     issuer.sign_in(&browser, &claims).await.assert_page();
-    // Who was allowed once is so no longer with another address.
+    // The allowed domains are checked on every sign-in, so a known person with another address is refused.
     let claims = json!({ "email": "a@example.net" });
     assert_eq!(issuer.sign_in(&browser, &claims).await.status, 403);
     gateway.stop().await;
@@ -115,7 +116,7 @@ async fn an_address_must_be_verified_and_of_an_allowed_domain() {
         assert_eq!(seen.status, 403, "{claims}");
         assert!(seen.text.contains("does not vouch"), "{}", seen.text);
     }
-    // Some tell the address elsewhere, and of the same person only.
+    // Some issuers return the address from the userinfo endpoint only. It counts only if its `sub` is the same.
     issuer.tell_elsewhere(
         json!({ "sub": "other", "email": "b@example.com", "email_verified": true }),
     );
@@ -131,7 +132,7 @@ async fn an_address_must_be_verified_and_of_an_allowed_domain() {
 }
 
 #[tokio::test]
-async fn where_sign_up_is_closed_only_those_come_in_who_are_known() {
+async fn with_sign_up_closed_only_known_people_sign_in() {
     let issuer = FakeIssuer::start().await;
     let gateway = issuer.gateway(&[("PORTAL__SIGN_UP", "closed")]).await;
     let browser = Browser::new(&gateway);

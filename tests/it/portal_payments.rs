@@ -1,4 +1,4 @@
-//! Credit that is bought: from the amount that is chosen to the entry in the books.
+//! Buying credit: from choosing an amount to the entry in the ledger.
 
 use futures_util::future::join_all;
 use reqwest::Method;
@@ -31,7 +31,7 @@ async fn bought(browser: &Browser) -> Vec<Vec<String>> {
 }
 
 #[tokio::test]
-async fn what_is_paid_is_credited_once_however_often_it_is_told() {
+async fn a_payment_is_credited_once_however_often_it_is_delivered() {
     let stripe = FakeStripe::start().await;
     let section = format!("{}credit_days = 30\n", stripe.section());
     let gateway = TestGateway::start_with(&section).await;
@@ -69,7 +69,7 @@ async fn what_is_paid_is_credited_once_however_often_it_is_told() {
     assert_eq!(header("authorization"), format!("Bearer {SECRET_KEY}"));
     assert_eq!(header("idempotency-key"), checkout);
 
-    // Coming back proves nothing.
+    // Returning from the provider does not prove a payment.
     let (paid_page, cancelled_page) = (
         format!("/portal/billing?paid={checkout}"),
         format!("/portal/billing?cancelled={checkout}"),
@@ -93,7 +93,7 @@ async fn what_is_paid_is_credited_once_however_often_it_is_told() {
     let event = paid(checkout, &session, 2_500);
     let crowd = (0..20).map(|_| deliver(gateway.public, &event));
     for answer in join_all(crowd).await {
-        // A busy store has it delivered again.
+        // If the store is busy, the response is 503 and the provider delivers the event again.
         assert!([200, 503].contains(&answer.status), "{answer:?}");
     }
     deliver(gateway.public, &event).await.assert_ok();
@@ -141,7 +141,7 @@ async fn what_is_paid_is_credited_once_however_often_it_is_told() {
 }
 
 #[tokio::test]
-async fn money_is_for_whoever_ordered_and_is_what_was_paid() {
+async fn the_paid_amount_is_credited_to_the_account_of_the_checkout() {
     let stripe = FakeStripe::start().await;
     let gateway = TestGateway::start_with(&stripe.section()).await;
     let (ada, eve) = (
@@ -150,7 +150,7 @@ async fn money_is_for_whoever_ordered_and_is_what_was_paid() {
     );
     let (of_ada, session_of_ada) = stripe.order(&ada, "10").await;
     let (of_eve, session_of_eve) = stripe.order(&eve, "100").await;
-    // What belongs to another account does not exist.
+    // Another account's checkout gives 404.
     for how in ["paid", "cancelled"] {
         let page = format!("/portal/billing?{how}={of_ada}");
         assert_eq!(eve.get(&page).await.status, 404);
@@ -161,18 +161,19 @@ async fn money_is_for_whoever_ordered_and_is_what_was_paid() {
         assert_eq!(ada.get(&page).await.status, 404, "{nothing}");
     }
 
-    // One session, another checkout: it is not known whose it is.
+    // An event whose session belongs to another checkout is ambiguous and credits nothing.
     let crossed = paid(&of_eve, &session_of_ada, 1_000);
     deliver(gateway.public, &crossed).await.assert_ok();
     let unpaid = ["not paid"];
     assert_eq!(bought(&eve).await[0][2..], unpaid);
     assert_eq!(bought(&ada).await[0][2..], unpaid);
-    // Whatever else an event says of people, the order counts; and the sum that was paid.
+    // The account comes from the checkout and the amount from the payment; other fields of the event are
+    // ignored.
     let mut event = paid(&of_ada, &session_of_ada, 750);
     event["data"]["object"]["customer_email"] = json!(eve.email);
     event["data"]["object"]["metadata"] = json!({ "account": eve.account_id, "checkout": of_eve });
     deliver(gateway.public, &event).await.assert_ok();
-    // Once it is written down, another sum is no other payment.
+    // Once a checkout is paid, an event with another amount is ignored.
     let more = paid(&of_ada, &session_of_ada, 99_900);
     deliver(gateway.public, &more).await.assert_ok();
     assert_eq!(balance(&gateway, &ada).await, "1007.500000");
@@ -184,7 +185,7 @@ async fn money_is_for_whoever_ordered_and_is_what_was_paid() {
     euros["data"]["object"]["currency"] = "eur".into();
     deliver(gateway.public, &euros).await.assert_ok();
     assert_eq!(balance(&gateway, &eve).await, "1000.000000");
-    // Of somebody else's at the same provider, and one of ours that nobody knows.
+    // Events of other applications at the same provider, and of a checkout that is not stored.
     for other in [json!(null), json!("order_7"), json!("checkout_7")] {
         let mut event = paid("", "cs_other", 500);
         event["data"]["object"]["client_reference_id"] = other;
@@ -195,7 +196,7 @@ async fn money_is_for_whoever_ordered_and_is_what_was_paid() {
     let code = Some("credit_reservation_unavailable");
     lost.assert_error(503, "server_error", code, None);
 
-    // A closed account has paid all the same.
+    // A payment is credited even if the account was closed meanwhile.
     let account = format!("/operator/accounts/{}", eve.account_id);
     let closed = Some(json!({ "closed": true }));
     gateway
@@ -210,7 +211,7 @@ async fn money_is_for_whoever_ordered_and_is_what_was_paid() {
 }
 
 #[tokio::test]
-async fn amounts_are_whole_cents_within_bounds_and_orders_are_not_endless() {
+async fn amounts_are_checked_and_open_checkouts_limited() {
     let stripe = FakeStripe::start().await;
     let gateway = TestGateway::start_with(&stripe.section()).await;
     let browser = Browser::signed_in(&gateway).await;
@@ -241,18 +242,18 @@ async fn amounts_are_whole_cents_within_bounds_and_orders_are_not_endless() {
 
 #[tokio::test]
 async fn without_a_provider_there_is_nothing_to_pay_with() {
-    let desk = Admin::open().await;
-    let page = desk.page("/portal/billing").await;
+    let admin = Admin::open().await;
+    let page = admin.page("/portal/billing").await;
     assert!(page.contains("Ask your provider's operator for more credit."));
     assert!(!page.contains(PAYMENTS) && !page.contains("/portal/billing/checkout"));
-    let begun = desk
+    let begun = admin
         .browser
         .post("/portal/billing/checkout", &[("amount", "10")]);
     assert_eq!(begun.await.status, 404);
-    let delivered = deliver(desk.gateway.public, &paid("checkout_1", "cs_1", 100)).await;
+    let delivered = deliver(admin.gateway.public, &paid("checkout_1", "cs_1", 100)).await;
     delivered.assert_error(404, "not_found", Some("route_not_found"), None);
 
-    // With a real provider nobody can pretend.
+    // With a real provider there is no test payment page.
     let stripe = FakeStripe::start().await;
     let gateway = TestGateway::start_with(&stripe.section()).await;
     let browser = Browser::signed_in(&gateway).await;
@@ -261,7 +262,7 @@ async fn without_a_provider_there_is_nothing_to_pay_with() {
     assert_eq!(browser.get(&pretending).await.status, 404);
     assert_eq!(browser.post(&pretending, &[]).await.status, 404);
 
-    // Where a refused request leads: first to signing in, then back.
+    // Without a session, the return from the provider leads to the sign-in page and then back.
     let nobody = Browser::new(&gateway);
     let seen = nobody
         .get(&format!("/portal/billing?paid={checkout}"))
@@ -285,7 +286,7 @@ async fn without_a_provider_there_is_nothing_to_pay_with() {
 }
 
 #[tokio::test]
-async fn dev_has_payments_that_only_pretend() {
+async fn dev_has_test_payments() {
     let data = TempDir::new().unwrap();
     let (_process, environment) = Process::dev(data.path()).await;
     let url = environment["TOLLGATE_PORTAL_URL"]

@@ -1,4 +1,4 @@
-//! Payments when something is wrong: with an event, with the provider, with a store.
+//! Payments with invalid events, a failing provider and failing stores.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn balance(gateway: &TestGateway, browser: &Browser) -> Value {
 }
 
 #[tokio::test]
-async fn an_event_that_is_not_signed_or_no_payment_does_nothing() {
+async fn unsigned_events_and_other_event_types_are_ignored() {
     let stripe = FakeStripe::start().await;
     let gateway = TestGateway::start_with(&stripe.section()).await;
     let browser = Browser::signed_in(&gateway).await;
@@ -72,7 +72,7 @@ async fn an_event_that_is_not_signed_or_no_payment_does_nothing() {
     let asked = gateway.get("/payments/stripe").await;
     asked.assert_error(404, "not_found", Some("route_not_found"), None);
     assert_eq!(balance(&gateway, &browser).await, "1000.000000");
-    // Two signatures, as while a secret is replaced: one of them is ours.
+    // An event with two signatures, as sent while the secret is rotated. One of them is valid.
     let rotated = format!("{},v1={digest}", signature("whsec_another", now(), &body));
     let rotated = rotated.replacen(
         rotated.split(',').next().unwrap(),
@@ -86,7 +86,7 @@ async fn an_event_that_is_not_signed_or_no_payment_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_provider_that_fails_is_told_and_nothing_is_lost() {
+async fn a_failing_provider_is_reported_and_nothing_is_lost() {
     let stripe = FakeStripe::start().await;
     let gateway = TestGateway::start_with(&stripe.section()).await;
     let browser = Browser::signed_in(&gateway).await;
@@ -116,7 +116,7 @@ async fn a_provider_that_fails_is_told_and_nothing_is_lost() {
     gateway.stop().await;
 }
 
-/// Whichever store it is that does not take a write, the payment is there once both do.
+/// If either store refuses a write, the payment is credited once both accept writes again.
 #[tokio::test]
 async fn a_payment_outlives_stores_that_fail() {
     if files_only("it locks the database's file") {
@@ -132,7 +132,7 @@ async fn a_payment_outlives_stores_that_fail() {
     let refused = deliver(gateway.public, &event).await;
     let code = Some("credit_reservation_unavailable");
     refused.assert_error(503, "server_error", code, None);
-    // It was written down as paid, so nobody is told that nothing was charged.
+    // The checkout is stored as paid, so no page says that nothing was charged.
     for how in ["paid", "cancelled"] {
         let page = browser
             .get(&format!("/portal/billing?{how}={checkout}"))
@@ -194,7 +194,7 @@ async fn secrets_of_payments_are_in_no_log() {
     let log = process.terminated().await.stderr;
     for told in [
         "status 401, invalid_request_error, api_key_expired",
-        "another sum was paid",
+        "the amount paid differs",
     ] {
         assert!(log.contains(told), "{told}: {log}");
     }

@@ -1,4 +1,4 @@
-//! Who signs in: invited by operators, given roles, removed.
+//! People: invitations, roles, password resets and removal by operators.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::support::{
 
 const ALL: &str = "People, in the order in which they came";
 
-/// The path of a link that is told in full.
+/// The path and query of a link.
 fn path(link: &str) -> String {
     let at = link.find("/portal/").unwrap();
     link[at..].to_owned()
@@ -27,7 +27,7 @@ fn secret(link: &str) -> &str {
     link.split_once("?link=").unwrap().1
 }
 
-/// Looks at the page of a link, and sets a password there.
+/// Opens the page of a link and sets a password there.
 async fn follow(browser: &Browser, link: &str, name: &str, password: &str) -> Seen {
     let page = browser.get(&path(link)).await;
     assert_eq!(page.status, 200, "{}", page.text);
@@ -56,7 +56,7 @@ async fn people(gateway: &TestGateway, account_id: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn whoever_is_invited_in_the_console_signs_in_to_that_account() {
+async fn an_invited_person_signs_in_to_the_account() {
     let gateway = TestGateway::start().await;
     let operator = with_token(&gateway).await;
     let page = format!("/portal/console/accounts/{}", gateway.account_id);
@@ -72,7 +72,7 @@ async fn whoever_is_invited_in_the_console_signs_in_to_that_account() {
     let link = made.between("id=\"new-link\">", "<").to_owned();
     assert!(link.starts_with(&format!("http://{}/portal/welcome?link=", gateway.public)));
 
-    // Programs that read letters look at links; that uses nothing up.
+    // Opening a link does not redeem it, because mail scanners open links too.
     let ada = Browser::new(&gateway);
     for _ in 0..2 {
         let seen = ada.get(&path(&link)).await;
@@ -92,7 +92,7 @@ async fn whoever_is_invited_in_the_console_signs_in_to_that_account() {
     let signed_in = again.sign_in("ada@example.com", PASSWORD).await;
     signed_in.assert_sent_to("/portal");
 
-    // Used, it is none; one that never was looks the same.
+    // A redeemed link and an unknown link give identical pages.
     let mut gone = Vec::new();
     for dead in [link.clone(), link.replace(secret(&link), &"x".repeat(43))] {
         let seen = ada.get(&path(&dead)).await;
@@ -121,12 +121,12 @@ async fn whoever_is_invited_in_the_console_signs_in_to_that_account() {
         400
     );
 
-    // Somebody has the address now.
+    // The address has an account now.
     let taken = operator.post(&invitations, &fields).await;
     assert_eq!(taken.status, 400);
     assert!(taken.text.contains("Somebody has this e-mail address"));
 
-    // What was done is written down, and the secret is nowhere.
+    // The action is recorded, without the secret of the link.
     let done = actions(&gateway, Some(&gateway.account_id)).await;
     let invited = &done[0];
     assert_eq!(
@@ -144,7 +144,7 @@ async fn whoever_is_invited_in_the_console_signs_in_to_that_account() {
 }
 
 #[tokio::test]
-async fn of_two_who_use_a_link_at_the_same_moment_one_gets_in() {
+async fn of_two_concurrent_uses_of_a_link_one_succeeds() {
     let gateway = TestGateway::start().await;
     let account = gateway.account_id.clone();
     let link = invite(&gateway, &account, json!({ "email": "eve@example.com" })).await;
@@ -162,7 +162,7 @@ async fn of_two_who_use_a_link_at_the_same_moment_one_gets_in() {
     assert!([409, 410].contains(&statuses[1]), "{one:?} {other:?}");
     assert_eq!(people(&gateway, &account).await.len(), 1);
 
-    // A newer invitation takes the place of an older one; an address that was taken meanwhile is said.
+    // A newer invitation replaces an older one. If the address was taken meanwhile, the page says so.
     let first = invite(&gateway, &account, json!({ "email": "new@example.com" })).await;
     let body = json!({ "email": "NEW@example.com", "role": "operator" });
     let second = invite(&gateway, &account, body).await;
@@ -229,7 +229,7 @@ async fn the_operator_api_invites_lists_changes_resets_and_removes() {
     assert_eq!(listed[0]["name"], "Grace");
     assert_eq!(listed[0]["role"], "operator");
 
-    // What an operator has made goes with the role.
+    // Removing the operator role also revokes the invitations that the operator has made.
     let theirs = format!("/portal/console/accounts/{account}");
     grace.get(&theirs).await.assert_page();
     let fields = [("email", "back@example.com"), ("role", "operator")];
@@ -245,7 +245,7 @@ async fn the_operator_api_invites_lists_changes_resets_and_removes() {
     assert_eq!(grace.get("/portal/console").await.status, 404, "at once");
     assert_eq!(stranger.get(&path(&back)).await.status, 410);
 
-    // A reset: the older one is none, and the password ends every session.
+    // A newer reset link replaces an older one, and setting the password ends all sessions.
     let reset = format!("{one}/reset");
     let mut links = Vec::new();
     for _ in 0..2 {
@@ -303,10 +303,10 @@ async fn operators_change_others_in_the_console_and_never_themselves() {
     for (path, fields) in [("role", &role[..]), ("remove", &[])] {
         let refused = operator.post(&format!("{mine}/{path}"), fields).await;
         assert_eq!(refused.status, 400, "{path}");
-        assert!(refused.text.contains("Nobody removes themselves"));
+        assert!(refused.text.contains("You cannot remove yourself"));
     }
 
-    // A customer finds nothing of this.
+    // For a customer these pages do not exist.
     customer.get("/portal").await;
     let invitations = format!("{own_page}/invitations");
     for path in [
@@ -339,7 +339,7 @@ async fn operators_change_others_in_the_console_and_never_themselves() {
     gateway.stop().await;
 }
 
-/// Time passes in the store: links are a week old there.
+/// Links are stored as a week old, to expire them.
 #[tokio::test]
 async fn an_expired_link_is_refused_and_pruned() {
     let gateway = TestGateway::start().await;
@@ -378,7 +378,7 @@ async fn an_expired_link_is_refused_and_pruned() {
 }
 
 #[tokio::test]
-async fn who_has_no_password_sets_one_without_another() {
+async fn a_person_without_a_password_sets_one_without_a_current_one() {
     let gateway = TestGateway::start().await;
     let browser = Browser::signed_in(&gateway).await;
     let backoffice = &gateway.inside().backoffice;
@@ -393,7 +393,7 @@ async fn who_has_no_password_sets_one_without_another() {
     let refused = browser.post("/portal/settings/password", &missing).await;
     assert_eq!(refused.status, 400, "whoever has one gives it");
 
-    // Somebody who came by other means.
+    // A person without a password, as created through an issuer.
     let new = tollgate::backoffice::NewPerson {
         email: "other@example.com".into(),
         name: None,
@@ -427,7 +427,7 @@ async fn who_has_no_password_sets_one_without_another() {
         .sign_in("other@example.com", "a fresh password")
         .await;
     signed_in.assert_sent_to("/portal");
-    // A changed password ends the links that would set another.
+    // Setting a password revokes open reset links.
     assert_eq!(browser.get(&self::path(&link)).await.status, 410);
     gateway.stop().await;
 }
@@ -437,7 +437,7 @@ fn digest_of(secret: &str) -> tollgate::backoffice::Digest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_invites_and_a_letter_goes_out() {
+async fn the_command_invites_and_sends_an_email() {
     let smtp = FakeSmtp::start().await;
     let gateway = TestGateway::start_with(&smtp.section()).await;
     let url = format!("http://{}", gateway.operator);
@@ -471,7 +471,7 @@ async fn the_command_invites_and_a_letter_goes_out() {
     let said = command(&["people", &account]);
     assert!(said.contains("ada@example.com") && said.contains("operator"));
 
-    // A server that takes nothing: the link is there all the same.
+    // If the mail server refuses the e-mail, the link is created all the same.
     smtp.refuse(true);
     let said = command(&["invite", &account, "bob@example.com", "--json"]);
     let made: Value = serde_json::from_str(&said).unwrap();
@@ -484,7 +484,7 @@ async fn the_command_invites_and_a_letter_goes_out() {
 }
 
 #[tokio::test]
-async fn an_invitation_that_is_withdrawn_lets_nobody_in() {
+async fn a_withdrawn_invitation_cannot_be_used() {
     let gateway = TestGateway::start().await;
     let operator = with_token(&gateway).await;
     let page = format!("/portal/console/accounts/{}", gateway.account_id);

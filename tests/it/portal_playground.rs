@@ -1,4 +1,4 @@
-//! The playground: the real endpoint, paid by the visitor.
+//! The playground: calls the real endpoint, charged to the visitor's account.
 
 use reqwest::Method;
 use serde_json::json;
@@ -61,7 +61,7 @@ async fn an_answer_is_streamed_and_paid_by_the_visitors_own_account() {
         1
     );
 
-    // The same key the next time; disabled, it pays for nothing.
+    // The key is reused for the next call; while it is disabled, calls are refused.
     assert_eq!(ask(browser.token()).await.status, 200);
     let keys = browser.get("/portal/keys").await;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Behind proxies: whose attempts are counted.
+//! Throttling of clients behind proxies.
 
 use reqwest::Method;
 
@@ -9,7 +9,7 @@ use crate::support::{
 
 const FORWARDED: &str = "x-forwarded-for";
 
-/// A wrong guess at a password that came by way of these; the status of the answer.
+/// Signs in with a wrong password and these `X-Forwarded-For` headers; returns the status.
 async fn guess(browser: &Browser, forwarded: &[&str]) -> u16 {
     let fields = [
         ("token", browser.token()),
@@ -30,7 +30,7 @@ async fn guess(browser: &Browser, forwarded: &[&str]) -> u16 {
     browser.send(request.body(encoded(&fields))).await.status
 }
 
-/// Guesses until it is too often.
+/// Guesses until the client is throttled.
 async fn use_up(browser: &Browser, forwarded: &[&str]) {
     for _ in 0..8 {
         assert_eq!(guess(browser, forwarded).await, 401);
@@ -45,7 +45,7 @@ async fn behind_a_trusted_proxy_clients_are_counted_and_not_the_proxy() {
     let browser = Browser::new(&gateway);
     browser.get("/portal/sign-in").await.assert_page();
     use_up(&browser, &["203.0.113.7"]).await;
-    // Whatever the client writes itself is further to the left.
+    // Addresses that the client itself sends are further left in the header and are ignored.
     for same in [
         ["198.51.100.1, 203.0.113.7"].as_slice(),
         &["198.51.100.1", "203.0.113.7"],
@@ -53,7 +53,7 @@ async fn behind_a_trusted_proxy_clients_are_counted_and_not_the_proxy() {
     ] {
         assert_eq!(guess(&browser, same).await, 429, "{same:?}");
     }
-    // Another client is another one, and so is the proxy itself.
+    // Other clients, and the proxy itself, are counted separately.
     for other in [["203.0.113.8"].as_slice(), &["203.0.113.7, junk"], &[]] {
         assert_eq!(guess(&browser, other).await, 401, "{other:?}");
     }
@@ -61,7 +61,7 @@ async fn behind_a_trusted_proxy_clients_are_counted_and_not_the_proxy() {
 }
 
 #[tokio::test]
-async fn without_the_setting_nobody_is_believed() {
+async fn without_the_setting_forwarded_headers_are_ignored() {
     for proxies in [None, Some(("SERVER__TRUSTED_PROXIES", "10.0.0.0/8"))] {
         let gateway = TestGateway::start_set(proxies.as_slice()).await;
         let browser = Browser::new(&gateway);

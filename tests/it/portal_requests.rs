@@ -1,4 +1,4 @@
-//! The portal's pages about requests and money: the same amounts everywhere, and only one's own.
+//! Portal pages about requests and money: amounts agree on all pages, and each account sees only its own.
 
 use serde_json::{Value, json};
 
@@ -13,10 +13,10 @@ use crate::support::{
 
 const MODEL: &str = "svc-standard";
 
-/// Sends a chat with this ID of the client's.
-async fn chat_with_id(desk: &Admin, id: &str, body: &Value) -> u16 {
-    let url = desk.gateway.url("/v1/chat/completions");
-    let request = desk.gateway.client.post(url).bearer_auth(&desk.key);
+/// Sends a chat completion with this `X-Request-ID`.
+async fn chat_with_id(admin: &Admin, id: &str, body: &Value) -> u16 {
+    let url = admin.gateway.url("/v1/chat/completions");
+    let request = admin.gateway.client.post(url).bearer_auth(&admin.key);
     let response = request.header("x-request-id", id).json(body).send().await;
     let response = response.unwrap();
     let status = response.status().as_u16();
@@ -24,22 +24,22 @@ async fn chat_with_id(desk: &Admin, id: &str, body: &Value) -> u16 {
     status
 }
 
-/// The page of the only request there is.
-async fn story(desk: &Admin) -> String {
-    desk.gateway.idle().await;
-    let listed = desk.listed("/portal/requests").await;
+/// The details page of the only request.
+async fn request_page(admin: &Admin) -> String {
+    admin.gateway.idle().await;
+    let listed = admin.listed("/portal/requests").await;
     assert_eq!(listed.len(), 1, "{listed:?}");
-    desk.page(&listed[0]).await
+    admin.page(&listed[0]).await
 }
 
 #[tokio::test]
-async fn a_request_tells_its_story_to_the_last_billionth() {
-    let desk = Admin::open().await;
-    desk.gateway.upstream.answer_using(1_000, 400, 60, 50);
+async fn request_details_are_exact_to_the_nano_dollar() {
+    let admin = Admin::open().await;
+    admin.gateway.upstream.answer_using(1_000, 400, 60, 50);
     let body = hello_with(MODEL, json!({ "max_tokens": 200 }));
-    assert_eq!(chat_with_id(&desk, "order 66", &body).await, 200);
-    let page = story(&desk).await;
-    // 600 × 2,000 + 400 × 200 + 60 × 9,000 billionths.
+    assert_eq!(chat_with_id(&admin, "order 66", &body).await, 200);
+    let page = request_page(&admin).await;
+    // 600 × 2,000 + 400 × 200 + 60 × 9,000 nano-dollars.
     let expected = [
         vec!["Tokens", "Count", "Rate per million", "Comes to"],
         vec!["Input", "600", "$2.00", "$0.0012"],
@@ -51,7 +51,7 @@ async fn a_request_tells_its_story_to_the_last_billionth() {
     for told in [
         "order 66",
         "laptop",
-        &desk.key[..12],
+        &admin.key[..12],
         MODEL,
         "$1,000.00",
         "$999.99818",
@@ -60,18 +60,18 @@ async fn a_request_tells_its_story_to_the_last_billionth() {
     ] {
         assert!(page.contains(told), "{told}: {page}");
     }
-    // Who serves a model is the operator's to know, and content is nobody's.
-    for inner in ["fake", "vendor-model", "Hello", "Hi<", &desk.key[12..]] {
+    // Customers do not see the provider, and no page shows content or keys.
+    for inner in ["fake", "vendor-model", "Hello", "Hi<", &admin.key[12..]] {
         assert!(!page.contains(inner), "{inner}: {page}");
     }
     let listed = rows(
-        &desk.page("/portal/requests").await,
+        &admin.page("/portal/requests").await,
         "Requests, newest first",
     );
     assert_eq!(listed.len(), 2);
     assert_eq!(listed[1][2..6], [MODEL, "1,000", "60", "$0.00182"]);
     let history = rows(
-        &desk.page("/portal/billing").await,
+        &admin.page("/portal/billing").await,
         "Everything that changed the balance, newest first",
     );
     assert!(history[1][1].starts_with("Request call_"), "{history:?}");
@@ -84,22 +84,23 @@ async fn a_request_tells_its_story_to_the_last_billionth() {
 
 #[tokio::test]
 async fn a_charge_leads_to_its_request() {
-    let desk = Admin::open().await;
-    desk.gateway
-        .chat_as(&desk.key, &hello(MODEL))
+    let admin = Admin::open().await;
+    admin
+        .gateway
+        .chat_as(&admin.key, &hello(MODEL))
         .await
         .assert_ok();
-    desk.gateway.idle().await;
-    let listed = desk.listed("/portal/requests").await;
-    assert_eq!(desk.listed("/portal/billing").await, listed);
+    admin.gateway.idle().await;
+    let listed = admin.listed("/portal/requests").await;
+    assert_eq!(admin.listed("/portal/billing").await, listed);
 }
 
 #[tokio::test]
-async fn an_ending_is_told_without_what_went_on_inside() {
-    let desk = Admin::open().await;
-    desk.gateway.upstream.answer(529, "text/plain", "busy");
-    assert_eq!(chat_with_id(&desk, "failed", &hello(MODEL)).await, 502);
-    let page = story(&desk).await;
+async fn outcomes_are_shown_without_internal_details() {
+    let admin = Admin::open().await;
+    admin.gateway.upstream.answer(529, "text/plain", "busy");
+    assert_eq!(chat_with_id(&admin, "failed", &hello(MODEL)).await, 502);
+    let page = request_page(&admin).await;
     for told in [
         "The model could not answer",
         "Nothing was charged.",
@@ -114,27 +115,28 @@ async fn an_ending_is_told_without_what_went_on_inside() {
     let begun = events(&[chunk(json!({ "content": "Hal" }), None)]);
     let begun = begun.strip_suffix("data: [DONE]\n\n").unwrap_or(&begun);
     let cut = Step::Send(format!("{head}{begun}").into_bytes());
-    desk.gateway.upstream.play(vec![cut, Step::Reset]);
+    admin.gateway.upstream.play(vec![cut, Step::Reset]);
     let stream = hello_with(MODEL, json!({ "stream": true }));
-    assert_eq!(chat_with_id(&desk, "cut", &stream).await, 200);
-    desk.gateway.idle().await;
-    let listed = desk.listed("/portal/requests?outcome=interrupted").await;
-    let page = desk.page(&listed[0]).await;
+    assert_eq!(chat_with_id(&admin, "cut", &stream).await, 200);
+    admin.gateway.idle().await;
+    let listed = admin.listed("/portal/requests?outcome=interrupted").await;
+    let page = admin.page(&listed[0]).await;
     for told in ["broke off before its end", "A stream"] {
         assert!(page.contains(told), "{told}: {page}");
     }
 }
 
 #[tokio::test]
-async fn tools_that_were_run_are_named_and_what_they_said_is_not() {
-    let desk = Admin::open().await;
+async fn tools_are_named_without_their_results() {
+    let admin = Admin::open().await;
     let turns = [Turn::calls(&[CONVERT]), Turn::says("A billion.")];
-    desk.gateway.upstream.converse(turns);
-    desk.gateway
-        .chat_as(&desk.key, &hello(MODEL))
+    admin.gateway.upstream.converse(turns);
+    admin
+        .gateway
+        .chat_as(&admin.key, &hello(MODEL))
         .await
         .assert_ok();
-    let page = story(&desk).await;
+    let page = request_page(&admin).await;
     let steps = rows(&page, "Steps, in order");
     let told: Vec<_> = steps[1..]
         .iter()
@@ -152,12 +154,12 @@ async fn tools_that_were_run_are_named_and_what_they_said_is_not() {
 }
 
 #[tokio::test]
-async fn another_accounts_request_is_as_if_it_never_was() {
-    let desk = Admin::open().await;
-    let (account, key) = desk.gateway.account(Plan::FLEX).await;
-    desk.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
-    desk.gateway.idle().await;
-    let theirs = desk.gateway.inside().ledger.usage(&account, 0, i64::MAX);
+async fn another_accounts_request_is_not_found() {
+    let admin = Admin::open().await;
+    let (account, key) = admin.gateway.account(Plan::FLEX).await;
+    admin.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+    admin.gateway.idle().await;
+    let theirs = admin.gateway.inside().ledger.usage(&account, 0, i64::MAX);
     let theirs = theirs.await.unwrap().remove(0);
     let mut pages = Vec::new();
     let foreign = format!("/portal/requests/{}", theirs.id);
@@ -168,7 +170,7 @@ async fn another_accounts_request_is_as_if_it_never_was() {
         "/portal/requests/%FF",
         "/portal/requests/nonsense",
     ] {
-        let page = desk.browser.get(path).await;
+        let page = admin.browser.get(path).await;
         assert_eq!(page.status, 404, "{path}");
         pages.push(page.text);
     }
@@ -177,38 +179,41 @@ async fn another_accounts_request_is_as_if_it_never_was() {
         "no page tells more than another"
     );
     let key = format!("/portal/requests?key={}", theirs.key_id);
-    assert!(desk.listed(&key).await.is_empty());
-    assert!(desk.listed("/portal/requests").await.is_empty());
-    assert!(desk.listed("/portal/billing").await.is_empty());
+    assert!(admin.listed(&key).await.is_empty());
+    assert!(admin.listed("/portal/requests").await.is_empty());
+    assert!(admin.listed("/portal/billing").await.is_empty());
 }
 
 #[tokio::test]
-async fn requests_are_found_by_key_model_and_ending() {
-    let desk = Admin::open().await;
-    let (second_id, second) = desk.new_key("server").await;
-    desk.gateway
-        .chat_as(&desk.key, &hello(MODEL))
+async fn requests_are_filtered_by_key_model_and_outcome() {
+    let admin = Admin::open().await;
+    let (second_id, second) = admin.new_key("server").await;
+    admin
+        .gateway
+        .chat_as(&admin.key, &hello(MODEL))
         .await
         .assert_ok();
-    desk.gateway
+    admin
+        .gateway
         .chat_as(&second, &hello(MODEL))
         .await
         .assert_ok();
-    desk.gateway
+    admin
+        .gateway
         .chat_as(&second, &hello("svc-basic"))
         .await
         .assert_ok();
-    desk.gateway.upstream.answer(500, "text/plain", "no");
+    admin.gateway.upstream.answer(500, "text/plain", "no");
     assert_eq!(
-        desk.gateway.chat_as(&second, &hello(MODEL)).await.status,
+        admin.gateway.chat_as(&second, &hello(MODEL)).await.status,
         502
     );
-    desk.gateway.idle().await;
+    admin.gateway.idle().await;
     for (query, expected) in [
         (String::new(), 4),
         ("?key=&model=&outcome=".into(), 4),
         (format!("?key={second_id}"), 3),
-        (format!("?key={}", desk.key_id), 1),
+        (format!("?key={}", admin.key_id), 1),
         ("?model=svc-basic".into(), 1),
         (format!("?model={MODEL}&key={second_id}"), 2),
         ("?outcome=provider_failed".into(), 1),
@@ -220,41 +225,43 @@ async fn requests_are_found_by_key_model_and_ending() {
         ("?key=key_nobodys".into(), 0),
         ("?model=%00".into(), 0),
     ] {
-        let listed = desk.listed(&format!("/portal/requests{query}")).await;
+        let listed = admin.listed(&format!("/portal/requests{query}")).await;
         assert_eq!(listed.len(), expected, "{query}");
     }
     for query in ["?outcome=splendid", "?before=yesterday", "?key=a&key=b"] {
-        let page = desk.browser.get(&format!("/portal/requests{query}")).await;
+        let page = admin.browser.get(&format!("/portal/requests{query}")).await;
         assert_eq!(page.status, 400, "{query}");
     }
 }
 
 #[tokio::test]
 async fn pages_of_requests_and_entries_follow_each_other_without_a_gap() {
-    let desk = Admin::open().await;
+    let admin = Admin::open().await;
     for _ in 0..53 {
-        desk.gateway
-            .chat_as(&desk.key, &hello(MODEL))
+        admin
+            .gateway
+            .chat_as(&admin.key, &hello(MODEL))
             .await
             .assert_ok();
     }
-    desk.gateway.idle().await;
+    admin.gateway.idle().await;
     for (start, next) in [
         ("/portal/requests?model=svc-standard", "/portal/requests?"),
         ("/portal/billing", "/portal/billing?"),
     ] {
-        let first = desk.page(start).await;
+        let first = admin.page(start).await;
         let mut all = links(&first, "/portal/requests/");
         assert_eq!(all.len(), 50, "{start}");
         let onward = links(&first, next);
         let onward = onward.iter().find(|link| link.contains("before=")).unwrap();
-        // What comes meanwhile moves nothing.
-        desk.gateway
-            .chat_as(&desk.key, &hello(MODEL))
+        // A new request does not shift the following pages.
+        admin
+            .gateway
+            .chat_as(&admin.key, &hello(MODEL))
             .await
             .assert_ok();
-        desk.gateway.idle().await;
-        let second = desk.page(onward).await;
+        admin.gateway.idle().await;
+        let second = admin.page(onward).await;
         let further = links(&second, next);
         assert!(
             !further.iter().any(|link| link.contains("before=")),
@@ -270,13 +277,14 @@ async fn pages_of_requests_and_entries_follow_each_other_without_a_gap() {
 }
 
 #[tokio::test]
-async fn what_expires_is_told_with_its_note_and_its_time() {
-    let desk = Admin::open().await;
-    desk.grant(json!({
-        "amount": "5.50", "reason": "Trial <b>week</b>", "expires_at": "2099-01-31T12:30:00Z",
-    }))
-    .await;
-    let page = desk.page("/portal/billing").await;
+async fn expiring_credit_is_shown_with_its_reason_and_date() {
+    let admin = Admin::open().await;
+    admin
+        .grant(json!({
+            "amount": "5.50", "reason": "Trial <b>week</b>", "expires_at": "2099-01-31T12:30:00Z",
+        }))
+        .await;
+    let page = admin.page("/portal/billing").await;
     let left = rows(&page, "Credit, in the order in which it is used");
     assert_eq!(
         left[1],
@@ -289,6 +297,6 @@ async fn what_expires_is_told_with_its_note_and_its_time() {
     );
     assert_eq!(left[2], ["a gift", "$1,000.00", "$0.00", "Never"]);
     assert!(page.contains("$1,005.50"), "{page}");
-    let bad = desk.browser.get("/portal/billing?before=never").await;
+    let bad = admin.browser.get("/portal/billing?before=never").await;
     assert_eq!(bad.status, 400);
 }

@@ -1,4 +1,4 @@
-//! Who may do what in the portal, and what a page lets a browser do.
+//! Security of the portal: access, forms, sessions, throttling and response headers.
 
 use reqwest::Method;
 
@@ -20,7 +20,7 @@ const PAGES: [&str; 9] = [
 ];
 
 #[tokio::test]
-async fn pages_are_for_those_who_are_signed_in() {
+async fn pages_need_a_session() {
     let gateway = TestGateway::start().await;
     let nobody = Browser::new(&gateway);
     for page in PAGES {
@@ -39,7 +39,7 @@ async fn pages_are_for_those_who_are_signed_in() {
 }
 
 #[tokio::test]
-async fn every_answer_tells_browsers_to_be_strict() {
+async fn every_response_has_the_security_headers() {
     let gateway = TestGateway::start().await;
     let browser = Browser::signed_in(&gateway).await;
     for page in ["/portal", "/portal/sign-in", "/portal/nothing-here"] {
@@ -152,7 +152,7 @@ async fn a_session_cannot_be_chosen_from_outside() {
 }
 
 #[tokio::test]
-async fn who_has_an_account_is_not_told() {
+async fn sign_in_does_not_reveal_which_addresses_have_accounts() {
     let gateway = TestGateway::start().await;
     let known = Browser::signed_in(&gateway).await.email;
     let mut answers = Vec::new();
@@ -187,7 +187,7 @@ async fn guessing_is_slowed_down_and_the_owner_is_not() {
         }
     }
     assert_eq!(statuses, [[401; 8].as_slice(), &[429; 2]].concat());
-    // From there, even the right one is not heard; the owner's browser is known.
+    // The throttled client is refused even with the right password; the owner's known device is not.
     assert_eq!(guesser.sign_in(&owner.email, PASSWORD).await.status, 429);
     owner.post("/portal/sign-out", &[]).await;
     owner
@@ -275,10 +275,10 @@ async fn sign_up_can_be_closed_and_the_portal_switched_off() {
 }
 
 #[tokio::test]
-async fn a_link_from_elsewhere_finds_whoever_is_signed_in() {
+async fn a_link_from_another_site_reaches_its_page_with_a_session() {
     let gateway = TestGateway::start().await;
     let browser = Browser::signed_in(&gateway).await;
-    // The browser keeps its strict cookies to itself at first.
+    // Following a link from another site, the browser sends no `SameSite=Strict` cookies at first.
     let stranger = Browser::new(&gateway);
     let link = stranger
         .request(Method::GET, "/portal/billing")
@@ -296,7 +296,7 @@ async fn a_link_from_elsewhere_finds_whoever_is_signed_in() {
 }
 
 #[tokio::test]
-async fn assets_are_kept_and_nothing_else_is_there() {
+async fn assets_are_cached_and_unknown_paths_not_found() {
     let gateway = TestGateway::start().await;
     let browser = Browser::new(&gateway);
     let page = browser.get("/portal/sign-in").await;

@@ -1,4 +1,4 @@
-//! The portal's pages with sums and prices: usage, its file for spreadsheets, plan, models.
+//! Portal pages with sums and prices: usage, its CSV export, plan and models.
 
 use reqwest::Method;
 use serde_json::json;
@@ -15,29 +15,36 @@ const MODEL: &str = "svc-standard";
 #[tokio::test]
 async fn usage_adds_up_by_model_by_key_and_by_day() {
     not_at_midnight().await;
-    let desk = Admin::open().await;
-    desk.gateway.upstream.answer_using(1_000, 400, 60, 50);
-    let (_, second) = desk.new_key("server").await;
-    desk.gateway
-        .chat_as(&desk.key, &hello(MODEL))
+    let admin = Admin::open().await;
+    admin.gateway.upstream.answer_using(1_000, 400, 60, 50);
+    let (_, second) = admin.new_key("server").await;
+    admin
+        .gateway
+        .chat_as(&admin.key, &hello(MODEL))
         .await
         .assert_ok();
-    desk.gateway
+    admin
+        .gateway
         .chat_as(&second, &hello(MODEL))
         .await
         .assert_ok();
-    // 600 × 5,000 + 400 × 500 + 60 × 30,000 billionths.
-    desk.gateway
+    // 600 × 5,000 + 400 × 500 + 60 × 30,000 nano-dollars.
+    admin
+        .gateway
         .chat_as(&second, &hello("svc-basic"))
         .await
         .assert_ok();
-    desk.gateway.upstream.answer(500, "text/plain", "no");
+    admin.gateway.upstream.answer(500, "text/plain", "no");
     assert_eq!(
-        desk.gateway.chat_as(&desk.key, &hello(MODEL)).await.status,
+        admin
+            .gateway
+            .chat_as(&admin.key, &hello(MODEL))
+            .await
+            .status,
         502
     );
-    desk.gateway.idle().await;
-    let page = desk.page("/portal/usage").await;
+    admin.gateway.idle().await;
+    let page = admin.page("/portal/usage").await;
     let by_model = rows(&page, "Usage by model");
     let expected = [
         vec!["svc-basic", "1", "1,000", "400", "60", "$0.005"],
@@ -56,23 +63,23 @@ async fn usage_adds_up_by_model_by_key_and_by_day() {
         assert!(page.contains(told), "{told}: {page}");
     }
     let by_key = rows(
-        &desk.page("/portal/usage?days=7&by=key").await,
+        &admin.page("/portal/usage?days=7&by=key").await,
         "Usage by key",
     );
     let told = |name: &str, key: &str| format!("{name} {}…", &key[..12]);
     assert_eq!(by_key[1][0], told("server", &second));
     assert_eq!(by_key[1][1..], ["2", "2,000", "800", "120", "$0.00682"]);
-    assert_eq!(by_key[2][0], told("laptop", &desk.key));
+    assert_eq!(by_key[2][0], told("laptop", &admin.key));
     assert_eq!(by_key[2][1..], ["2", "1,000", "400", "60", "$0.00182"]);
     for query in ["?days=31", "?days=-7", "?by=colour", "?days=7&days=30"] {
-        let page = desk.browser.get(&format!("/portal/usage{query}")).await;
+        let page = admin.browser.get(&format!("/portal/usage{query}")).await;
         assert_eq!(page.status, 400, "{query}");
     }
 }
 
 #[tokio::test]
 async fn an_account_without_requests_has_pages_that_say_so() {
-    let desk = Admin::open().await;
+    let admin = Admin::open().await;
     for (path, told) in [
         ("/portal/usage", "There is nothing in these days."),
         (
@@ -82,16 +89,16 @@ async fn an_account_without_requests_has_pages_that_say_so() {
         ("/portal/requests", "There are no requests yet."),
         ("/portal/requests?model=x", "No request is like that."),
     ] {
-        let page = desk.page(path).await;
+        let page = admin.page(path).await;
         assert!(page.contains(told), "{path}: {page}");
     }
-    let csv = desk.browser.get("/portal/usage.csv").await;
+    let csv = admin.browser.get("/portal/usage.csv").await;
     assert_eq!(csv.text.lines().count(), 1, "{}", csv.text);
 }
 
 #[tokio::test]
-async fn a_spreadsheet_gets_one_line_each_and_runs_none_of_them() {
-    let desk = Admin::open().await;
+async fn csv_has_one_line_per_row_and_no_formulas() {
+    let admin = Admin::open().await;
     let names = [
         "=HYPERLINK(\"http://evil.example\",\"x\")",
         "+1",
@@ -102,12 +109,12 @@ async fn a_spreadsheet_gets_one_line_each_and_runs_none_of_them() {
     ];
     let mut keys = Vec::new();
     for name in names {
-        let (_, key) = desk.new_key(name).await;
-        desk.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+        let (_, key) = admin.new_key(name).await;
+        admin.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
         keys.push(key);
     }
-    desk.gateway.idle().await;
-    let csv = desk.browser.get("/portal/usage.csv?days=7").await;
+    admin.gateway.idle().await;
+    let csv = admin.browser.get("/portal/usage.csv?days=7").await;
     assert_eq!(csv.status, 200);
     assert_eq!(csv.headers["content-type"], "text/csv; charset=utf-8");
     let disposition = csv.headers["content-disposition"].to_str().unwrap();
@@ -139,33 +146,37 @@ async fn a_spreadsheet_gets_one_line_each_and_runs_none_of_them() {
 }
 
 #[tokio::test]
-async fn a_name_is_text_on_every_page() {
-    let desk = Admin::open().await;
-    let (_, key) = desk.new_key("<script>alert('1')</script>").await;
-    desk.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
-    desk.gateway.idle().await;
-    let story = desk.listed("/portal/requests").await.remove(0);
+async fn names_are_escaped_on_every_page() {
+    let admin = Admin::open().await;
+    let (_, key) = admin.new_key("<script>alert('1')</script>").await;
+    admin.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
+    admin.gateway.idle().await;
+    let story = admin.listed("/portal/requests").await.remove(0);
     for path in ["/portal/usage?by=key", "/portal/requests", &story] {
-        let page = desk.page(path).await;
+        let page = admin.page(path).await;
         assert!(page.contains("&lt;script&gt;alert("), "{path}: {page}");
         assert!(!page.contains("<script>"), "{path}: {page}");
     }
-    let page = desk.page("/portal/requests?model=%22%3E%3Cscript%3E").await;
+    let page = admin
+        .page("/portal/requests?model=%22%3E%3Cscript%3E")
+        .await;
     assert!(!page.contains("<script>"), "{page}");
 }
 
 #[tokio::test]
 async fn models_are_listed_with_their_prices_and_the_plan_that_has_them() {
-    let desk = Admin::open().await;
-    desk.subscribe(Plan::FREE).await;
+    let admin = Admin::open().await;
+    admin.subscribe(Plan::FREE).await;
     let models = |model: &str| format!("/operator/models/{model}");
     let disabled = json!({ "enabled": false });
-    desk.operate(Method::PUT, &models("svc-pro"), disabled)
+    admin
+        .operate(Method::PUT, &models("svc-pro"), disabled)
         .await;
     let unlisted = json!({ "unlisted": true });
-    desk.operate(Method::PUT, &models("svc-basic"), unlisted)
+    admin
+        .operate(Method::PUT, &models("svc-basic"), unlisted)
         .await;
-    let page = desk.page("/portal/models").await;
+    let page = admin.page("/portal/models").await;
     let listed = rows(&page, "Models and their prices per million tokens");
     let ids: Vec<_> = MODELS
         .into_iter()
@@ -188,14 +199,14 @@ async fn models_are_listed_with_their_prices_and_the_plan_that_has_them() {
 }
 
 #[tokio::test]
-async fn a_plan_tells_its_models_and_its_limits() {
-    let desk = Admin::open().await;
-    desk.subscribe(Plan::MAX).await;
-    let limit = json!({ "account": desk.account_id, "rpm": 70, "tpm": 7_000_000 });
-    desk.operate(Method::PUT, "/operator/limits", limit).await;
-    let own = json!({ "account": desk.account_id, "model": MODEL, "rpm": 5 });
-    desk.operate(Method::PUT, "/operator/limits", own).await;
-    let page = desk.page("/portal/plan").await;
+async fn the_plan_page_shows_models_and_limits() {
+    let admin = Admin::open().await;
+    admin.subscribe(Plan::MAX).await;
+    let limit = json!({ "account": admin.account_id, "rpm": 70, "tpm": 7_000_000 });
+    admin.operate(Method::PUT, "/operator/limits", limit).await;
+    let own = json!({ "account": admin.account_id, "model": MODEL, "rpm": 5 });
+    admin.operate(Method::PUT, "/operator/limits", own).await;
+    let page = admin.page("/portal/plan").await;
     let limits = rows(&page, "Limits per minute");
     let expected = [
         vec![MODEL, "5", "7,000,000"],

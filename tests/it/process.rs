@@ -288,7 +288,7 @@ async fn without_json_the_commands_print_text() {
         "{route}"
     );
     let (code, _, refused) = operator(&environment, &["route", "Hello", "--model", "svc-pro"]);
-    assert!(code == 1 && refused.contains("no hybrid"), "{refused}");
+    assert!(code == 1 && refused.contains("not a hybrid"), "{refused}");
     let (_, models, _) = operator(&environment, &["model", "list"]);
     assert!(
         models.lines().next().unwrap().starts_with("ID "),

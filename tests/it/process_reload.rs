@@ -121,10 +121,10 @@ async fn a_changed_file_is_read_and_a_bad_one_changes_nothing() {
     let mut running = Reloading::start(&old).await;
     assert_eq!(running.says().await, "old");
     running.change(&new, "");
-    running.until_logged("was read anew", 1).await;
+    running.until_logged("configuration reloaded", 1).await;
     assert_eq!(running.says().await, "new");
     running.change(&old, "limits.rpm = 0\nlimits.tqm = 5");
-    running.until_logged("stays as it was", 1).await;
+    running.until_logged("configuration not reloaded", 1).await;
     let log = running.process.stderr();
     for mistake in [
         "2 mistakes",
@@ -135,7 +135,7 @@ async fn a_changed_file_is_read_and_a_bad_one_changes_nothing() {
     }
     assert_eq!(running.says().await, "new");
     running.change(&old, "");
-    running.until_logged("was read anew", 2).await;
+    running.until_logged("configuration reloaded", 2).await;
     assert_eq!(running.says().await, "old");
     assert_eq!(running.process.terminated().await.code, Some(0));
 }
@@ -146,7 +146,7 @@ async fn a_signal_reloads_and_a_changed_catalog_applies() {
     let mut running = Reloading::start(&upstream).await;
     let all = running.models().await;
     running.process.signal("HUP");
-    running.until_logged("was read anew", 1).await;
+    running.until_logged("configuration reloaded", 1).await;
     assert_eq!(running.models().await, all, "the same file says the same");
     let catalog = running.folder.path().join("catalog.toml");
     let model = |id: &str| {
@@ -160,10 +160,10 @@ async fn a_signal_reloads_and_a_changed_catalog_applies() {
         &upstream,
         &format!("catalog.file = \"{}\"", catalog.display()),
     );
-    running.until_logged("was read anew", 2).await;
+    running.until_logged("configuration reloaded", 2).await;
     assert_eq!(running.models().await, all + 1);
     write(&catalog, &(model("svc-more") + &model("svc-still-more")));
-    running.until_logged("was read anew", 3).await;
+    running.until_logged("configuration reloaded", 3).await;
     assert_eq!(
         running.models().await,
         all + 2,
@@ -181,17 +181,21 @@ async fn a_missing_file_is_read_when_it_appears() {
         &upstream,
         &format!("catalog.file = \"{}\"", catalog.display()),
     );
-    running.until_logged("stays as it was", 1).await;
+    running.until_logged("configuration not reloaded", 1).await;
     // The file is checked every second, and its absence is logged once.
     tokio::time::sleep(Duration::from_millis(2_200)).await;
     let log = running.process.stderr();
-    assert_eq!(log.matches("stays as it was").count(), 1, "{log}");
+    assert_eq!(
+        log.matches("configuration not reloaded").count(),
+        1,
+        "{log}"
+    );
     write(
         &catalog,
         "[[models]]\nid = \"svc-more\"\nname = \"More\"\ndescription = \"One more.\"\n\
          min_tier = \"free\"\ninput = \"1.00\"\noutput = \"2.00\"\n",
     );
-    running.until_logged("was read anew", 1).await;
+    running.until_logged("configuration reloaded", 1).await;
     assert_eq!(running.models().await, all + 1);
 }
 
@@ -214,7 +218,7 @@ async fn running_calls_finish_with_the_deployment_they_started_with() {
     ]);
     let stream = running.chat(true).send().await.unwrap();
     running.change(&new, "");
-    running.until_logged("was read anew", 1).await;
+    running.until_logged("configuration reloaded", 1).await;
     assert_eq!(running.says().await, "new");
     gate.open();
     let text = stream.text().await.unwrap();

@@ -126,7 +126,7 @@ async fn when_the_grace_period_ends_a_stream_gets_an_error() {
     assert!(!stream.content(0).is_empty());
     let ended = serving.process.ended().await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("cut short"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("are cut off"), "{}", ended.stderr);
 }
 
 #[tokio::test]

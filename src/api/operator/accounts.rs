@@ -1,4 +1,4 @@
-//! Accounts and their credit.
+//! Accounts and their credit grants.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     catalog::{Tier, Track},
     gateway::{
         Gateway,
-        actions::{self, Acts},
+        actions::{self, OperatorActions},
     },
     ledger::{Account, AccountChange, Grant, LedgerError, NewAccount, NewGrant},
 };
@@ -29,10 +29,11 @@ struct AccountObject<'a> {
     track: Track,
     tier: Tier,
     closed: bool,
-    /// Its books do not add up: nothing new is begun until someone has looked.
+    /// Whether its ledger entries do not add up. A frozen account starts no new calls until an audit finds no
+    /// violation.
     frozen: bool,
     balance: NanoUsd,
-    /// Set aside for calls that are running.
+    /// Credit reserved for running calls.
     held: NanoUsd,
     available: NanoUsd,
     credits_expire_at: Option<String>,
@@ -87,7 +88,7 @@ impl<'a> GrantObject<'a> {
     }
 }
 
-/// A list of anything, in the form every list here has.
+/// A list, in the form that all lists of this API have.
 #[derive(Serialize)]
 pub struct List<T> {
     object: &'static str,
@@ -127,7 +128,9 @@ pub async fn create(
         track,
         tier,
     };
-    let account = Acts::by_token(&gateway).create_account(new).await?;
+    let account = OperatorActions::by_token(&gateway)
+        .create_account(new)
+        .await?;
     Ok(Json(AccountObject::new(&gateway, &account).await?).into_response())
 }
 
@@ -170,7 +173,9 @@ pub async fn change(
         tier,
         closed,
     };
-    let account = Acts::by_token(&gateway).change_account(id, change).await?;
+    let account = OperatorActions::by_token(&gateway)
+        .change_account(id, change)
+        .await?;
     Ok(Json(AccountObject::new(&gateway, &account).await?).into_response())
 }
 
@@ -207,7 +212,9 @@ pub async fn grant(
         reason,
         reference,
     };
-    let grant = Acts::by_token(&gateway).grant(id.clone(), new).await?;
+    let grant = OperatorActions::by_token(&gateway)
+        .grant(id.clone(), new)
+        .await?;
     Ok(Json(GrantObject::new(&id, &grant)).into_response())
 }
 

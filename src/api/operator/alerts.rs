@@ -1,4 +1,4 @@
-//! What operators must hear of: what is open, and what was lately.
+//! `GET /operator/alerts`: open alerts, and those closed lately.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::{
     api::Json,
     backoffice::{Delivery, ToldAlert},
     base::timestamp,
-    gateway::{Gateway, alerts::words},
+    gateway::{Gateway, alerts::messages},
 };
 
-const MOST_OPEN: usize = 1_000;
-const MOST_PAST: usize = 100;
+const MAX_OPEN: usize = 1_000;
+const MAX_CLOSED: usize = 100;
 
 #[derive(Serialize)]
 struct AlertObject {
@@ -29,7 +29,7 @@ struct AlertObject {
     summary: String,
     detail: Option<Box<RawValue>>,
     opened_at: String,
-    /// `null` while it is open.
+    /// `null` while the alert is open.
     closed_at: Option<String>,
     deliveries: Vec<DeliveryObject>,
 }
@@ -47,7 +47,7 @@ struct DeliveryObject {
 impl From<ToldAlert> for AlertObject {
     fn from(ToldAlert { alert, deliveries }: ToldAlert) -> Self {
         Self {
-            summary: words::summary(alert.kind, &alert.subject, &alert.detail),
+            summary: messages::summary(alert.kind, &alert.subject, &alert.detail),
             id: alert.id,
             object: "alert",
             kind: alert.kind.as_str(),
@@ -62,25 +62,25 @@ impl From<ToldAlert> for AlertObject {
 
 impl From<Delivery> for DeliveryObject {
     fn from(delivery: Delivery) -> Self {
-        let is_over = delivery.done_at.is_some();
+        let is_done = delivery.done_at.is_some();
         Self {
             event: delivery.event.as_str(),
             channel: delivery.channel.as_str(),
             state: delivery.state.as_str(),
             attempts: delivery.attempts,
-            next_attempt_at: (!is_over).then(|| timestamp::shown(delivery.next_at)),
+            next_attempt_at: (!is_done).then(|| timestamp::shown(delivery.next_at)),
             error: delivery.last_error,
         }
     }
 }
 
-/// Those that are open, then the last ones that are over; the latest first.
+/// Lists the open alerts, then the closed ones, each with the latest first.
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
     let backoffice = &gateway.backoffice;
-    let (open, past) = tokio::try_join!(
-        backoffice.told_open_alerts(MOST_OPEN),
-        backoffice.told_closed_alerts(None, MOST_PAST),
+    let (open, closed) = tokio::try_join!(
+        backoffice.told_open_alerts(MAX_OPEN),
+        backoffice.told_closed_alerts(None, MAX_CLOSED),
     )?;
-    let all = open.into_iter().chain(past).map(AlertObject::from);
+    let all = open.into_iter().chain(closed).map(AlertObject::from);
     Ok(Json(List::new(all.collect())).into_response())
 }

@@ -1,4 +1,4 @@
-//! Calls added up: by account, by model, by day.
+//! Sums over calls, by account, model and day.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     error::OperatorError,
-    query::{ReadQuery, Times},
+    query::{ReadQuery, TimeRange},
 };
 use crate::{
     api::Json,
@@ -20,9 +20,9 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub struct Question {
+pub struct AnalyticsQuery {
     #[serde(flatten)]
-    times: Times,
+    times: TimeRange,
     account: Option<String>,
     model: Option<String>,
 }
@@ -38,7 +38,7 @@ struct AnalyticsObject {
     by_day: Vec<Group>,
 }
 
-/// What the calls of one account, model or day come to.
+/// Sums over the calls of one account, model or day.
 #[derive(Serialize)]
 struct Group {
     #[serde(flatten)]
@@ -50,7 +50,7 @@ struct Group {
 #[derive(Clone, Copy, Default, Serialize)]
 struct Sums {
     requests: u64,
-    /// Of these, the ones that were answered and paid.
+    /// Requests that were charged.
     charged_requests: u64,
     prompt_tokens: u64,
     cached_tokens: u64,
@@ -58,11 +58,11 @@ struct Sums {
     completion_tokens: u64,
     reasoning_tokens: u64,
     cost: NanoUsd,
-    /// What providers charge the operator, for requests whose deployment says what it costs.
+    /// Amount that providers charge the operator, for requests whose deployment has a configured cost.
     provider_cost: NanoUsd,
-    /// What was charged for those requests, less what they cost.
+    /// Charges of those requests less `provider_cost`.
     margin: NanoUsd,
-    /// Of these, the ones that were charged less than they cost.
+    /// Requests that were charged less than their provider cost.
     below_cost_requests: u64,
 }
 
@@ -86,23 +86,23 @@ impl Sums {
 
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
-    ReadQuery(question): ReadQuery<Question>,
+    ReadQuery(query): ReadQuery<AnalyticsQuery>,
 ) -> Result<Response, OperatorError> {
-    let (from, to) = question.times.read()?;
+    let (from, to) = query.times.read()?;
     let rows = gateway
         .ledger
         .analytics(AnalyticsFilter {
             from_ms: from.saturating_mul(1_000),
             to_ms: to.saturating_mul(1_000),
-            account_id: question.account,
-            model: question.model,
+            account_id: query.account,
+            model: query.model,
         })
         .await?;
     let mut total = Sums::default();
     for row in &rows {
         total.add(row);
     }
-    let answer = AnalyticsObject {
+    let object = AnalyticsObject {
         object: "analytics",
         from: (from > 0).then(|| timestamp::shown(from)),
         to: (to < i64::MAX).then(|| timestamp::shown(to)),
@@ -111,7 +111,7 @@ pub async fn show(
         by_model: grouped(&rows, "model", |row| &row.model),
         by_day: grouped(&rows, "day", |row| &row.day),
     };
-    Ok(Json(answer).into_response())
+    Ok(Json(object).into_response())
 }
 
 fn grouped<'a>(

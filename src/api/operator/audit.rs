@@ -1,4 +1,4 @@
-//! `POST /operator/audit`: does everything add up?
+//! `POST /operator/audit`: recomputes every balance and reports what does not add up.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use serde::Serialize;
 use super::error::OperatorError;
 use crate::{
     api::Json,
-    gateway::{Gateway, actions::Acts},
+    gateway::{Gateway, actions::OperatorActions},
     ledger::Audit,
 };
 
-/// An audit as it is told, here and on the command line.
+/// Result of an audit, in the form of this API and of the command line.
 #[derive(Serialize)]
 pub struct AuditObject {
     object: &'static str,
@@ -25,7 +25,7 @@ pub struct AuditObject {
     charges: u64,
     duration_ms: u128,
     violations: Vec<ViolationObject>,
-    /// Holds that no running call had, and that were released.
+    /// Holds without a running call; the audit has released them.
     stray_holds: Vec<StrayHoldObject>,
 }
 
@@ -68,6 +68,6 @@ impl From<Audit> for AuditObject {
 }
 
 pub async fn run(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
-    let audit = Acts::by_token(&gateway).audit().await?;
+    let audit = OperatorActions::by_token(&gateway).audit().await?;
     Ok(Json(AuditObject::from(audit)).into_response())
 }

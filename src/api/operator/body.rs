@@ -1,4 +1,4 @@
-//! The JSON body of an operator's request; a mistake in it is named.
+//! Extractor of JSON bodies. The error for an invalid body names the field.
 
 use axum::extract::{FromRequest, Request};
 use serde::de::DeserializeOwned;
@@ -36,7 +36,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
             OperatorError::Invalid { message, param }
         })?;
         json.end().map_err(|_| OperatorError::Invalid {
-            message: "The body has something after its JSON object.".into(),
+            message: "The body has more data after its JSON object.".into(),
             param: None,
         })?;
         Ok(Self(read))

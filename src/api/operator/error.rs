@@ -1,4 +1,4 @@
-//! How the operator API fails: the same envelope as everywhere.
+//! Errors of the operator API, mapped once to status, type and code; the envelope is that of the public API.
 
 use axum::{
     http::StatusCode as Status,
@@ -7,7 +7,7 @@ use axum::{
 
 use crate::{
     backoffice::BackofficeError,
-    gateway::actions::ActError,
+    gateway::actions::ActionError,
     ledger::LedgerError,
     wire::error::{Cause, Envelope, GatewayError},
 };
@@ -35,26 +35,26 @@ pub enum OperatorError {
     Body(GatewayError),
 }
 
-impl From<ActError> for OperatorError {
-    fn from(error: ActError) -> Self {
+impl From<ActionError> for OperatorError {
+    fn from(error: ActionError) -> Self {
         match error {
-            ActError::Email => Self::invalid("email", "`email` must be an e-mail address."),
-            ActError::KeyName => Self::invalid("name", "`name` has more than 100 characters."),
-            ActError::Amount => Self::invalid(
+            ActionError::Email => Self::invalid("email", "`email` must be an e-mail address."),
+            ActionError::KeyName => Self::invalid("name", "`name` has more than 100 characters."),
+            ActionError::Amount => Self::invalid(
                 "amount",
                 "`amount` must be US dollars above zero as a decimal string, e.g. \"10.00\".",
             ),
-            ActError::ZeroCeiling(name) => Self::invalid(
+            ActionError::ZeroCeiling(name) => Self::invalid(
                 name,
                 format!("`{name}` must be at least 1; 0 would refuse every request."),
             ),
-            ActError::NoSuchModel(id) => Self::NoSuchModel(id),
-            ActError::Oneself => Self::Invalid {
+            ActionError::NoSuchModel(id) => Self::NoSuchModel(id),
+            ActionError::Oneself => Self::Invalid {
                 message: error.to_string(),
                 param: None,
             },
-            ActError::Backoffice(error) => Self::Backoffice(error),
-            ActError::Ledger(error) => Self::Ledger(error),
+            ActionError::Backoffice(error) => Self::Backoffice(error),
+            ActionError::Ledger(error) => Self::Ledger(error),
         }
     }
 }
@@ -137,7 +137,7 @@ impl OperatorError {
 
 impl IntoResponse for OperatorError {
     fn into_response(self) -> Response {
-        // An operator's own words stay out of the log; a database's reason belongs there.
+        // Input of the operator is not logged; the cause of a store's failure is.
         let cause = match &self {
             Self::Ledger(
                 error @ (LedgerError::Database(_)
@@ -146,7 +146,7 @@ impl IntoResponse for OperatorError {
                 | LedgerError::Unavailable),
             ) => error.to_string(),
             Self::Backoffice(error @ BackofficeError::Unavailable(_)) => error.to_string(),
-            _ => "the call was refused".into(),
+            _ => "the request was refused".into(),
         };
         let mut response = self.envelope().into_response();
         response.extensions_mut().insert(Cause(cause));

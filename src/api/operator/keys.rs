@@ -1,4 +1,4 @@
-//! API keys: made, listed, suspended, revoked.
+//! API keys: create, list, disable, enable and delete.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{accounts::List, body::JsonBody, error::OperatorError, path::Path};
 use crate::{
     api::Json,
     base::timestamp,
-    gateway::{Gateway, actions::Acts},
+    gateway::{Gateway, actions::OperatorActions},
     ledger::{Key, KeyState},
 };
 
@@ -25,7 +25,7 @@ struct KeyObject<'a> {
     prefix: &'a str,
     state: &'static str,
     created_at: String,
-    /// The key in full: in the answer that creates it, and never again.
+    /// The full key, only in the response that creates it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
 }
@@ -57,7 +57,7 @@ pub async fn create(
     Path(account_id): Path<String>,
     JsonBody(Create { name }): JsonBody<Create>,
 ) -> Result<Response, OperatorError> {
-    let (key, secret) = Acts::by_token(&gateway)
+    let (key, secret) = OperatorActions::by_token(&gateway)
         .create_key(account_id, name)
         .await?;
     let shown = KeyObject {
@@ -101,6 +101,8 @@ async fn set_state(
     Path(id): Path<String>,
     state: KeyState,
 ) -> Result<Response, OperatorError> {
-    let key = Acts::by_token(&gateway).set_key_state(id, state).await?;
+    let key = OperatorActions::by_token(&gateway)
+        .set_key_state(id, state)
+        .await?;
     Ok(Json(KeyObject::new(&key)).into_response())
 }

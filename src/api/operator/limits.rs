@@ -1,4 +1,4 @@
-//! Ceilings a minute: for all, for a model, for an account, for both together.
+//! Rate limits: for all requests, for a model, for an account, or for both together.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     api::Json,
     gateway::{
         Gateway,
-        actions::{Acts, LimitChange},
+        actions::{LimitChange, OperatorActions},
     },
     ledger::{CeilingChange, LimitRule},
 };
@@ -44,16 +44,17 @@ impl From<LimitRule> for LimitObject {
 pub struct Change {
     account: Option<String>,
     model: Option<String>,
-    /// Absent leaves a ceiling as it is; `null` takes it away.
-    #[serde(default, deserialize_with = "said")]
+    /// If the field is absent, the ceiling stays; `null` removes it.
+    #[serde(default, deserialize_with = "set_or_clear")]
     rpm: CeilingChange,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "set_or_clear")]
     tpm: CeilingChange,
 }
 
-fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CeilingChange, D::Error> {
-    let said = Option::deserialize(deserializer)?;
-    Ok(said.map_or(CeilingChange::Clear, CeilingChange::Set))
+/// Reads a field that is present: a number sets the ceiling, `null` clears it.
+fn set_or_clear<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CeilingChange, D::Error> {
+    let ceiling = Option::deserialize(deserializer)?;
+    Ok(ceiling.map_or(CeilingChange::Clear, CeilingChange::Set))
 }
 
 pub async fn change(
@@ -66,7 +67,9 @@ pub async fn change(
         requests: change.rpm,
         tokens: change.tpm,
     };
-    let rule = Acts::by_token(&gateway).change_limit(change).await?;
+    let rule = OperatorActions::by_token(&gateway)
+        .change_limit(change)
+        .await?;
     Ok(Json(LimitObject::from(rule)).into_response())
 }
 

@@ -1,4 +1,4 @@
-//! `GET /metrics`: everything that is counted, for Prometheus.
+//! `GET /metrics`: all metrics, for Prometheus.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
         spooled: gateway.spool.waiting().0,
         violations: gateway.ledger.violations(),
         limits_ready: gateway.limiter.is_ready(),
-        alerts: gateway.alerts.open(),
+        alerts: gateway.alerts.open_counts(),
     };
     let text = gateway.metrics.text(gateway.ledger.health(), &now);
     ([(header::CONTENT_TYPE, FORMAT)], text).into_response()

@@ -1,7 +1,7 @@
-//! The operator's API, on a listener of its own: accounts, keys, credit, models, and what came of it.
+//! The operator API, on a listener of its own: accounts, keys, credit, models, limits, people, and reports on them.
 //!
-//! Every call needs the operator token. Money is decimal strings in US dollars, times are
-//! ISO 8601.
+//! Every request needs the operator token. Amounts are decimal strings in US dollars, times are ISO 8601. Errors have
+//! the envelope of the public API. Changes are made by [`crate::gateway::actions`], which records them.
 
 use std::sync::Arc;
 
@@ -96,6 +96,7 @@ pub fn router(gateway: &Arc<Gateway>) -> Router {
         .layer(logged)
 }
 
+/// Refuses requests without the operator token.
 async fn authenticate(
     State(gateway): State<Arc<Gateway>>,
     request: Request,

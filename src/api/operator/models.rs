@@ -1,4 +1,4 @@
-//! The operator's word on models: disabled, unlisted.
+//! Settings of models: enabled, unlisted.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{accounts::List, body::JsonBody, error::OperatorError, path::Path};
 use crate::{
     api::Json,
     catalog::{Model, Tier},
-    gateway::{Gateway, actions::Acts},
+    gateway::{Gateway, actions::OperatorActions},
 };
 
 #[derive(Serialize)]
@@ -74,7 +74,7 @@ pub async fn change(
     Path(id): Path<String>,
     JsonBody(Change { enabled, unlisted }): JsonBody<Change>,
 ) -> Result<Response, OperatorError> {
-    let acts = Acts::by_token(&gateway);
-    let model = acts.change_model(id, enabled, unlisted).await?;
+    let actions = OperatorActions::by_token(&gateway);
+    let model = actions.change_model(id, enabled, unlisted).await?;
     Ok(Json(ModelObject::new(&gateway, &model)).into_response())
 }

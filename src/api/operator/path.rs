@@ -1,4 +1,4 @@
-//! What an operator's path names.
+//! Extractor of path parameters.
 
 use axum::{
     extract::{FromRequestParts, Path as AnyPath},
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::OperatorError;
 
-/// Like axum's own, but what cannot be read is answered in our envelope.
+/// Like axum's own, but a parameter that cannot be read gets the error envelope of this API.
 pub struct Path<T>(pub T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {

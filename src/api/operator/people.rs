@@ -1,4 +1,4 @@
-//! People who sign in to the portal: invited, listed, given a role, let in again, removed.
+//! People who sign in to the portal: list, invite, change role, reset password and remove.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     base::timestamp,
     gateway::{
         Gateway,
-        actions::{Acts, HandedLink},
+        actions::{OneTimeLink, OperatorActions},
     },
 };
 
@@ -48,20 +48,20 @@ impl<'a> PersonObject<'a> {
 struct LinkObject<'a> {
     object: &'static str,
     email: &'a str,
-    /// In the answer that makes it, and never again.
+    /// The link's URL, only in the response that creates it.
     link: &'a str,
     expires_at: String,
     mailed: bool,
 }
 
 impl<'a> LinkObject<'a> {
-    fn new(handed: &'a HandedLink) -> Self {
+    fn new(link: &'a OneTimeLink) -> Self {
         Self {
             object: "link",
-            email: &handed.email,
-            link: handed.url.reveal(),
-            expires_at: timestamp::shown(handed.expires_at),
-            mailed: handed.mailed,
+            email: &link.email,
+            link: link.url.reveal(),
+            expires_at: timestamp::shown(link.expires_at),
+            mailed: link.mailed,
         }
     }
 }
@@ -89,9 +89,9 @@ pub async fn invite(
     JsonBody(Invite { email, role }): JsonBody<Invite>,
 ) -> Result<Response, OperatorError> {
     let role = role.map_or(Ok(Role::Customer), |role| read_role(&role))?;
-    let acts = Acts::by_token(&gateway);
-    let handed = acts.invite(account_id, &email, role).await?;
-    Ok(Json(LinkObject::new(&handed)).into_response())
+    let actions = OperatorActions::by_token(&gateway);
+    let link = actions.invite(account_id, &email, role).await?;
+    Ok(Json(LinkObject::new(&link)).into_response())
 }
 
 #[derive(Serialize)]
@@ -102,7 +102,7 @@ struct InvitationObject<'a> {
     expires_at: String,
 }
 
-/// Those that nobody has used yet.
+/// Lists the invitations that have not been used and have not expired.
 pub async fn invitations(
     State(gateway): State<Arc<Gateway>>,
     Path(account_id): Path<String>,
@@ -126,10 +126,12 @@ pub async fn withdraw(
     State(gateway): State<Arc<Gateway>>,
     Path((account_id, email)): Path<(String, String)>,
 ) -> Result<Response, OperatorError> {
-    let acts = Acts::by_token(&gateway);
-    acts.withdraw_invitation(account_id, email.clone()).await?;
-    let told = serde_json::json!({ "object": "invitation", "email": email, "withdrawn": true });
-    Ok(Json(told).into_response())
+    let actions = OperatorActions::by_token(&gateway);
+    actions
+        .withdraw_invitation(account_id, email.clone())
+        .await?;
+    let object = serde_json::json!({ "object": "invitation", "email": email, "withdrawn": true });
+    Ok(Json(object).into_response())
 }
 
 #[derive(Deserialize)]
@@ -144,7 +146,9 @@ pub async fn change(
     JsonBody(Change { role }): JsonBody<Change>,
 ) -> Result<Response, OperatorError> {
     let role = read_role(&role)?;
-    let person = Acts::by_token(&gateway).set_role(id, role).await?;
+    let person = OperatorActions::by_token(&gateway)
+        .set_role(id, role)
+        .await?;
     Ok(Json(PersonObject::new(&person)).into_response())
 }
 
@@ -152,7 +156,9 @@ pub async fn remove(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {
-    let person = Acts::by_token(&gateway).remove_person(id).await?;
+    let person = OperatorActions::by_token(&gateway)
+        .remove_person(id)
+        .await?;
     Ok(Json(PersonObject::new(&person)).into_response())
 }
 
@@ -160,8 +166,10 @@ pub async fn reset(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
 ) -> Result<Response, OperatorError> {
-    let handed = Acts::by_token(&gateway).reset_password(id).await?;
-    Ok(Json(LinkObject::new(&handed)).into_response())
+    let link = OperatorActions::by_token(&gateway)
+        .reset_password(id)
+        .await?;
+    Ok(Json(LinkObject::new(&link)).into_response())
 }
 
 fn read_role(text: &str) -> Result<Role, OperatorError> {

@@ -1,4 +1,4 @@
-//! What stands after the question mark.
+//! Extractor of query strings, and the time range that several queries have.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -7,7 +7,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use super::error::OperatorError;
 use crate::base::timestamp;
 
-/// The query as `T`, or our own refusal.
+/// The query as `T`; a query that cannot be read gets the error envelope of this API.
 pub struct ReadQuery<T>(pub T);
 
 impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
@@ -24,15 +24,15 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for ReadQuery<T> {
     }
 }
 
-/// From when to when: the first is part of it, the last is not.
+/// The half-open range of times `[from, to)`.
 #[derive(Deserialize)]
-pub struct Times {
+pub struct TimeRange {
     from: Option<String>,
     to: Option<String>,
 }
 
-impl Times {
-    /// Both in Unix seconds; without one, as far as there is anything.
+impl TimeRange {
+    /// Returns both ends in Unix seconds. An end that is not given is unlimited.
     pub fn read(&self) -> Result<(i64, i64), OperatorError> {
         let from = time("from", self.from.as_deref(), 0)?;
         Ok((from, time("to", self.to.as_deref(), i64::MAX)?))
@@ -41,7 +41,7 @@ impl Times {
 
 fn time(name: &str, text: Option<&str>, absent: i64) -> Result<i64, OperatorError> {
     let Some(text) = text else { return Ok(absent) };
-    // In a query, a plus sign is a space.
+    // A query decodes the plus sign of a time zone to a space.
     timestamp::read(&text.replace(' ', "+")).ok_or_else(|| {
         let message = format!("`{name}` must be an ISO 8601 time, e.g. 2027-01-31T00:00:00Z.");
         OperatorError::invalid(name, message)

@@ -1,4 +1,4 @@
-//! The whole story of one request.
+//! `GET /operator/requests/{id}`: details of one request.
 
 use std::sync::Arc;
 
@@ -25,23 +25,23 @@ use crate::{
 struct RequestObject {
     id: String,
     object: &'static str,
-    /// The `X-Request-ID` of its answer.
+    /// The `X-Request-ID` header of its response.
     request_id: String,
     account_id: String,
     key_id: String,
     model: String,
-    /// The model that answered: another one for hybrids.
+    /// The model that served the request: for hybrids the chosen target.
     routed_model: String,
-    /// The provider that was asked, by its name in the configuration.
+    /// The provider of the last attempt, by its name in the configuration.
     upstream: Option<String>,
     stream: bool,
     outcome: &'static str,
     failure: Option<String>,
-    /// Upstreams that were asked and failed, in order; the last of them too, if none answered.
+    /// Failed attempts in order, including the last one if no upstream responded.
     failed_attempts: Vec<Attempt>,
-    /// The provider's answers and the gateway's own tools, in order.
+    /// The provider's responses and the runs of built-in tools, in order.
     steps: Vec<Step>,
-    /// How a hybrid came to `routed_model`; `null` for other models.
+    /// Why a hybrid chose `routed_model`; `null` for other models.
     decision: Option<Box<RawValue>>,
     admission: Admission,
     hold: Hold,
@@ -52,7 +52,7 @@ struct RequestObject {
     same_request_id: Vec<String>,
 }
 
-/// Its place in the account's minute with the model.
+/// The reservation in the account's rate-limit window for the model.
 #[derive(Serialize)]
 struct Admission {
     at: String,
@@ -62,7 +62,7 @@ struct Admission {
 #[derive(Serialize)]
 struct Hold {
     amount: NanoUsd,
-    /// The most it could have come to.
+    /// The most that the call could have cost.
     most: NanoUsd,
 }
 
@@ -71,16 +71,19 @@ struct Settlement {
     at: String,
     usage: Option<UsageCounts>,
     prices: Pricing,
-    /// Zero where nothing was charged.
+    /// Zero if nothing was charged.
     charge: NanoUsd,
-    /// What the provider charges the operator; `null` where the configuration does not say.
+    /// Amount that the provider charges the operator; `null` if the configuration has no cost for the deployment.
     provider_cost: Option<NanoUsd>,
     balance_before: Option<NanoUsd>,
     balance_after: Option<NanoUsd>,
 }
 
 #[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "as they are called everywhere")]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names are those of the public API"
+)]
 struct UsageCounts {
     prompt_tokens: u32,
     cached_tokens: u32,
@@ -142,7 +145,7 @@ impl RequestObject {
     }
 }
 
-/// What was done. Of a call in which no tool was run, the one answer is all there is.
+/// Returns the steps of a call. A charged call without recorded steps, because no tool ran, has its one response.
 fn steps(call: &Call) -> Vec<Step> {
     let Some(charged) = call.charged.filter(|_| call.steps.is_empty()) else {
         return call.steps.clone();
@@ -159,8 +162,8 @@ fn steps(call: &Call) -> Vec<Step> {
     }]
 }
 
-/// By its number of ours, or by the ID that its client was told to quote. A client may use one ID
-/// for many requests: then this is the newest, and it names the others.
+/// Finds a request by its call ID or by its `X-Request-ID`. Clients may use one `X-Request-ID` for several requests:
+/// then this is the newest, and `same_request_id` lists the others.
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,

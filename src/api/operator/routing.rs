@@ -1,5 +1,5 @@
-//! `GET /operator/routing`: every upstream and how it is doing, and what hybrids have chosen.
-//! `POST /operator/routing/explain`: what a hybrid would choose.
+//! `GET /operator/routing`: the state of every deployment, and the hybrids' choices since the start.
+//! `POST /operator/routing/explain`: dry run of a hybrid's choice.
 
 use std::{
     sync::Arc,
@@ -18,8 +18,8 @@ use crate::{
     api::{Json, public::explain as explained, read_body},
     base::{money::NanoUsd, timestamp},
     catalog::Plan,
-    gateway::{Chose, Gateway, Tallied},
-    upstream::deployments::Listed,
+    gateway::{ChoiceTally, Gateway, HybridTally},
+    upstream::deployments::ConfiguredDeployment,
 };
 
 #[derive(Serialize)]
@@ -31,18 +31,19 @@ struct RoutingObject {
     hybrids: Vec<HybridObject>,
 }
 
-/// What a hybrid has chosen since the gateway was started.
+/// Choices of a hybrid since the gateway was started.
 #[derive(Serialize)]
 struct HybridObject {
     model: String,
     answered: u64,
-    /// Over always asking the dearest target that could have answered.
+    /// Compared with always choosing the most expensive target that fits.
     estimated_saving: NanoUsd,
     quality: QualityObject,
     chosen: Vec<ChosenObject>,
 }
 
-/// How much was expected of each quality tier, the weakest first: it drifts when requests change.
+/// Quantiles of the quality that was expected of each quality tier, the weakest first. They drift when requests
+/// change.
 #[derive(Serialize)]
 struct QualityObject {
     p10: [f64; 4],
@@ -50,7 +51,7 @@ struct QualityObject {
     p90: [f64; 4],
 }
 
-/// How often whom and why.
+/// How often the hybrid chose a model for a reason.
 #[derive(Serialize)]
 struct ChosenObject {
     routed_model: String,
@@ -64,19 +65,19 @@ struct DeploymentObject {
     /// A catalog ID, or `*`.
     model: String,
     provider: String,
-    /// `None` where it is the catalog ID.
+    /// `None` if it is the catalog ID.
     upstream_model: Option<String>,
     weight: u32,
     priority: u32,
-    /// `closed`: asked like any other; `open`: left alone; `half_open`: the next call tries it.
+    /// State of the circuit: `closed` (normal), `open` (skipped) or `half_open` (the next call is a trial).
     circuit: &'static str,
-    /// For how many more milliseconds it is left alone.
+    /// Milliseconds for which the circuit stays open.
     rests_for_ms: u64,
     running: u64,
     answered: u64,
     failed: u64,
     failures_in_a_row: u32,
-    /// On average, the latest counting most.
+    /// Moving average of the time to the first byte, in which the latest call counts most.
     first_byte_ms: Option<u64>,
     last_failure: Option<LastFailure>,
 }
@@ -87,11 +88,11 @@ struct LastFailure {
     reason: String,
 }
 
-impl From<&Listed> for DeploymentObject {
-    fn from(listed: &Listed) -> Self {
+impl From<&ConfiguredDeployment> for DeploymentObject {
+    fn from(listed: &ConfiguredDeployment) -> Self {
         let (counts, now) = (listed.counts(), Instant::now());
-        let rests_for = counts.circuit.rests_until();
-        let rests_for = rests_for.map(|until| until.saturating_duration_since(now));
+        let open_until = counts.circuit.open_until();
+        let open_for = open_until.map(|until| until.saturating_duration_since(now));
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -105,13 +106,13 @@ impl From<&Listed> for DeploymentObject {
             weight: listed.weight,
             priority: listed.priority,
             circuit: counts.circuit.state(now).as_str(),
-            rests_for_ms: rests_for.map_or(0, |rest| {
-                u64::try_from(rest.as_millis()).unwrap_or(u64::MAX)
+            rests_for_ms: open_for.map_or(0, |time| {
+                u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
             }),
             running: counts.running,
             answered: counts.answered,
             failed: counts.failed,
-            failures_in_a_row: counts.circuit.in_a_row(),
+            failures_in_a_row: counts.circuit.consecutive_failures(),
             first_byte_ms: counts.first_byte.map(milliseconds),
             last_failure: counts.last_failure.map(|(at, reason)| LastFailure {
                 at: shown(at),
@@ -129,50 +130,50 @@ fn shown(time: SystemTime) -> String {
 
 pub async fn show(State(gateway): State<Arc<Gateway>>) -> Response {
     let routes = gateway.routes();
-    let deployments = routes.deployments.listed().iter();
-    let answer = RoutingObject {
+    let deployments = routes.deployments.configured().iter();
+    let object = RoutingObject {
         object: "routing",
         deployments: deployments.map(DeploymentObject::from).collect(),
         weights: routes.knowledge.scorer().version().to_owned(),
-        hybrids: gateway.tally.look().into_iter().map(hybrid).collect(),
+        hybrids: gateway.tally.snapshot().into_iter().map(hybrid).collect(),
     };
-    Json(answer).into_response()
+    Json(object).into_response()
 }
 
-fn hybrid((model, chose): (String, Chose)) -> HybridObject {
-    let total = chose.total();
+fn hybrid((model, tally): (String, HybridTally)) -> HybridObject {
+    let total = tally.total();
     HybridObject {
         model,
         answered: total.count,
         estimated_saving: total.estimated_saving,
         quality: QualityObject {
-            p10: chose.quality(10),
-            p50: chose.quality(50),
-            p90: chose.quality(90),
+            p10: tally.quality(10),
+            p50: tally.quality(50),
+            p90: tally.quality(90),
         },
-        chosen: chose.answers.into_iter().map(chosen).collect(),
+        chosen: tally.choices.into_iter().map(chosen).collect(),
     }
 }
 
-fn chosen(((routed_model, reason), tallied): ((String, &'static str), Tallied)) -> ChosenObject {
+fn chosen(((routed_model, reason), tally): ((String, &'static str), ChoiceTally)) -> ChosenObject {
     ChosenObject {
         routed_model,
         reason,
-        answered: tallied.count,
-        estimated_saving: tallied.estimated_saving,
+        answered: tally.count,
+        estimated_saving: tally.estimated_saving,
     }
 }
 
 #[derive(Deserialize)]
-pub struct OnBehalf {
-    /// Whose plan and whose conversations they are; else all models are included.
+pub struct ExplainQuery {
+    /// The account whose plan and conversations apply. Without one, all models are included.
     account: Option<String>,
 }
 
-/// The body is one of `POST /v1/chat/completions`. No provider is asked.
+/// Dry run: calls no provider and changes no state. The body is one of `POST /v1/chat/completions`.
 pub async fn explain(
     State(gateway): State<Arc<Gateway>>,
-    ReadQuery(OnBehalf { account }): ReadQuery<OnBehalf>,
+    ReadQuery(ExplainQuery { account }): ReadQuery<ExplainQuery>,
     body: Body,
 ) -> Result<Response, OperatorError> {
     let body = read_body(body, gateway.max_body_bytes).await;
@@ -187,7 +188,7 @@ pub async fn explain(
         .map_or(("", Plan::ALL), |account| (&account.id, account.plan));
     let decision = explained(&gateway, account, &body).map_err(OperatorError::Body)?;
     let decision = decision.ok_or_else(|| {
-        let message = "This model is no hybrid: it answers itself.";
+        let message = "This model is not a hybrid.";
         OperatorError::invalid("model", message)
     })?;
     Ok(Json(decision).into_response())

@@ -1,4 +1,4 @@
-//! What an account's calls used and cost.
+//! Usage and charges of an account's calls.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{
     accounts::List,
     error::OperatorError,
     path::Path,
-    query::{ReadQuery, Times},
+    query::{ReadQuery, TimeRange},
 };
 use crate::{
     api::Json,
@@ -33,7 +33,7 @@ struct UsageObject {
     account_id: String,
     key_id: String,
     model: String,
-    /// The model that answered: another one for hybrids.
+    /// The model that served the request: for hybrids the chosen target.
     routed_model: String,
     outcome: &'static str,
     prompt_tokens: u32,
@@ -43,7 +43,7 @@ struct UsageObject {
     reasoning_tokens: u32,
     prices: Pricing,
     cost: NanoUsd,
-    /// What the provider charges the operator; `null` where the configuration does not say.
+    /// Amount that the provider charges the operator; `null` if the configuration has no cost for the deployment.
     provider_cost: Option<NanoUsd>,
     stream: bool,
     created_at: String,
@@ -76,9 +76,9 @@ fn usage_object(call: Call) -> Option<UsageObject> {
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
     Path(account_id): Path<String>,
-    ReadQuery(times): ReadQuery<Times>,
+    ReadQuery(range): ReadQuery<TimeRange>,
 ) -> Result<Response, OperatorError> {
-    let (from, to) = times.read()?;
+    let (from, to) = range.read()?;
     let calls = gateway.ledger.usage(&account_id, from, to).await?;
     let rows = calls.into_iter().filter_map(usage_object);
     Ok(Json(List::new(rows.collect())).into_response())

@@ -165,7 +165,7 @@ pub fn explain(
     let routes = Arc::clone(&permitted.routes);
     permitted.check_plan(gateway, account.1)?;
     let call = permitted.prepare(gateway, account, request)?;
-    let text = gateway::task(&call);
+    let text = gateway::task_text(&call);
     Ok(call.route.decision.map(|decision| {
         let scorer = routes.knowledge.scorer();
         // A continuation has the scores of what was said before.

@@ -55,7 +55,7 @@ pub async fn delivered(
     };
     match read.map_err(refused)? {
         Delivered::Other => Ok(None),
-        Delivered::Paid(paid) => actions::settle(gateway, payments, &paid)
+        Delivered::Paid(paid) => actions::credit_payment(gateway, payments, &paid)
             .await
             .map_err(|actions::DeliverAgain| GatewayError::CreditUnavailable),
     }

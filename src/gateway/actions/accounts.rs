@@ -1,19 +1,19 @@
-//! Accounts and their credit.
+//! Operator actions on accounts and their credit.
 
 use serde_json::{Value, json};
 
-use super::{ActError, Acts, error::check_email};
+use super::{ActionError, OperatorActions, error::check_email};
 use crate::{
     base::timestamp,
     ledger::{Account, AccountChange, Grant, NewAccount, NewGrant},
 };
 
-impl Acts {
-    pub async fn create_account(&self, new: NewAccount) -> Result<Account, ActError> {
+impl OperatorActions {
+    pub async fn create_account(&self, new: NewAccount) -> Result<Account, ActionError> {
         check_email(&new.email)?;
-        let acts = self.clone();
-        self.whole(async move {
-            let account = acts.gateway.ledger.create_account(new).await?;
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let account = actions.gateway.ledger.create_account(new).await?;
             let after = json!({
                 "email": account.email,
                 "name": account.name,
@@ -21,7 +21,9 @@ impl Acts {
                 "tier": account.plan.tier().as_str(),
             });
             let id = &account.id;
-            acts.record("account.create", id, None, Some(after)).await;
+            actions
+                .record("account.create", id, None, Some(after))
+                .await;
             Ok(account)
         })
         .await
@@ -31,34 +33,35 @@ impl Acts {
         &self,
         id: String,
         change: AccountChange,
-    ) -> Result<Account, ActError> {
-        let acts = self.clone();
-        self.whole(async move {
-            let ledger = &acts.gateway.ledger;
+    ) -> Result<Account, ActionError> {
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let ledger = &actions.gateway.ledger;
             let before = changeable(&ledger.account(&id).await?);
             let account = ledger.change_account(&id, change).await?;
             let after = changeable(&account);
-            // Whoever closes what is closed has done nothing.
+            // Closing a closed account changes nothing and is not recorded.
             if before != after {
                 let (before, after) = (Some(before), Some(after));
-                acts.record("account.change", &id, before, after).await;
+                actions.record("account.change", &id, before, after).await;
             }
             Ok(account)
         })
         .await
     }
 
-    pub async fn grant(&self, account_id: String, new: NewGrant) -> Result<Grant, ActError> {
-        let acts = self.clone();
-        self.whole(async move {
-            let ledger = &acts.gateway.ledger;
+    pub async fn grant(&self, account_id: String, new: NewGrant) -> Result<Grant, ActionError> {
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let ledger = &actions.gateway.ledger;
             ledger.account(&account_id).await?;
             let balance = ledger.balances(&account_id).await?.balance;
             let (grant, is_new) = ledger.grant_once(&account_id, new).await?;
-            // A grant that was given before is that one, and was written down by whoever gave it.
+            // Repeating a grant with a known reference returns the earlier grant, which was recorded when it was
+            // made.
             if is_new {
                 let before = Some(json!({ "balance": balance }));
-                // The act stands, whatever can be told of the balance.
+                // The grant stands even if its balance cannot be read for the record.
                 let balance = ledger.balances(&account_id).await;
                 let after = json!({
                     "balance": balance.ok().map(|balances| balances.balance),
@@ -68,9 +71,10 @@ impl Acts {
                     "reason": grant.reason,
                     "reference": grant.reference,
                 });
-                // Given at several gateways at once it is one grant, and one act.
+                // Several gateways may make the grant at once. It is one grant, so its ID makes the record unique.
                 let id = format!("action_{}", grant.id);
-                acts.record_once(&id, "account.grant", &account_id, before, Some(after))
+                actions
+                    .record_once(&id, "account.grant", &account_id, before, Some(after))
                     .await;
             }
             Ok(grant)
@@ -79,7 +83,7 @@ impl Acts {
     }
 }
 
-/// What an operator can change.
+/// Returns the fields of an account that an operator can change.
 fn changeable(account: &Account) -> Value {
     json!({
         "track": account.plan.track().as_str(),

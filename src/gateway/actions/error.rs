@@ -1,25 +1,25 @@
-//! Why an operator's act was not done.
+//! Errors of operator actions, and checks of their input.
 
 use crate::{backoffice::BackofficeError, base::money::NanoUsd, ledger::LedgerError};
 
 pub const MAX_KEY_NAME: usize = 100;
 const MAX_EMAIL: usize = 254;
 
-/// What was wrong with what an operator asked for, for whoever tells them to put in their own words.
+/// Why an operator action was not performed. The operator API and the console each map it to a message of their own.
 #[derive(Debug, thiserror::Error)]
-pub enum ActError {
+pub enum ActionError {
     #[error("that is not an e-mail address")]
     Email,
     #[error("a key's name has at most {MAX_KEY_NAME} characters")]
     KeyName,
     #[error("an amount is US dollars above zero, e.g. 10.00")]
     Amount,
-    /// Of `rpm` or `tpm`.
+    /// Holds the parameter's name: `rpm` or `tpm`.
     #[error("a limit of 0 would refuse every request")]
     ZeroCeiling(&'static str),
     #[error("there is no model `{0}` in the catalog")]
     NoSuchModel(String),
-    #[error("nobody removes themselves or gives up their own role; another operator can do it")]
+    #[error("you cannot remove yourself or give up your own role; another operator can do it")]
     Oneself,
     #[error(transparent)]
     Backoffice(#[from] BackofficeError),
@@ -27,17 +27,17 @@ pub enum ActError {
     Ledger(#[from] LedgerError),
 }
 
-/// US dollars above zero.
-pub fn amount(text: &str) -> Result<NanoUsd, ActError> {
+/// Parses an amount of US dollars, which must be above zero.
+pub fn amount(text: &str) -> Result<NanoUsd, ActionError> {
     let amount = NanoUsd::parse(text).filter(|amount| *amount > NanoUsd::default());
-    amount.ok_or(ActError::Amount)
+    amount.ok_or(ActionError::Amount)
 }
 
-pub(super) fn check_email(email: &str) -> Result<(), ActError> {
+pub(super) fn check_email(email: &str) -> Result<(), ActionError> {
     let complete = email
         .split_once('@')
-        .is_some_and(|(who, at)| !who.is_empty() && !at.is_empty());
-    let strange = |c: char| c.is_whitespace() || c.is_control();
-    let right = complete && email.len() <= MAX_EMAIL && !email.chars().any(strange);
-    right.then_some(()).ok_or(ActError::Email)
+        .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty());
+    let is_forbidden = |c: char| c.is_whitespace() || c.is_control();
+    let valid = complete && email.len() <= MAX_EMAIL && !email.chars().any(is_forbidden);
+    valid.then_some(()).ok_or(ActionError::Email)
 }

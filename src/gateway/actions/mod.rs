@@ -1,8 +1,8 @@
-//! Everything an operator can do, by the operator API or in the console: done in the ledger or the
-//! office, then written down with who did it, how it was and how it is.
+//! Operator actions: every change that an operator can make through the operator API or the console.
 //!
-//! An act that was begun is done and written down in a task of its own, even if whoever asked for it
-//! hangs up. Where it cannot be written down it stands all the same, and the log has what was lost.
+//! An action changes the ledger or the backoffice, and is then recorded in the backoffice with its actor, time, and
+//! state before and after. Both steps run in a task of their own, so an action that has begun is finished and
+//! recorded even if the client disconnects. If recording fails, the change stays, and the log has the record.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ mod people;
 mod settings;
 
 pub use self::{
-    error::{ActError, MAX_KEY_NAME, amount},
-    payments::{DeliverAgain, settle, settle_what_is_left},
-    people::HandedLink,
+    error::{ActionError, MAX_KEY_NAME, amount},
+    payments::{DeliverAgain, credit_payment, credit_pending_payments},
+    people::OneTimeLink,
     settings::LimitChange,
 };
 use crate::{
@@ -29,21 +29,21 @@ use crate::{
     ledger::{Audit, LedgerError},
 };
 
-/// Who came with the operator token has no other name.
+/// Actor of actions that are authorized by the operator token, which belongs to no person.
 pub const TOKEN: &str = "operator token";
 
-/// An operator at work.
+/// Performs and records the actions of one actor.
 #[derive(Clone)]
-pub struct Acts {
+pub struct OperatorActions {
     gateway: Arc<Gateway>,
-    who: Arc<str>,
+    actor: Arc<str>,
 }
 
-impl Acts {
-    pub fn by(gateway: &Arc<Gateway>, who: &str) -> Self {
+impl OperatorActions {
+    pub fn by(gateway: &Arc<Gateway>, actor: &str) -> Self {
         Self {
             gateway: gateway.clone(),
-            who: who.into(),
+            actor: actor.into(),
         }
     }
 
@@ -51,11 +51,11 @@ impl Acts {
         Self::by(gateway, TOKEN)
     }
 
-    /// Looks at everything in the books.
-    pub async fn audit(&self) -> Result<Audit, ActError> {
-        let acts = self.clone();
-        self.whole(async move {
-            let audit = acts.gateway.ledger.audit().await?;
+    /// Recomputes every balance of the ledger, and requests an alert check of the result.
+    pub async fn audit(&self) -> Result<Audit, ActionError> {
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let audit = actions.gateway.ledger.audit().await?;
             let found = serde_json::json!({
                 "ok": audit.violations.is_empty(),
                 "accounts": audit.accounts.len(),
@@ -63,19 +63,21 @@ impl Acts {
                 "charges": audit.charges,
                 "violations": audit.violations.len(),
             });
-            acts.record("audit.run", "ledger", None, Some(found)).await;
-            acts.gateway.alerts.want();
+            actions
+                .record("audit.run", "ledger", None, Some(found))
+                .await;
+            actions.gateway.alerts.request_check();
             Ok(audit)
         })
         .await
     }
 
-    /// Carries an act through, whether or not anyone waits for it.
-    async fn whole<T: Send + 'static>(
+    /// Runs an action in a task of its own, so that it completes even if the caller's future is dropped.
+    async fn run_to_completion<T: Send + 'static>(
         &self,
-        act: impl Future<Output = Result<T, ActError>> + Send + 'static,
-    ) -> Result<T, ActError> {
-        match self.gateway.tasks.spawn(act).await {
+        action: impl Future<Output = Result<T, ActionError>> + Send + 'static,
+    ) -> Result<T, ActionError> {
+        match self.gateway.tasks.spawn(action).await {
             Ok(done) => done,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -84,12 +86,13 @@ impl Acts {
         }
     }
 
+    /// Records a completed action with the state before and after it.
     async fn record(&self, what: &str, subject: &str, before: Option<Value>, after: Option<Value>) {
         let id = random_id("action_");
         self.record_once(&id, what, subject, before, after).await;
     }
 
-    /// Of all that are recorded under one ID, wherever that is, the first is kept.
+    /// Records a completed action under an ID. If any gateway has recorded this ID before, the first record is kept.
     async fn record_once(
         &self,
         id: &str,
@@ -100,7 +103,7 @@ impl Acts {
     ) {
         let action = Action {
             at_ms: timestamp::now_ms(),
-            actor: self.who.to_string(),
+            actor: self.actor.to_string(),
             what: what.to_owned(),
             subject: subject.to_owned(),
             before: before.map(|before| before.to_string()),
@@ -115,7 +118,7 @@ impl Acts {
                 subject = action.subject,
                 before = action.before,
                 after = action.after,
-                "an operator's act was done and could not be written down",
+                "an operator action was performed, but recording it failed",
             );
         }
     }

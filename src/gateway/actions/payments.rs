@@ -1,8 +1,11 @@
-//! What was paid becomes credit: once, whatever fails on the way and however often it is told.
+//! Turns payments into credit, exactly once, however often the provider delivers a payment.
+//!
+//! If a store fails on the way, the provider is asked to deliver the payment again, and an hourly job credits
+//! payments that were recorded but not credited.
 
 use std::sync::Arc;
 
-use super::{ActError, Acts};
+use super::{ActionError, OperatorActions};
 use crate::{
     backoffice::{
         Checkout, Payment, Receipt, is_checkout,
@@ -13,19 +16,21 @@ use crate::{
     ledger::{Grant, LedgerError, NewGrant},
 };
 
-/// A payment that was told of so long ago is not being credited at this moment.
-const LEFT_SECONDS: i64 = 600;
-const LEFT_AT_ONCE: usize = 100;
+/// Age in seconds at which an uncredited payment is taken up by the job; a younger one may be in progress.
+const PENDING_MIN_AGE: i64 = 600;
+/// Number of pending payments that the job credits in one run.
+const PENDING_BATCH: usize = 100;
 
-/// It could not be done now; whoever told of the payment is to tell it again. The log has why.
+/// The payment could not be credited now, and the provider should deliver it again. The reason has been logged.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DeliverAgain;
 
-/// Gives the credit that was paid for to the account that ordered it: that account, if there is one.
+/// Credits a payment to the account that ordered it, and returns that account's ID; `None` if nothing was to be
+/// credited.
 ///
-/// The payment is written down first, in the office, and the credit is given as it is written there, under
-/// the provider's own name for it. So every repetition asks for the very same grant.
-pub async fn settle(
+/// The payment is first recorded in the backoffice. The grant is then made from that record, with the provider's
+/// session ID as its reference, so a repeated delivery requests the identical grant.
+pub async fn credit_payment(
     gateway: &Arc<Gateway>,
     payments: &Payments,
     paid: &Paid,
@@ -34,7 +39,10 @@ pub async fn settle(
     let session = paid.session.as_str();
     let ours = paid.checkout.as_deref().filter(|id| is_checkout(id));
     let Some(id) = ours else {
-        tracing::warn!(session, "a payment was delivered that was not begun here");
+        tracing::warn!(
+            session,
+            "a payment without a checkout of this gateway was delivered; ignored"
+        );
         return Ok(None);
     };
     let amount = match &paid.sum {
@@ -44,7 +52,7 @@ pub async fn settle(
                 checkout = id,
                 session,
                 currency = loggable(currency),
-                "a payment is not in US dollars, and nothing was credited for it",
+                "a payment is not in US dollars; nothing was credited",
             );
             return Ok(None);
         }
@@ -61,25 +69,25 @@ pub async fn settle(
         now,
         expires_at: lasts.map(|lasts| now + lasts),
     };
-    let written = gateway.backoffice.checkout_paid(id, &payment).await;
-    let checkout = match written {
+    let recorded = gateway.backoffice.checkout_paid(id, &payment).await;
+    let checkout = match recorded {
         Ok(Some(checkout)) => checkout,
         Ok(None) => {
             tracing::error!(
                 checkout = id,
                 session,
-                "a payment was delivered for a checkout of ours that is not known here",
+                "a payment names a checkout that is not in the store; the provider is asked to deliver it again",
             );
             return Err(DeliverAgain);
         }
-        Err(error) => return Err(later(id, session, &error)),
+        Err(error) => return Err(retry_later(id, session, &error)),
     };
     let Some(receipt) = receipt(&checkout, provider.key(), session) else {
         tracing::error!(
             checkout = id,
             session,
             begun = checkout.session,
-            "a payment names a checkout that was begun as another one, and nothing was credited",
+            "a payment names a checkout of another session; nothing was credited",
         );
         return Ok(None);
     };
@@ -89,7 +97,7 @@ pub async fn settle(
     Ok(Some(checkout.account_id))
 }
 
-/// What was written down of this payment, and of no other.
+/// Returns the recorded receipt if it belongs to this payment session.
 fn receipt<'a>(checkout: &'a Checkout, provider: &str, session: &str) -> Option<&'a Receipt> {
     let same = checkout.provider == provider && checkout.session.as_deref() == Some(session);
     checkout.receipt.as_ref().filter(|_| same)
@@ -109,16 +117,20 @@ async fn credit(
             session,
             ordered = %checkout.amount,
             paid = %receipt.amount,
-            "another sum was paid than was ordered; what was paid is credited",
+            "the amount paid differs from the amount ordered; the amount paid is credited",
         );
     }
     let account = gateway.ledger.account(&checkout.account_id).await;
     match account {
         Ok(account) if account.closed => {
-            tracing::warn!(checkout = id, account.id, "a closed account has paid");
+            tracing::warn!(
+                checkout = id,
+                account.id,
+                "a payment for a closed account was received; it is credited"
+            );
         }
         Ok(_) => {}
-        Err(error) => return Err(later(id, session, &error)),
+        Err(error) => return Err(retry_later(id, session, &error)),
     }
     let new = NewGrant {
         amount: receipt.amount,
@@ -126,31 +138,31 @@ async fn credit(
         reason: Some(format!("Paid by card ({})", checkout.person)),
         reference: Some(format!("{}:{session}", checkout.provider)),
     };
-    let acts = Acts::by(gateway, provider);
-    let grant = match acts.grant(checkout.account_id.clone(), new).await {
+    let actions = OperatorActions::by(gateway, provider);
+    let grant = match actions.grant(checkout.account_id.clone(), new).await {
         Ok(grant) => grant,
-        // Somebody has given it by hand, in other words or another sum: then that is it.
-        Err(ActError::Ledger(error @ LedgerError::ReferenceTaken { .. })) => {
-            tracing::error!(checkout = id, session, %error, "a payment was credited by hand");
-            let given = by_hand(gateway, checkout, session).await;
-            given.map_err(|error| later(id, session, &error))?
+        // An operator has made a grant with this reference by hand, with another reason or amount. That grant counts.
+        Err(ActionError::Ledger(error @ LedgerError::ReferenceTaken { .. })) => {
+            tracing::error!(checkout = id, session, %error, "a payment had been credited by hand; that grant is kept");
+            let given = grant_by_reference(gateway, checkout, session).await;
+            given.map_err(|error| retry_later(id, session, &error))?
         }
-        Err(error) => return Err(later(id, session, &error)),
+        Err(error) => return Err(retry_later(id, session, &error)),
     };
     let noted = gateway.backoffice.checkout_credited(id, &grant.id).await;
-    noted.map_err(|error| later(id, session, &error))?;
+    noted.map_err(|error| retry_later(id, session, &error))?;
     tracing::info!(
         checkout = id,
         session,
         account.id = checkout.account_id,
         amount = %grant.amount,
-        "a payment was credited",
+        "payment credited",
     );
     Ok(())
 }
 
-/// The credit that has this payment's reference.
-async fn by_hand(
+/// Returns the grant that has this payment's reference.
+async fn grant_by_reference(
     gateway: &Gateway,
     checkout: &Checkout,
     session: &str,
@@ -162,40 +174,41 @@ async fn by_hand(
     given.ok_or(LedgerError::Unavailable)
 }
 
-/// Gives the credit for payments that were written down and are no credit yet, because a store did not
-/// answer: whoever told of them may have given up telling.
-pub async fn settle_what_is_left(gateway: &Arc<Gateway>) {
+/// Credits payments that were recorded but not credited because a store failed. The provider may have stopped
+/// delivering them by now.
+pub async fn credit_pending_payments(gateway: &Arc<Gateway>) {
     let Some(payments) = &gateway.payments else {
         return;
     };
-    let before = timestamp::now() - LEFT_SECONDS;
-    let left = gateway
+    let before = timestamp::now() - PENDING_MIN_AGE;
+    let pending = gateway
         .backoffice
-        .uncredited_checkouts(before, LEFT_AT_ONCE)
+        .uncredited_checkouts(before, PENDING_BATCH)
         .await;
-    let left = left.unwrap_or_else(|error| {
-        tracing::warn!(%error, "payments that are no credit yet could not be looked for");
+    let pending = pending.unwrap_or_else(|error| {
+        tracing::warn!(%error, "reading uncredited payments failed; retrying in an hour");
         Vec::new()
     });
-    for checkout in left {
+    for checkout in pending {
         if let Some(receipt) = &checkout.receipt {
-            // What does not work out is in the log, and is tried again.
+            // A failure has been logged, and the next run tries again.
             let _ = credit(gateway, payments.provider.name(), &checkout, receipt).await;
         }
     }
 }
 
-fn later(checkout: &str, session: &str, error: &dyn std::fmt::Display) -> DeliverAgain {
+/// Logs why a payment was not credited and returns the error that asks for another delivery.
+fn retry_later(checkout: &str, session: &str, error: &dyn std::fmt::Display) -> DeliverAgain {
     tracing::error!(
         checkout,
         session,
         %error,
-        "a payment could not be credited now; it will be when it is delivered again",
+        "crediting a payment failed; it is retried when the provider delivers it again, or by the hourly job",
     );
     DeliverAgain
 }
 
-/// A provider's word as it may stand in the log.
+/// Shortens a text from the provider for the log.
 fn loggable(text: &str) -> String {
     text.chars().take(16).collect()
 }

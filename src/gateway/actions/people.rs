@@ -1,37 +1,38 @@
-//! Who signs in: invited, given a role, let in again, removed. The secrets of links are in no record.
+//! Operator actions on people: invitations, roles, password resets and removal. The secrets of links are never
+//! recorded.
 
 use serde_json::{Value, json};
 
-use super::{ActError, Acts, error::check_email};
+use super::{ActionError, OperatorActions, error::check_email};
 use crate::{
     backoffice::{BackofficeError, NewLink, Person, Purpose, Role, mail::templates},
     base::{keys::Secret, timestamp},
     ledger::LedgerError,
 };
 
-/// A link for somebody, and the one chance to see it.
+/// A one-time link that was made for a person. Its URL cannot be read again.
 #[derive(Debug)]
-pub struct HandedLink {
+pub struct OneTimeLink {
     pub email: String,
     pub url: Secret,
     pub expires_at: i64,
-    /// Whether a mail server has taken a letter with it.
+    /// Whether the mail server accepted an e-mail with the link.
     pub mailed: bool,
 }
 
-impl Acts {
-    /// Lets somebody become a person on an account.
+impl OperatorActions {
+    /// Invites an e-mail address to become a person of an account.
     pub async fn invite(
         &self,
         account_id: String,
         email: &str,
         role: Role,
-    ) -> Result<HandedLink, ActError> {
+    ) -> Result<OneTimeLink, ActionError> {
         let email = email.trim().to_owned();
         check_email(&email)?;
-        let acts = self.clone();
-        self.whole(async move {
-            let gateway = &acts.gateway;
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let gateway = &actions.gateway;
             gateway.ledger.account(&account_id).await?;
             if gateway.backoffice.person_by_email(&email).await?.is_some() {
                 return Err(BackofficeError::EmailTaken.into());
@@ -40,36 +41,37 @@ impl Acts {
                 account_id: account_id.clone(),
                 role,
             };
-            let mut handed = acts.make_link(&email, purpose).await?;
+            let mut link = actions.make_link(&email, purpose).await?;
             let after = json!({
                 "email": email,
                 "role": role.as_str(),
-                "expires_at": timestamp::shown(handed.expires_at),
+                "expires_at": timestamp::shown(link.expires_at),
             });
-            acts.record("person.invite", &account_id, None, Some(after))
+            actions
+                .record("person.invite", &account_id, None, Some(after))
                 .await;
-            let message = templates::invitation(&email, &gateway.portal.url, &handed.url);
-            handed.mailed = gateway.send(message).await;
-            Ok(handed)
+            let message = templates::invitation(&email, &gateway.portal.url, &link.url);
+            link.mailed = gateway.send(message).await;
+            Ok(link)
         })
         .await
     }
 
-    /// Makes an invitation good for nothing, if nobody has used it yet.
+    /// Withdraws an invitation that has not been used yet.
     pub async fn withdraw_invitation(
         &self,
         account_id: String,
         email: String,
-    ) -> Result<(), ActError> {
-        let acts = self.clone();
-        self.whole(async move {
-            let backoffice = &acts.gateway.backoffice;
+    ) -> Result<(), ActionError> {
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let backoffice = &actions.gateway.backoffice;
             let open = backoffice
                 .invitations_of(&account_id, timestamp::now())
                 .await?;
-            let asked = email.trim().to_lowercase();
+            let wanted = email.trim().to_lowercase();
             let mut open = open.into_iter();
-            let Some(invitation) = open.find(|one| one.email.to_lowercase() == asked) else {
+            let Some(invitation) = open.find(|one| one.email.to_lowercase() == wanted) else {
                 let (what, id) = ("invitation", email);
                 return Err(LedgerError::NotFound { what, id }.into());
             };
@@ -78,80 +80,88 @@ impl Acts {
                 "email": invitation.email,
                 "expires_at": timestamp::shown(invitation.expires_at),
             });
-            acts.record("person.uninvite", &account_id, Some(before), None)
+            actions
+                .record("person.uninvite", &account_id, Some(before), None)
                 .await;
             Ok(())
         })
         .await
     }
 
-    /// Counts at once. Nobody takes the role from themselves.
-    pub async fn set_role(&self, person_id: String, role: Role) -> Result<Person, ActError> {
-        let acts = self.clone();
-        self.whole(async move {
-            let person = acts.person(&person_id).await?;
+    /// Changes a person's role with immediate effect. Operators cannot change their own role.
+    pub async fn set_role(&self, person_id: String, role: Role) -> Result<Person, ActionError> {
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let person = actions.person(&person_id).await?;
             if person.role == role {
                 return Ok(person);
             }
-            acts.check_is_another(&person)?;
-            acts.gateway.backoffice.set_role(&person_id, role).await?;
-            let told =
+            actions.check_is_another(&person)?;
+            actions.gateway.backoffice.set_role(&person_id, role).await?;
+            let role_json =
                 |role: Role| json!({ "account": person.account_id, "email": person.email, "role": role.as_str() });
-            let (before, after) = (told(person.role), told(role));
-            acts.record("person.change", &person_id, Some(before), Some(after))
+            let (before, after) = (role_json(person.role), role_json(role));
+            actions.record("person.change", &person_id, Some(before), Some(after))
                 .await;
             Ok(Person { role, ..person })
         })
         .await
     }
 
-    /// Removes somebody and signs them out everywhere. The account stays. Nobody removes themselves.
-    pub async fn remove_person(&self, person_id: String) -> Result<Person, ActError> {
-        let acts = self.clone();
-        self.whole(async move {
-            let person = acts.person(&person_id).await?;
-            acts.check_is_another(&person)?;
-            acts.gateway.backoffice.remove_person(&person_id).await?;
-            acts.record("person.remove", &person_id, Some(shown(&person)), None)
+    /// Removes a person and ends all their sessions. The account stays. Operators cannot remove themselves.
+    pub async fn remove_person(&self, person_id: String) -> Result<Person, ActionError> {
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let person = actions.person(&person_id).await?;
+            actions.check_is_another(&person)?;
+            actions.gateway.backoffice.remove_person(&person_id).await?;
+            actions
+                .record(
+                    "person.remove",
+                    &person_id,
+                    Some(person_json(&person)),
+                    None,
+                )
                 .await;
             Ok(person)
         })
         .await
     }
 
-    /// Makes a link by which somebody sets another password. Until then the one they have counts.
-    pub async fn reset_password(&self, person_id: String) -> Result<HandedLink, ActError> {
-        let acts = self.clone();
-        self.whole(async move {
-            let person = acts.person(&person_id).await?;
+    /// Makes a link with which a person sets a new password. The present password stays valid until then.
+    pub async fn reset_password(&self, person_id: String) -> Result<OneTimeLink, ActionError> {
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let person = actions.person(&person_id).await?;
             let purpose = Purpose::Reset {
                 person_id: person_id.clone(),
             };
-            let mut handed = acts.make_link(&person.email, purpose).await?;
+            let mut link = actions.make_link(&person.email, purpose).await?;
             let after = json!({
                 "account": person.account_id,
                 "email": person.email,
-                "expires_at": timestamp::shown(handed.expires_at),
+                "expires_at": timestamp::shown(link.expires_at),
             });
-            acts.record("person.reset", &person_id, None, Some(after))
+            actions
+                .record("person.reset", &person_id, None, Some(after))
                 .await;
-            let portal = &acts.gateway.portal.url;
-            let message = templates::reset_by_operator(&person.email, portal, &handed.url);
-            handed.mailed = acts.gateway.send(message).await;
-            Ok(handed)
+            let portal = &actions.gateway.portal.url;
+            let message = templates::reset_by_operator(&person.email, portal, &link.url);
+            link.mailed = actions.gateway.send(message).await;
+            Ok(link)
         })
         .await
     }
 
-    async fn make_link(&self, email: &str, purpose: Purpose) -> Result<HandedLink, ActError> {
+    async fn make_link(&self, email: &str, purpose: Purpose) -> Result<OneTimeLink, ActionError> {
         let new = NewLink {
             email: email.to_owned(),
             purpose,
-            made_by: Some(self.who.to_string()),
+            made_by: Some(self.actor.to_string()),
             now: timestamp::now(),
         };
         let made = self.gateway.backoffice.make_link(new).await?;
-        Ok(HandedLink {
+        Ok(OneTimeLink {
             email: email.to_owned(),
             url: self.gateway.portal.welcome_url(&made.secret),
             expires_at: made.expires_at,
@@ -159,7 +169,7 @@ impl Acts {
         })
     }
 
-    async fn person(&self, id: &str) -> Result<Person, ActError> {
+    async fn person(&self, id: &str) -> Result<Person, ActionError> {
         let person = self.gateway.backoffice.person(id).await?;
         person.ok_or_else(|| {
             let (what, id) = ("person", id.to_owned());
@@ -167,14 +177,14 @@ impl Acts {
         })
     }
 
-    /// Whoever is operator must not end with nobody who is, by a slip.
-    fn check_is_another(&self, person: &Person) -> Result<(), ActError> {
-        let is_another = person.email != *self.who;
-        is_another.then_some(()).ok_or(ActError::Oneself)
+    /// Refuses an action of operators on themselves, so that the last operator cannot be removed by mistake.
+    fn check_is_another(&self, person: &Person) -> Result<(), ActionError> {
+        let is_another = person.email != *self.actor;
+        is_another.then_some(()).ok_or(ActionError::Oneself)
     }
 }
 
-fn shown(person: &Person) -> Value {
+fn person_json(person: &Person) -> Value {
     json!({
         "account": person.account_id,
         "email": person.email,

@@ -1,16 +1,16 @@
-//! What holds for models, and ceilings a minute.
+//! Operator actions on model settings and rate limits.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{ActError, Acts};
+use super::{ActionError, OperatorActions};
 use crate::{
     catalog::Model,
     ledger::{CeilingChange, LimitRule, ModelSettings},
 };
 
-/// What is to become of the ceilings of an account, a model, both together or all.
+/// A change of the rate limits of an account, of a model, of both together, or of all.
 #[derive(Clone, Debug, Default)]
 pub struct LimitChange {
     pub account: Option<String>,
@@ -19,54 +19,56 @@ pub struct LimitChange {
     pub tokens: CeilingChange,
 }
 
-impl Acts {
-    /// Sets what is given, and keeps the rest.
+impl OperatorActions {
+    /// Changes the settings that are given and keeps the others.
     pub async fn change_model(
         &self,
         id: String,
         enabled: Option<bool>,
         unlisted: Option<bool>,
-    ) -> Result<Arc<Model>, ActError> {
+    ) -> Result<Arc<Model>, ActionError> {
         let model = self.gateway.routes().catalog.find(&id).cloned();
-        let model = model.ok_or(ActError::NoSuchModel(id))?;
-        let acts = self.clone();
-        self.whole(async move {
-            let ledger = &acts.gateway.ledger;
+        let model = model.ok_or(ActionError::NoSuchModel(id))?;
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let ledger = &actions.gateway.ledger;
             ledger.refresh().await?;
-            let before = shown(&model, ledger.model_settings(&model.id));
+            let before = settings_json(&model, ledger.model_settings(&model.id));
             let settings = ledger.set_model(&model.id, enabled, unlisted).await?;
-            let after = shown(&model, settings);
+            let after = settings_json(&model, settings);
             if before != after {
                 let (before, after) = (Some(before), Some(after));
-                acts.record("model.change", &model.id, before, after).await;
+                actions
+                    .record("model.change", &model.id, before, after)
+                    .await;
             }
             Ok(model)
         })
         .await
     }
 
-    pub async fn change_limit(&self, change: LimitChange) -> Result<LimitRule, ActError> {
+    pub async fn change_limit(&self, change: LimitChange) -> Result<LimitRule, ActionError> {
         for (name, value) in [("rpm", change.requests), ("tpm", change.tokens)] {
             if value == CeilingChange::Set(0) {
-                return Err(ActError::ZeroCeiling(name));
+                return Err(ActionError::ZeroCeiling(name));
             }
         }
-        let acts = self.clone();
-        self.whole(async move {
-            let ledger = &acts.gateway.ledger;
+        let actions = self.clone();
+        self.run_to_completion(async move {
+            let ledger = &actions.gateway.ledger;
             if let Some(account) = &change.account {
                 ledger.account(account).await?;
             }
-            let routes = acts.gateway.routes();
+            let routes = actions.gateway.routes();
             let unknown = |id: &&String| routes.catalog.find(id).is_none();
             if let Some(model) = change.model.as_ref().filter(unknown) {
-                return Err(ActError::NoSuchModel(model.clone()));
+                return Err(ActionError::NoSuchModel(model.clone()));
             }
             ledger.refresh().await?;
             let mut rules = ledger.limits().into_iter();
-            let same =
+            let same_scope =
                 |rule: &LimitRule| rule.account == change.account && rule.model == change.model;
-            let before = rules.find(same).map(|rule| ceilings(&rule));
+            let before = rules.find(same_scope).map(|rule| rule_json(&rule));
             let LimitChange {
                 account,
                 model,
@@ -75,9 +77,10 @@ impl Acts {
             } = change;
             let rule = ledger.set_limit(account, model, requests, tokens).await?;
             let is_none = rule.requests.is_none() && rule.tokens.is_none();
-            let after = (!is_none).then(|| ceilings(&rule));
+            let after = (!is_none).then(|| rule_json(&rule));
             if before != after {
-                acts.record("limit.change", &subject(&rule), before, after)
+                actions
+                    .record("limit.change", &subject(&rule), before, after)
                     .await;
             }
             Ok(rule)
@@ -86,14 +89,14 @@ impl Acts {
     }
 }
 
-fn shown(model: &Model, settings: ModelSettings) -> Value {
+fn settings_json(model: &Model, settings: ModelSettings) -> Value {
     json!({
         "enabled": settings.enabled,
         "unlisted": settings.unlisted.unwrap_or(model.unlisted),
     })
 }
 
-fn ceilings(rule: &LimitRule) -> Value {
+fn rule_json(rule: &LimitRule) -> Value {
     json!({
         "account": rule.account,
         "model": rule.model,
@@ -102,7 +105,7 @@ fn ceilings(rule: &LimitRule) -> Value {
     })
 }
 
-/// Whose limit it is: an account's, else a model's, else everyone's.
+/// Returns the subject to record for a rule: its account, else its model, else `limits`.
 fn subject(rule: &LimitRule) -> String {
     let named = rule.account.as_ref().or(rule.model.as_ref());
     named.cloned().unwrap_or_else(|| "limits".into())

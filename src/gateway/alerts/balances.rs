@@ -1,10 +1,10 @@
-//! Accounts that are in use and have little left: those that a call of this gateway has just left so.
+//! Check for low balances of accounts in use: those below the threshold after a call of this gateway.
 
 use std::collections::{BTreeSet, HashSet};
 
 use serde_json::json;
 
-use super::{Found, Sighting, View};
+use super::{CheckContext, CheckResult, Finding};
 use crate::{
     backoffice::{Alert, AlertKind},
     base::money::NanoUsd,
@@ -12,26 +12,29 @@ use crate::{
 };
 
 const KIND: AlertKind = AlertKind::BalanceLow;
-/// An account that nothing was asked of for so many seconds is not in use any more.
-const UNUSED: i64 = 30 * 86_400;
+/// Seconds without a call after which an account is no longer in use.
+const UNUSED_AFTER: i64 = 30 * 86_400;
 
-/// `noted` are accounts that were left with little when they were last charged.
-pub async fn look<'a>(view: &View<'a>, noted: &HashSet<String>) -> Result<Found<'a>, LedgerError> {
-    let Some(low) = view.gateway.alerts.settings.low_balance else {
-        return Ok(view.all_over(KIND));
+/// `noted` are the accounts whose balance was low after their last charge.
+pub async fn check<'a>(
+    context: &CheckContext<'a>,
+    noted: &HashSet<String>,
+) -> Result<CheckResult<'a>, LedgerError> {
+    let Some(low) = context.gateway.alerts.settings.low_balance else {
+        return Ok(context.resolve_all(KIND));
     };
-    let open = view.open_of(KIND).map(|alert| alert.subject.as_str());
+    let open = context.open_of(KIND).map(|alert| alert.subject.as_str());
     let accounts: BTreeSet<&str> = noted.iter().map(String::as_str).chain(open).collect();
-    let mut found = Found::default();
+    let mut result = CheckResult::default();
     for account_id in accounts {
-        let open = view.is_open(KIND, account_id);
-        let ledger = &view.gateway.ledger;
+        let open = context.open_alert(KIND, account_id);
+        let ledger = &context.gateway.ledger;
         let available = match open {
-            Some(alert) if is_unused(ledger, alert, view.now).await? => None,
+            Some(alert) if is_unused(ledger, alert, context.now).await? => None,
             _ => available(ledger, account_id).await?,
         };
         match available {
-            Some(available) if available < low => found.seen.push(Sighting {
+            Some(available) if available < low => result.findings.push(Finding {
                 kind: KIND,
                 subject: account_id.to_owned(),
                 detail: json!({
@@ -40,13 +43,13 @@ pub async fn look<'a>(view: &View<'a>, noted: &HashSet<String>) -> Result<Found<
                     "threshold": low,
                 }),
             }),
-            _ => found.over.extend(open),
+            _ => result.resolved.extend(open),
         }
     }
-    Ok(found)
+    Ok(result)
 }
 
-/// None where nothing is asked of it any more: the account is closed or gone.
+/// Returns the available credit; `None` if the account is closed or does not exist.
 async fn available(ledger: &Ledger, account_id: &str) -> Result<Option<NanoUsd>, LedgerError> {
     match ledger.account(account_id).await {
         Ok(account) if account.closed => Ok(None),
@@ -56,9 +59,10 @@ async fn available(ledger: &Ledger, account_id: &str) -> Result<Option<NanoUsd>,
     }
 }
 
-/// Asked of old alerts only.
+/// Returns whether the account of an alert is no longer in use. Reads the ledger only for alerts older than that
+/// time.
 async fn is_unused(ledger: &Ledger, alert: &Alert, now: i64) -> Result<bool, LedgerError> {
-    let since = now.saturating_sub(UNUSED);
+    let since = now.saturating_sub(UNUSED_AFTER);
     if alert.opened_at > since {
         return Ok(false);
     }

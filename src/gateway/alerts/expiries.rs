@@ -1,10 +1,10 @@
-//! Credit that expires soon, and that somebody could still use.
+//! Check for credit that expires soon and can still be used.
 
 use std::collections::HashSet;
 
 use serde_json::json;
 
-use super::{Found, Sighting, View};
+use super::{CheckContext, CheckResult, Finding};
 use crate::{
     backoffice::AlertKind,
     base::{money::NanoUsd, timestamp},
@@ -12,54 +12,54 @@ use crate::{
 };
 
 const KIND: AlertKind = AlertKind::CreditExpiring;
-/// Credit expires in days: it is looked for every so many seconds.
-const EVERY: i64 = 600;
-const ON_A_PAGE: usize = 500;
-/// How many that are new are written down in a look; the others have their turn at the next.
-const MOST_NEW: usize = 500;
-/// A cent: nobody wants a letter about less.
-const WORTH_TELLING: NanoUsd = NanoUsd::new(10_000_000);
+/// Seconds between two searches for expiring credit. Expiries are days ahead, so these need not be frequent.
+const SEARCH_INTERVAL: i64 = 600;
+const PAGE_SIZE: usize = 500;
+/// Number of new findings in one check; the next check reports the others.
+const MAX_NEW: usize = 500;
+/// One cent: less is not worth an e-mail.
+const MIN_AMOUNT: NanoUsd = NanoUsd::new(10_000_000);
 
-pub async fn look<'a>(view: &View<'a>) -> Result<Found<'a>, LedgerError> {
-    let alerts = &view.gateway.alerts;
+pub async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<'a>, LedgerError> {
+    let alerts = &context.gateway.alerts;
     let Some(within) = alerts.settings.expiring_within else {
-        return Ok(view.all_over(KIND));
+        return Ok(context.resolve_all(KIND));
     };
-    let mut found = Found::default();
-    for alert in view.open_of(KIND) {
-        match still_expiring(view, &alert.subject).await? {
-            Some(expiring) => found.seen.push(sighting(&expiring)),
-            None => found.over.push(alert),
+    let mut result = CheckResult::default();
+    for alert in context.open_of(KIND) {
+        match still_expiring(context, &alert.subject).await? {
+            Some(expiring) => result.findings.push(finding(&expiring)),
+            None => result.resolved.push(alert),
         }
     }
-    if !alerts.is_time_for_expiries(view.now, EVERY) {
-        return Ok(found);
+    if !alerts.expiry_search_is_due(context.now, SEARCH_INTERVAL) {
+        return Ok(result);
     }
-    let (mut known, mut new, mut all) = (HashSet::new(), 0, true);
-    let limit = on_a_page(&view.gateway.ledger);
+    let (mut known, mut new, mut complete) = (HashSet::new(), 0, true);
+    let limit = page_size(&context.gateway.ledger);
     let mut page = ExpiringPage {
-        from: view.now,
-        until: view.now.saturating_add(within),
+        from: context.now,
+        until: context.now.saturating_add(within),
         after: None,
         limit,
     };
     loop {
-        let expiring = view.gateway.ledger.expiring(&page).await?;
+        let expiring = context.gateway.ledger.expiring(&page).await?;
         page.after = expiring
             .last()
             .map(|last| (last.expires_at, last.grant_id.clone()));
         let is_last = expiring.len() < limit;
         for one in expiring {
-            if one.left < WORTH_TELLING {
+            if one.left < MIN_AMOUNT {
                 continue;
             }
-            if !alerts.knows_expiring(&one.grant_id) {
-                if new == MOST_NEW {
-                    all = false;
+            if !alerts.is_known_expiring(&one.grant_id) {
+                if new == MAX_NEW {
+                    complete = false;
                     continue;
                 }
                 new += 1;
-                found.seen.push(sighting(&one));
+                result.findings.push(finding(&one));
             }
             known.insert(one.grant_id);
         }
@@ -67,25 +67,29 @@ pub async fn look<'a>(view: &View<'a>) -> Result<Found<'a>, LedgerError> {
             break;
         }
     }
-    let looked_at = if all { view.now } else { i64::MIN };
-    alerts.looked_at_expiries(looked_at, known);
-    Ok(found)
+    let searched_at = if complete { context.now } else { i64::MIN };
+    alerts.set_expiring(searched_at, known);
+    Ok(result)
 }
 
-/// What is in memory is walked through once, and not once for each page.
-fn on_a_page(ledger: &Ledger) -> usize {
+/// Returns the page size. The embedded ledger scans its memory for every page, so it returns everything at once.
+fn page_size(ledger: &Ledger) -> usize {
     match ledger {
         Ledger::Embedded(_) => usize::MAX,
-        Ledger::Shared(_) => ON_A_PAGE,
+        Ledger::Shared(_) => PAGE_SIZE,
     }
 }
 
-/// What an open alert is about, as long as it is there and somebody can use it.
-async fn still_expiring(view: &View<'_>, subject: &str) -> Result<Option<Expiring>, LedgerError> {
+/// Returns the grant of an open alert, unless it has expired, less than a cent of it is left, or its account is
+/// closed.
+async fn still_expiring(
+    context: &CheckContext<'_>,
+    subject: &str,
+) -> Result<Option<Expiring>, LedgerError> {
     let Some((account_id, grant_id)) = subject.split_once('/') else {
         return Ok(None);
     };
-    let ledger = &view.gateway.ledger;
+    let ledger = &context.gateway.ledger;
     match ledger.account(account_id).await {
         Ok(account) if account.closed => return Ok(None),
         Err(LedgerError::NotFound { .. }) => return Ok(None),
@@ -101,18 +105,18 @@ async fn still_expiring(view: &View<'_>, subject: &str) -> Result<Option<Expirin
             expires_at: grant.expires_at?,
         })
     });
-    let open = |one: &Expiring| one.expires_at > view.now && one.left >= WORTH_TELLING;
-    Ok(expiring.filter(open))
+    let is_usable = |one: &Expiring| one.expires_at > context.now && one.left >= MIN_AMOUNT;
+    Ok(expiring.filter(is_usable))
 }
 
-fn sighting(expiring: &Expiring) -> Sighting {
+fn finding(expiring: &Expiring) -> Finding {
     let Expiring {
         account_id,
         grant_id,
         left,
         expires_at,
     } = expiring;
-    Sighting {
+    Finding {
         kind: KIND,
         subject: format!("{account_id}/{grant_id}"),
         detail: json!({

@@ -1,24 +1,25 @@
-//! What an operator must hear of, before customers do.
+//! Alerts: conditions that an operator should learn of before customers do.
 //!
-//! Every gateway looks every half a minute, at what has changed and at what is open, never through all
-//! accounts or calls. What is found is written down in the office, where it is open once, however many
-//! gateways have found it; then it is told, by signed messages and letters, until somebody has heard.
+//! Every gateway checks for them twice a minute by default. A check reads what has changed and the open alerts, never
+//! all accounts or calls. Alerts are stored in the backoffice, where each is open only once, however many gateways
+//! find it. They are then delivered by signed webhook messages and e-mails. A failed check is repeated at the next
+//! round, and a failed delivery is retried until it succeeds or its retries are used up.
 
+mod audit;
 mod balances;
-mod books;
+mod check;
 mod deliver;
 mod expiries;
-mod look;
-mod noticed;
+pub mod messages;
 mod over_bound;
 mod refusing;
+mod state;
 mod unbilled;
 mod upstreams;
-pub mod words;
 
+pub use check::{check, send_test};
 pub use deliver::deliver;
-pub use look::{look, send_test};
-pub use noticed::Alerts;
+pub use state::Alerts;
 
 use serde_json::Value;
 
@@ -28,74 +29,82 @@ use crate::{
     ledger::{Ledger, LedgerError},
 };
 
-/// Why not everything could be looked at, or written down.
+/// Why a round of checks was incomplete, or its result was not stored.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum CheckError {
     #[error(transparent)]
     Backoffice(#[from] BackofficeError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
-/// Something that is so.
-struct Sighting {
+/// A condition that holds now and must have an open alert.
+struct Finding {
     kind: AlertKind,
     subject: String,
     detail: Value,
 }
 
-/// What a look has come to.
+/// Result of the check of one kind of alert.
 #[derive(Default)]
-struct Found<'a> {
-    seen: Vec<Sighting>,
-    /// What was open and is so no longer.
-    over: Vec<&'a Alert>,
+struct CheckResult<'a> {
+    findings: Vec<Finding>,
+    /// Open alerts whose condition no longer holds.
+    resolved: Vec<&'a Alert>,
 }
 
-/// What a look goes by.
-struct View<'a> {
+/// Input of the checks.
+struct CheckContext<'a> {
     gateway: &'a Gateway,
     now: i64,
-    /// The alerts that are open, or, of very many of a kind, those that were not seen for the longest.
+    /// The open alerts; where a kind has very many, those that have not been seen for the longest time.
     open: &'a [Alert],
 }
 
-impl<'a> View<'a> {
+impl<'a> CheckContext<'a> {
     fn open_of(&self, kind: AlertKind) -> impl Iterator<Item = &'a Alert> {
         self.open.iter().filter(move |alert| alert.kind == kind)
     }
 
-    fn is_open(&self, kind: AlertKind, subject: &str) -> Option<&'a Alert> {
+    fn open_alert(&self, kind: AlertKind, subject: &str) -> Option<&'a Alert> {
         self.open_of(kind).find(|alert| alert.subject == subject)
     }
 
-    /// Whatever was open of this kind is over: nobody wants to hear of it.
-    fn all_over(&self, kind: AlertKind) -> Found<'a> {
-        Found {
-            seen: Vec::new(),
-            over: self.open_of(kind).collect(),
+    /// Resolves all open alerts of a kind.
+    fn resolve_all(&self, kind: AlertKind) -> CheckResult<'a> {
+        CheckResult {
+            findings: Vec::new(),
+            resolved: self.open_of(kind).collect(),
         }
     }
 
-    /// All that is so is known: what is open and was not seen is over.
-    fn over_but(&self, kind: AlertKind, seen: Vec<Sighting>) -> Found<'a> {
-        let is_seen = |alert: &&Alert| seen.iter().any(|one| one.subject == alert.subject);
-        let over = self.open_of(kind).filter(|alert| !is_seen(alert)).collect();
-        Found { seen, over }
+    /// Resolves the open alerts that have no finding. The findings must be complete.
+    fn resolve_others(&self, kind: AlertKind, findings: Vec<Finding>) -> CheckResult<'a> {
+        let is_found = |alert: &&Alert| findings.iter().any(|one| one.subject == alert.subject);
+        let resolved = self
+            .open_of(kind)
+            .filter(|alert| !is_found(alert))
+            .collect();
+        CheckResult { findings, resolved }
     }
 
-    /// The same where this gateway does not see what another does: it is over once nobody has seen it for a while.
-    fn over_unless_others_see(&self, kind: AlertKind, seen: Vec<Sighting>) -> Found<'a> {
-        let mut found = self.over_but(kind, seen);
-        let timeout = self.others_look_within();
-        found
-            .over
+    /// Resolves the open alerts that have no finding here and that no other gateway has seen for a while. For
+    /// conditions that each gateway sees only in its own calls.
+    fn resolve_unless_seen_elsewhere(
+        &self,
+        kind: AlertKind,
+        findings: Vec<Finding>,
+    ) -> CheckResult<'a> {
+        let mut result = self.resolve_others(kind, findings);
+        let timeout = self.other_gateways_check_within();
+        result
+            .resolved
             .retain(|alert| alert.seen_at.saturating_add(timeout) <= self.now);
-        found
+        result
     }
 
-    /// Seconds in which every other gateway has looked twice.
-    fn others_look_within(&self) -> i64 {
+    /// Seconds within which every other gateway has checked twice.
+    fn other_gateways_check_within(&self) -> i64 {
         match *self.gateway.ledger {
             Ledger::Embedded(_) => 0,
             Ledger::Shared(_) => {

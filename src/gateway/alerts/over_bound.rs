@@ -1,15 +1,15 @@
-//! Upstreams that report more tokens than requests could use. Each gateway knows of its own calls only.
+//! Check for providers that report more tokens than requests could use. Each gateway checks its own calls only.
 
 use serde_json::json;
 
-use super::{Found, Sighting, View};
+use super::{CheckContext, CheckResult, Finding};
 use crate::backoffice::AlertKind;
 
 const KIND: AlertKind = AlertKind::UsageOverBound;
 
-pub fn look<'a>(view: &View<'a>) -> Found<'a> {
-    let reported = view.gateway.alerts.reported().into_iter();
-    let seen = reported.map(|(upstream, reported)| Sighting {
+pub fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
+    let reported = context.gateway.alerts.over_reports().into_iter();
+    let findings = reported.map(|(upstream, reported)| Finding {
         kind: KIND,
         detail: json!({
             "provider": upstream,
@@ -18,5 +18,5 @@ pub fn look<'a>(view: &View<'a>) -> Found<'a> {
         }),
         subject: upstream,
     });
-    view.over_unless_others_see(KIND, seen.collect())
+    context.resolve_unless_seen_elsewhere(KIND, findings.collect())
 }

@@ -1,22 +1,22 @@
-//! Upstreams that refuse the operator's key, account or name for a model. Each gateway knows of its own calls only.
+//! Check for providers that refuse the operator's key, account or model name. Each gateway checks its own calls only.
 
 use serde_json::json;
 
-use super::{Found, Sighting, View};
+use super::{CheckContext, CheckResult, Finding};
 use crate::backoffice::AlertKind;
 
 const KIND: AlertKind = AlertKind::UpstreamRefuses;
 
-pub fn look<'a>(view: &View<'a>) -> Found<'a> {
-    let refusing = view.gateway.alerts.refusing().into_iter();
-    let seen = refusing.map(|(upstream, refusing)| Sighting {
+pub fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
+    let refusals = context.gateway.alerts.refusals().into_iter();
+    let findings = refusals.map(|(upstream, refusals)| Finding {
         kind: KIND,
         detail: json!({
             "provider": upstream,
-            "calls": refusing.calls,
-            "status": refusing.status,
+            "calls": refusals.calls,
+            "status": refusals.status,
         }),
         subject: upstream,
     });
-    view.over_unless_others_see(KIND, seen.collect())
+    context.resolve_unless_seen_elsewhere(KIND, findings.collect())
 }

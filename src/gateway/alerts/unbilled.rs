@@ -1,54 +1,55 @@
-//! Calls that were served or tried and could not be charged, in the last hour.
+//! Check for calls of the last hour that could not be charged.
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Found, Sighting, View};
+use super::{CheckContext, CheckResult, Finding};
 use crate::{
     backoffice::AlertKind,
     ledger::{Call, CallsPage, LedgerError, Outcome},
 };
 
 const KIND: AlertKind = AlertKind::StreamUnbilled;
-/// How long one is remembered, in seconds.
-const WINDOW: i64 = 3_600;
-/// How many are counted.
-const MOST: usize = 100;
-/// Whose fault it is that a charge could not be written down.
+/// Age in seconds up to which a call counts.
+const MAX_AGE: i64 = 3_600;
+/// Number of calls that are counted for each outcome.
+const MAX_COUNTED: usize = 100;
+/// Subject of the alert if the gateway failed to write a charge.
 const GATEWAY: &str = "gateway";
 
 #[derive(Default)]
 struct Count {
     calls: u64,
-    /// There may be more.
+    /// Whether there may be more calls than were counted.
     is_at_least: bool,
     latest: Option<Call>,
 }
 
-pub async fn look<'a>(view: &View<'a>) -> Result<Found<'a>, LedgerError> {
-    let since_ms = view.now.saturating_sub(WINDOW).saturating_mul(1_000);
+pub async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<'a>, LedgerError> {
+    let since_ms = context.now.saturating_sub(MAX_AGE).saturating_mul(1_000);
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     let mut any_cut_off = false;
     for outcome in [Outcome::NoUsage, Outcome::NotCharged] {
         let page = CallsPage {
             outcome: Some(outcome),
-            limit: MOST,
+            limit: MAX_COUNTED,
             ..CallsPage::default()
         };
-        let calls = view.gateway.ledger.calls_page(&page).await?;
+        let calls = context.gateway.ledger.calls_page(&page).await?;
         let oldest = calls.last();
-        let cut_off = calls.len() == MOST && oldest.is_some_and(|one| one.ended_ms > since_ms);
+        let cut_off =
+            calls.len() == MAX_COUNTED && oldest.is_some_and(|one| one.ended_ms > since_ms);
         any_cut_off |= cut_off;
-        // The newest are first.
+        // Calls are listed newest first.
         for call in calls.into_iter().take_while(|one| one.ended_ms > since_ms) {
-            let count = counts.entry(whose(&call)).or_default();
+            let count = counts.entry(subject(&call)).or_default();
             count.calls += 1;
             count.is_at_least |= cut_off;
             count.latest.get_or_insert(call);
         }
     }
-    let seen = counts.into_iter().map(|(subject, count)| Sighting {
+    let findings = counts.into_iter().map(|(subject, count)| Finding {
         kind: KIND,
         detail: json!({
             "provider": subject,
@@ -59,15 +60,15 @@ pub async fn look<'a>(view: &View<'a>) -> Result<Found<'a>, LedgerError> {
         }),
         subject,
     });
-    let mut found = view.over_but(KIND, seen.collect());
+    let mut result = context.resolve_others(KIND, findings.collect());
     if any_cut_off {
-        // Whoever was not counted may be among the rest.
-        found.over.clear();
+        // A subject without a counted call may have one among the calls that were cut off.
+        result.resolved.clear();
     }
-    Ok(found)
+    Ok(result)
 }
 
-fn whose(call: &Call) -> String {
+fn subject(call: &Call) -> String {
     let upstream = call.upstream.as_deref();
     let upstream = upstream.filter(|_| call.outcome == Outcome::NoUsage);
     upstream.unwrap_or(GATEWAY).to_owned()

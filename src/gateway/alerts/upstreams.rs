@@ -1,44 +1,44 @@
-//! Upstreams that are left alone because they failed. Each gateway knows of its own calls only.
+//! Check for deployments whose circuit has opened after failures. Each gateway checks its own calls only.
 
 use std::time::Instant;
 
 use serde_json::json;
 
-use super::{Found, Sighting, View};
+use super::{CheckContext, CheckResult, Finding};
 use crate::{
     backoffice::AlertKind,
-    upstream::deployments::{Listed, State},
+    upstream::deployments::{CircuitState, ConfiguredDeployment},
 };
 
 const KIND: AlertKind = AlertKind::UpstreamFailing;
 
-pub fn look<'a>(view: &View<'a>) -> Found<'a> {
-    let (routes, now) = (view.gateway.routes(), Instant::now());
-    let mut seen: Vec<Sighting> = Vec::new();
-    for listed in routes.deployments.listed() {
+pub fn check<'a>(context: &CheckContext<'a>) -> CheckResult<'a> {
+    let (routes, now) = (context.gateway.routes(), Instant::now());
+    let mut findings: Vec<Finding> = Vec::new();
+    for listed in routes.deployments.configured() {
         let circuit = listed.counts().circuit;
-        // One that only asked to be left alone for a while has not failed.
-        if circuit.state(now) == State::Closed || !circuit.has_opened() {
+        // A circuit that is open only because of `Retry-After` is not a failure.
+        if circuit.state(now) == CircuitState::Closed || !circuit.has_opened() {
             continue;
         }
-        // Why it failed is left out: providers quote what they were asked.
+        // The reason of the failure is left out, because providers quote the request in it.
         let detail = json!({
             "provider": &*listed.provider,
             "model": listed.model,
             "upstream_model": listed.upstream_model,
-            "failures_in_a_row": circuit.in_a_row(),
+            "failures_in_a_row": circuit.consecutive_failures(),
         });
-        seen.push(Sighting {
+        findings.push(Finding {
             kind: KIND,
             subject: name(listed),
             detail,
         });
     }
-    view.over_unless_others_see(KIND, seen)
+    context.resolve_unless_seen_elsewhere(KIND, findings)
 }
 
-/// As it stands in the configuration.
-fn name(listed: &Listed) -> String {
+/// Returns the deployment's name: its provider, model and upstream model as configured.
+fn name(listed: &ConfiguredDeployment) -> String {
     let (provider, model) = (&listed.provider, &listed.model);
     match &listed.upstream_model {
         Some(name) => format!("{provider}/{model}/{name}"),

@@ -1,11 +1,11 @@
-//! What is counted for the operator, in Prometheus' form.
+//! Metrics for the operator, in Prometheus' text format.
 //!
-//! Every label has few values: routes, models, providers and codes of ours. What a caller can make
-//! up is no label.
+//! Every label has few values: routes, models, providers and codes of the gateway. Text that a caller can choose
+//! freely is never a label.
 
 use std::{collections::BTreeMap, time::Duration};
 
-mod known;
+mod cache;
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -18,7 +18,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use self::known::Known;
+use self::cache::MetricCache;
 use crate::{
     backoffice,
     base::money::PicoUsd,
@@ -27,22 +27,22 @@ use crate::{
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Served {
+struct RequestLabels {
     route: String,
     status: u16,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Route {
+struct RouteLabel {
     route: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Model {
+struct ModelLabel {
     model: String,
 }
 
-impl Model {
+impl ModelLabel {
     fn named(model: &str) -> Self {
         let model = model.to_owned();
         Self { model }
@@ -50,59 +50,59 @@ impl Model {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct CallLabels {
     model: String,
     upstream: String,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Tokens {
+struct TokenLabels {
     model: String,
     kind: &'static str,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Attempted {
+struct AttemptLabels {
     upstream: String,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Upstream {
+struct UpstreamLabel {
     upstream: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RanTool {
+struct ToolLabels {
     tool: String,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Routed {
+struct HybridLabels {
     hybrid: String,
     model: String,
     reason: &'static str,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Code {
+struct CodeLabel {
     code: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AlertKind {
+struct AlertLabel {
     kind: &'static str,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AlertTold {
+struct DeliveryLabels {
     channel: &'static str,
     outcome: &'static str,
 }
 
-/// In the order of [`Paid::tokens`].
+/// Values of the label `kind`, in the order of [`ChargeCounters::tokens`].
 const TOKEN_KINDS: [&str; 5] = [
     "input",
     "cached_input",
@@ -111,8 +111,8 @@ const TOKEN_KINDS: [&str; 5] = [
     "reasoning",
 ];
 
-/// What is counted for a model with every charge.
-struct Paid {
+/// Counters of a model that every charge updates.
+struct ChargeCounters {
     tokens: [Counter; TOKEN_KINDS.len()],
     charged: Counter,
 }
@@ -121,21 +121,21 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 pub struct Metrics {
     registry: Registry,
-    requests: Family<Served, Counter>,
-    request_seconds: Histograms<Route>,
-    refusals: Family<Code, Counter>,
-    calls: Family<Ended, Counter>,
-    attempts: Family<Attempted, Counter>,
-    tools: Family<RanTool, Counter>,
-    routed: Family<Routed, Counter>,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Histograms<RouteLabel>,
+    refusals: Family<CodeLabel, Counter>,
+    calls: Family<CallLabels, Counter>,
+    attempts: Family<AttemptLabels, Counter>,
+    tools: Family<ToolLabels, Counter>,
+    routed: Family<HybridLabels, Counter>,
     route_seconds: Histogram,
-    first_byte_seconds: Histograms<Model>,
-    tokens: Family<Tokens, Counter>,
-    charged: Family<Model, Counter>,
-    unbilled: Family<Model, Counter>,
-    provider_cost: Family<Model, Counter>,
-    below_cost: Family<Model, Counter>,
-    over_bound: Family<Upstream, Counter>,
+    first_byte_seconds: Histograms<ModelLabel>,
+    tokens: Family<TokenLabels, Counter>,
+    charged: Family<ModelLabel, Counter>,
+    unbilled: Family<ModelLabel, Counter>,
+    provider_cost: Family<ModelLabel, Counter>,
+    below_cost: Family<ModelLabel, Counter>,
+    over_bound: Family<UpstreamLabel, Counter>,
     holds: Gauge,
     held: Gauge,
     abandoned: Gauge,
@@ -144,32 +144,32 @@ pub struct Metrics {
     ledger_ready: Gauge,
     limits_ready: Gauge,
     violations: Gauge,
-    alerts: Family<AlertKind, Gauge>,
-    alerts_told: Family<AlertTold, Counter>,
-    often: Often,
+    alerts: Family<AlertLabel, Gauge>,
+    deliveries: Family<DeliveryLabels, Counter>,
+    cached: Cached,
 }
 
-/// What is counted with every request, of the above.
+/// Caches of the metrics above that every request updates.
 #[derive(Default)]
-struct Often {
-    served: Known<Served, (Counter, Histogram)>,
-    attempted: Known<Attempted, Counter>,
-    ended: Known<Ended, Counter>,
-    first_byte: Known<Model, Histogram>,
-    paid: Known<Model, Paid>,
+struct Cached {
+    served: MetricCache<RequestLabels, (Counter, Histogram)>,
+    attempted: MetricCache<AttemptLabels, Counter>,
+    ended: MetricCache<CallLabels, Counter>,
+    first_byte: MetricCache<ModelLabel, Histogram>,
+    charged: MetricCache<ModelLabel, ChargeCounters>,
 }
 
-/// What is measured when it is asked for.
+/// Values that are read when the metrics are scraped.
 pub struct Snapshot {
     pub holds: usize,
     pub held_nanos: i64,
-    /// Calls that go on though their clients have left.
+    /// Calls that continue after their clients have disconnected.
     pub abandoned: usize,
     /// Charges in the spool.
     pub spooled: usize,
     pub violations: usize,
     pub limits_ready: bool,
-    /// How many alerts are open, by kind.
+    /// Number of open alerts of each kind.
     pub alerts: BTreeMap<backoffice::AlertKind, i64>,
 }
 
@@ -185,7 +185,7 @@ impl Metrics {
             attempts: Family::default(),
             tools: Family::default(),
             routed: Family::default(),
-            // From 5 microseconds to 2.5 milliseconds.
+            // Buckets from 5 microseconds to 2.5 milliseconds.
             route_seconds: Histogram::new(exponential_buckets(0.000_005, 2.0, 10)),
             first_byte_seconds: Family::new_with_constructor(seconds),
             tokens: Family::default(),
@@ -203,8 +203,8 @@ impl Metrics {
             limits_ready: Gauge::default(),
             violations: Gauge::default(),
             alerts: Family::default(),
-            alerts_told: Family::default(),
-            often: Often::default(),
+            deliveries: Family::default(),
+            cached: Cached::default(),
         };
         metrics.register_calls();
         metrics.register_state(ledger);
@@ -212,175 +212,180 @@ impl Metrics {
         metrics
     }
 
-    /// What is counted with requests and calls.
+    /// Registers the metrics of requests and calls.
     fn register_calls(&mut self) {
         let nanos = || Unit::Other("nano_usd".into());
         let registry = &mut self.registry;
-        registry.register("requests", "Requests answered", self.requests.clone());
+        registry.register(
+            "requests",
+            "Requests by route and status",
+            self.requests.clone(),
+        );
         registry.register_with_unit(
             "request_duration",
-            "From a request's head to the last byte of its answer",
+            "Time from a request's head to the last byte of its response",
             Unit::Seconds,
             self.request_seconds.clone(),
         );
-        registry.register("refusals", "Errors answered", self.refusals.clone());
         registry.register(
-            "calls",
-            "Admitted calls by how they ended",
-            self.calls.clone(),
+            "refusals",
+            "Error responses by error code",
+            self.refusals.clone(),
         );
+        registry.register("calls", "Admitted calls by outcome", self.calls.clone());
         registry.register(
             "attempts",
-            "Upstreams asked, by how that went; a call can make several",
+            "Attempts with upstreams by outcome; a call can make several",
             self.attempts.clone(),
         );
         registry.register(
             "tool_calls",
-            "Calls of the gateway's own tools, by how that went",
+            "Runs of built-in tools by outcome",
             self.tools.clone(),
         );
         registry.register(
             "routed",
-            "Answers of hybrids, by who gave them and why",
+            "Responses of hybrids by chosen model and reason",
             self.routed.clone(),
         );
         registry.register_with_unit(
             "route",
-            "How long hybrids took to choose",
+            "Time that hybrids took to choose a model",
             Unit::Seconds,
             self.route_seconds.clone(),
         );
         registry.register_with_unit(
             "first_byte",
-            "From a call's admission to its provider's first byte",
+            "Time from a call's admission to its provider's first byte",
             Unit::Seconds,
             self.first_byte_seconds.clone(),
         );
-        registry.register("tokens", "Tokens charged for", self.tokens.clone());
-        registry.register_with_unit("spend", "What was charged", nanos(), self.charged.clone());
+        registry.register("tokens", "Tokens charged", self.tokens.clone());
+        registry.register_with_unit("spend", "Amount charged", nanos(), self.charged.clone());
         registry.register(
             "unbilled_streams",
-            "Answers, streamed or whole, that were delivered and not charged, for want of usage",
+            "Responses, streamed or whole, that were delivered but not charged, because the provider reported no usage",
             self.unbilled.clone(),
         );
         registry.register_with_unit(
             "provider_cost",
-            "What providers charge for calls, by the cost of their deployments",
+            "Amount that providers charge for calls, by the cost of their deployments",
             nanos(),
             self.provider_cost.clone(),
         );
         registry.register(
             "below_cost_calls",
-            "Calls that were charged less than their provider charges for them",
+            "Calls charged less than their provider charges for them",
             self.below_cost.clone(),
         );
         registry.register(
             "usage_over_bound",
-            "Answers whose provider reported more tokens than the request could use; charged up to that",
+            "Responses whose provider reported more tokens than the request could use; charged up to that bound",
             self.over_bound.clone(),
         );
-        registry.register("holds", "Calls with credit set aside", self.holds.clone());
-        registry.register_with_unit("held", "Credit set aside", nanos(), self.held.clone());
+        registry.register("holds", "Running calls with a hold", self.holds.clone());
+        registry.register_with_unit(
+            "held",
+            "Credit reserved by holds",
+            nanos(),
+            self.held.clone(),
+        );
         registry.register(
             "abandoned_calls",
-            "Calls that are read to their end though their clients have left",
+            "Calls that are read to their end after their clients have disconnected",
             self.abandoned.clone(),
         );
     }
 
-    /// How the gateway and its stores are.
+    /// Registers the metrics of the gateway's and its stores' state.
     fn register_state(&mut self, ledger: &Health) {
         let registry = &mut self.registry;
         registry.register(
             "ledger_batch_steps",
-            "Changes committed together",
+            "Changes in one ledger commit",
             ledger.batch_steps.clone(),
         );
         registry.register_with_unit(
             "ledger_commit",
-            "How long a transaction takes",
+            "Time that a ledger transaction takes",
             Unit::Seconds,
             ledger.commit_seconds.clone(),
         );
         registry.register(
             "ledger_waiting",
-            "Changes not committed yet",
+            "Ledger changes that are not committed yet",
             self.waiting.clone(),
         );
         registry.register(
             "spooled_charges",
-            "Charges in the spool that wait to be settled in the store",
+            "Pending charges in the spool",
             self.spooled.clone(),
         );
         registry.register(
             "ledger_ready",
-            "Whether charges can be written: 1 or 0",
+            "Whether charges can be written to the ledger: 1 or 0",
             self.ledger_ready.clone(),
         );
         registry.register(
             "limits_ready",
-            "Whether requests can be counted: 1 or 0",
+            "Whether the limiter can count requests: 1 or 0",
             self.limits_ready.clone(),
         );
         registry.register(
             "audit_violations",
-            "Accounts whose books did not add up at the last audit",
+            "Frozen accounts: their ledger entries did not add up at the last audit",
             self.violations.clone(),
         );
-        registry.register(
-            "alerts_open",
-            "Alerts that are open, by kind",
-            self.alerts.clone(),
-        );
+        registry.register("alerts_open", "Open alerts by kind", self.alerts.clone());
         registry.register(
             "alert_deliveries",
-            "Attempts to tell somebody of an alert, by how that went",
-            self.alerts_told.clone(),
+            "Attempts to deliver an alert by channel and outcome",
+            self.deliveries.clone(),
         );
     }
 
-    /// What goes wrong with stores that gateways share.
+    /// Registers the metrics of faults in stores that gateways share.
     fn register_faults(&mut self, ledger: &Health, limits_clock_jumps: Counter) {
         let registry = &mut self.registry;
         registry.register(
             "late_settlements",
-            "Calls that were charged after their hold was gone",
+            "Calls charged after their hold had been released",
             ledger.late_settlements.clone(),
         );
         registry.register(
             "stray_holds",
-            "Holds without a running call that audits released",
+            "Holds without a running call that audits have released",
             ledger.stray_holds.clone(),
         );
         registry.register(
             "ledger_clock_jumps",
-            "How often the database's clock was found to have been set",
+            "Jumps of the database's clock",
             ledger.clock_jumps.clone(),
         );
         registry.register(
             "limits_clock_jumps",
-            "How often the clock of Redis was found to have been set",
+            "Jumps of the Redis server's clock",
             limits_clock_jumps,
         );
     }
 
-    /// It was tried to tell somebody of an alert.
-    pub fn told_of_alert(&self, channel: &'static str, outcome: &'static str) {
-        let told = AlertTold { channel, outcome };
-        self.alerts_told.get_or_create(&told).inc();
+    /// Counts an attempt to deliver an alert.
+    pub fn attempted_delivery(&self, channel: &'static str, outcome: &'static str) {
+        let labels = DeliveryLabels { channel, outcome };
+        self.deliveries.get_or_create(&labels).inc();
     }
 
-    /// A request is over, its last byte included.
+    /// Counts a request after the last byte of its response.
     pub fn served(&self, route: &str, status: u16, took: Duration) {
-        self.often.served.count(
+        self.cached.served.update(
             (route, status),
             |served| served.route == route && served.status == status,
             || {
                 let route = || route.to_owned();
-                let seconds = Route { route: route() };
+                let seconds = RouteLabel { route: route() };
                 let seconds = self.request_seconds.get_or_create_owned(&seconds);
                 let route = route();
-                let served = Served { route, status };
+                let served = RequestLabels { route, status };
                 let requests = self.requests.get_or_create_owned(&served);
                 (served, (requests, seconds))
             },
@@ -391,20 +396,20 @@ impl Metrics {
         );
     }
 
-    /// A request was answered with this error.
+    /// Counts an error response.
     pub fn refused(&self, code: &str) {
         let code = code.to_owned();
-        self.refusals.get_or_create(&Code { code }).inc();
+        self.refusals.get_or_create(&CodeLabel { code }).inc();
     }
 
-    /// An upstream was asked.
+    /// Counts an attempt with an upstream.
     pub fn attempted(&self, upstream: &str, outcome: &'static str) {
-        self.often.attempted.count(
+        self.cached.attempted.update(
             (upstream, outcome),
             |attempted| attempted.upstream == upstream && attempted.outcome == outcome,
             || {
                 let upstream = upstream.to_owned();
-                let attempted = Attempted { upstream, outcome };
+                let attempted = AttemptLabels { upstream, outcome };
                 let attempts = self.attempts.get_or_create_owned(&attempted);
                 (attempted, attempts)
             },
@@ -414,23 +419,27 @@ impl Metrics {
         );
     }
 
-    /// A provider reported more tokens than the request could use.
+    /// Counts a response whose provider reported more tokens than the request could use.
     pub fn reported_too_much(&self, upstream: &str) {
         let upstream = upstream.to_owned();
-        self.over_bound.get_or_create(&Upstream { upstream }).inc();
+        self.over_bound
+            .get_or_create(&UpstreamLabel { upstream })
+            .inc();
     }
 
-    /// A tool was run.
+    /// Counts a run of a built-in tool.
     pub fn ran_tool(&self, tool: &str, outcome: &'static str) {
         let tool = tool.to_owned();
-        self.tools.get_or_create(&RanTool { tool, outcome }).inc();
+        self.tools
+            .get_or_create(&ToolLabels { tool, outcome })
+            .inc();
     }
 
-    /// A hybrid's call was answered.
+    /// Counts a hybrid's choice; `took` is how long choosing took.
     pub fn routed(&self, hybrid: &str, model: &str, reason: &'static str, took: Duration) {
         self.route_seconds.observe(took.as_secs_f64());
         let (hybrid, model) = (hybrid.to_owned(), model.to_owned());
-        let routed = Routed {
+        let routed = HybridLabels {
             hybrid,
             model,
             reason,
@@ -438,16 +447,16 @@ impl Metrics {
         self.routed.get_or_create(&routed).inc();
     }
 
-    /// A call is over.
+    /// Counts a call that has ended, with its tokens and amounts.
     pub fn ended(&self, call: &Call) {
         let model = call.model.as_str();
         let upstream = call.upstream.as_deref().unwrap_or_default();
         let outcome = call.outcome.as_str();
-        self.often.ended.count(
+        self.cached.ended.update(
             (model, upstream, outcome),
             |ended| ended.outcome == outcome && ended.model == model && ended.upstream == upstream,
             || {
-                let ended = Ended {
+                let ended = CallLabels {
                     model: model.to_owned(),
                     upstream: upstream.to_owned(),
                     outcome,
@@ -461,11 +470,11 @@ impl Metrics {
         );
         if let Some(first) = call.first_byte_ms {
             let took = u64::try_from(first - call.admitted_ms).unwrap_or(0);
-            self.often.first_byte.count(
+            self.cached.first_byte.update(
                 model,
                 |known| known.model == model,
                 || {
-                    let model = Model::named(model);
+                    let model = ModelLabel::named(model);
                     let seconds = self.first_byte_seconds.get_or_create_owned(&model);
                     (model, seconds)
                 },
@@ -473,11 +482,11 @@ impl Metrics {
             );
         }
         if call.outcome == Outcome::NoUsage {
-            self.unbilled.get_or_create(&Model::named(model)).inc();
+            self.unbilled.get_or_create(&ModelLabel::named(model)).inc();
         }
         if let Some(cost) = call.provider_cost.map(PicoUsd::rounded_up) {
             let nanos = u64::try_from(cost.nanos()).unwrap_or(0);
-            let of_model = Model::named(model);
+            let of_model = ModelLabel::named(model);
             self.provider_cost.get_or_create(&of_model).inc_by(nanos);
             let charged = call.charged.map(|charged| charged.cost);
             if charged.unwrap_or_default() < cost {
@@ -494,30 +503,31 @@ impl Metrics {
             reasoning,
         } = charged.usage;
         let cost = u64::try_from(charged.cost.nanos()).unwrap_or(0);
-        self.often.paid.count(
+        self.cached.charged.update(
             model,
             |known| known.model == model,
-            || (Model::named(model), self.paid(model)),
-            |paid| {
+            || (ModelLabel::named(model), self.charge_counters(model)),
+            |counters| {
                 let counts = [prompt, cached, cache_write, completion, reasoning];
-                for (counter, tokens) in paid.tokens.iter().zip(counts) {
+                for (counter, tokens) in counters.tokens.iter().zip(counts) {
                     counter.inc_by(tokens.into());
                 }
-                paid.charged.inc_by(cost);
+                counters.charged.inc_by(cost);
             },
         );
     }
 
-    fn paid(&self, model: &str) -> Paid {
+    fn charge_counters(&self, model: &str) -> ChargeCounters {
         let tokens = TOKEN_KINDS.map(|kind| {
             let model = model.to_owned();
-            self.tokens.get_or_create_owned(&Tokens { model, kind })
+            self.tokens
+                .get_or_create_owned(&TokenLabels { model, kind })
         });
-        let charged = self.charged.get_or_create_owned(&Model::named(model));
-        Paid { tokens, charged }
+        let charged = self.charged.get_or_create_owned(&ModelLabel::named(model));
+        ChargeCounters { tokens, charged }
     }
 
-    /// Everything, as a scraper reads it.
+    /// Returns all metrics in the text format that Prometheus scrapes.
     pub fn text(&self, ledger: &Health, now: &Snapshot) -> String {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.holds.set(count(now.holds));
@@ -531,10 +541,10 @@ impl Metrics {
         for kind in backoffice::AlertKind::ALL {
             let open = now.alerts.get(&kind).copied().unwrap_or(0);
             let kind = kind.as_str();
-            self.alerts.get_or_create(&AlertKind { kind }).set(open);
+            self.alerts.get_or_create(&AlertLabel { kind }).set(open);
         }
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
     }

@@ -1,21 +1,21 @@
-//! Whether everything adds up: checked every minute and on demand, told loudly, never repaired.
+//! The audit: checks every minute and on demand that everything adds up. Violations are logged and never repaired.
 //!
-//! An account whose books contradict themselves is frozen: nothing new is begun on it until someone
-//! has looked. The others go on.
+//! An account that does not add up is frozen: it starts no new call until an operator has looked. The others go on.
 
 use std::{collections::BTreeSet, path::Path, sync::atomic::Ordering::Relaxed, time::Instant};
 
 use super::{
     Embedded,
-    directory::Shared,
-    sqlite::{self, Database, audit::books},
+    command::Command,
+    sqlite::{self, audit::books},
+    steps::Frozen,
 };
 use crate::ledger::{Audit, LedgerError, Violation};
 
-/// How many accounts are looked at in one step of the writer's.
+/// How many accounts one command of the writer covers.
 const STEP: usize = 500;
 
-/// Looks through a database file, whether or not a gateway is using it; changes nothing.
+/// Audits a database file without changing it, whether or not a gateway is using it.
 pub fn audit_file(path: &Path) -> Result<Audit, String> {
     let started = Instant::now();
     let looked = sqlite::read_only(path).and_then(|connection| books(&connection, 0));
@@ -27,20 +27,20 @@ pub fn audit_file(path: &Path) -> Result<Audit, String> {
 }
 
 impl Embedded {
-    /// Looks at everything there is.
+    /// Audits all entries.
     pub async fn audit(&self) -> Result<Audit, LedgerError> {
         let _alone = self.auditing.lock().await;
         self.audit_since(0).await
     }
 
-    /// Looks at what has changed since the last time; the first time at everything.
+    /// Audits the entries since the last audit; the first time, all of them.
     pub async fn reconcile(&self) -> Result<Audit, LedgerError> {
         let _alone = self.auditing.lock().await;
         self.audit_since(self.audited_to.load(Relaxed)).await
     }
 
-    /// A file that was opened as the last process had left it is looked through now. Damage that shows up only
-    /// here is of the disk: no new call is begun on it.
+    /// Checks a file for damage that was opened as the last process left it. Damage found here is the disk's: no new call
+    /// is admitted.
     async fn check_file(&self) -> Result<(), LedgerError> {
         if self.sound.load(Relaxed) {
             return Ok(());
@@ -52,7 +52,7 @@ impl Embedded {
             }
             Err(error) => {
                 if sqlite::is_damage(&error) {
-                    tracing::error!(%error, "the database is damaged: no call is begun until it is replaced");
+                    tracing::error!(%error, "the database is damaged; no call is admitted until it is replaced");
                     self.writer.health().set_damaged();
                 }
                 Err(error.into())
@@ -69,81 +69,53 @@ impl Embedded {
             .reader
             .query_file(move |database| books(database, since));
         let mut audit = looked.await?;
-        // In small steps: no charge waits long for its turn.
+        // In small commands, so that no charge waits long.
         for accounts in audit.accounts.chunks(STEP) {
             let accounts = accounts.to_vec();
-            let compare =
-                move |database: &_, directory: &_| compare_memory(database, directory, &accounts);
-            audit.violations.extend(self.writer.run(compare).await?);
+            let compare = |reply| Command::CompareMemory(accounts, reply);
+            audit.violations.extend(self.writer.execute(compare).await?);
         }
         audit.took = started.elapsed();
         let found = audit.violations.iter();
         let broken: BTreeSet<_> = found.map(|found| found.account_id.clone()).collect();
         for Violation { account_id, what } in &audit.violations {
-            tracing::error!(account.id = account_id, "the books do not add up: {what}");
+            tracing::error!(
+                account.id = account_id,
+                "the ledger does not add up: {what}; the account is frozen"
+            );
         }
-        // A look at everything is the last word; a look at the news only adds to it.
-        let freeze = move |_: &Database, directory: &Shared| {
-            directory.write().freeze(broken, since == 0);
-            Ok(())
+        // A full audit replaces the frozen accounts; one of recent entries only adds to them.
+        let frozen = Frozen {
+            accounts: broken,
+            replaces: since == 0,
         };
-        self.writer.run(freeze).await?;
+        self.writer
+            .execute(|reply| Command::Freeze(frozen, reply))
+            .await?;
         self.audited_to.store(audit.last_entry, Relaxed);
         Ok(audit)
     }
 
-    /// How many accounts are frozen because their books do not add up.
+    /// How many accounts are frozen because they do not add up.
     pub fn violations(&self) -> usize {
         self.read().frozen()
     }
 
-    /// Whether nothing new is begun for an account, because its books do not add up.
+    /// Whether an account is frozen because it does not add up.
     pub fn is_frozen(&self, account_id: &str) -> bool {
         self.read().is_frozen(account_id)
     }
 
-    /// Enters what has expired, for every account.
+    /// Posts the expiries of all accounts.
     async fn sweep_expired(&self) -> Result<(), LedgerError> {
         let now = self.clock.now();
         let accounts: Vec<String> = self.read().accounts().map(|one| one.id.clone()).collect();
         for accounts in accounts.chunks(STEP) {
             let accounts = accounts.to_vec();
-            let sweep = move |database: &Database, directory: &Shared| {
-                for account_id in &accounts {
-                    let update = directory.read().credit(account_id).bring_up_to_date(now);
-                    database.enter_update(account_id, &update, now)?;
-                }
-                Ok(())
-            };
-            self.writer.run(sweep).await?;
+            self.writer
+                .execute(|reply| Command::PostExpiries(accounts, now, reply))
+                .await?;
         }
         Ok(())
     }
-}
-
-/// The copy in memory must say what the database says, and not contradict itself.
-fn compare_memory(
-    database: &Database,
-    directory: &Shared,
-    accounts: &[String],
-) -> Result<Vec<Violation>, LedgerError> {
-    let not_entered = database.not_entered()?;
-    let mut violations = Vec::new();
-    for account_id in accounts {
-        let new = not_entered.get(account_id).copied().unwrap_or(0);
-        let stored = database.total(account_id)? + new;
-        let (remembered, contradiction) = {
-            let directory = directory.read();
-            let credit = directory.credit(account_id);
-            (credit.total().nanos(), credit.contradiction())
-        };
-        let differs = (remembered != stored)
-            .then(|| format!("{remembered} nano-dollars in memory are {stored} in the database"));
-        let found = differs.into_iter().chain(contradiction);
-        violations.extend(found.map(|what| Violation {
-            account_id: account_id.clone(),
-            what,
-        }));
-    }
-    Ok(violations)
 }

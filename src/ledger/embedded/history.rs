@@ -1,16 +1,16 @@
-//! Looking back: what calls there were, what they used, what they cost.
+//! Queries of past calls: usage and cost.
 
 use std::collections::HashMap;
 
-use super::{Embedded, sqlite::calls};
+use super::{Embedded, command::Command, sqlite::calls};
 use crate::{
     base::rate::WINDOW_MS,
     ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, LedgerError},
 };
 
-/// Longer than calls of several steps take.
+/// More than a call of several steps takes.
 const LONGEST_CALL_MS: i64 = 60 * 60 * 1_000;
-/// A call has its number a little before its place in the minute.
+/// A call gets its number a little before its reservation.
 const NUMBERED_BEFORE_MS: i64 = 10_000;
 
 impl Embedded {
@@ -29,7 +29,7 @@ impl Embedded {
         Ok(self.reader.query(query).await?)
     }
 
-    /// The calls with this number of ours or this ID of their client's, newest first.
+    /// The calls with this call number or this `X-Request-ID`, newest first.
     pub async fn find_calls(&self, id: &str) -> Result<Vec<Call>, LedgerError> {
         self.all_written().await;
         let (number, id) = (CallId::parse(id), id.to_owned());
@@ -43,7 +43,7 @@ impl Embedded {
         Ok(self.reader.query(query).await?)
     }
 
-    /// Calls added up by day, account and model.
+    /// Totals of calls by day, account and model.
     pub async fn analytics(
         &self,
         filter: AnalyticsFilter,
@@ -53,7 +53,7 @@ impl Embedded {
         Ok(self.reader.query(query).await?)
     }
 
-    /// What the calls of the last minute used in the end, in tokens, by their numbers.
+    /// The tokens that calls of the current window used in the end, by call number.
     pub async fn tokens_in_window(&self) -> Result<HashMap<u64, u64>, LedgerError> {
         let window = i64::try_from(WINDOW_MS).unwrap_or(i64::MAX);
         let since = self
@@ -66,13 +66,10 @@ impl Embedded {
         Ok(used.into_iter().map(|(id, used)| (id.0, used)).collect())
     }
 
-    /// Returns once everything that was sent to the writer before is written down where it is looked for.
+    /// Returns once everything that was sent to the writer before is posted.
     pub(super) async fn all_written(&self) {
-        let wanted = self.writer.run(|database, _| {
-            database.want_news();
-            Ok(())
-        });
-        // Where nothing can be written, what there is can still be read.
-        let _ = wanted.await;
+        let posted = self.writer.execute(Command::PostRedoLog);
+        // If nothing can be written, what is posted can still be read.
+        let _ = posted.await;
     }
 }

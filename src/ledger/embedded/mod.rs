@@ -1,10 +1,10 @@
-//! The ledger of a gateway that is alone: one SQLite file, one thread that writes to it.
+//! The embedded ledger: one SQLite file, and one thread that writes to it.
 //!
-//! Changes go, one after the other, through a thread that owns the database; each is committed
-//! before its caller hears of it. Reads come from a copy in memory that the same thread keeps, so
-//! a key that was disabled is refused on the very next request, and a request waits for no disk.
-//! What running calls have set aside lives in that copy alone. A change that fails to be committed
-//! has not happened: the copy is then made anew from the database.
+//! Changes are commands (`command.rs`) to a thread that owns the database; each is committed before its caller gets a
+//! reply. Reads come from memory that the same thread maintains (`directory.rs`), so a disabled key is refused on the very
+//! next request, and no request waits for the disk. Holds exist in that memory only.
+//!
+//! A change that cannot be committed has not happened: the memory is then read again from the database.
 
 use std::{
     path::Path,
@@ -18,12 +18,14 @@ use crossbeam_utils::sync::ShardedLockReadGuard;
 
 mod audit;
 mod billing;
+mod command;
 mod directory;
 mod history;
 mod pages;
 mod pending;
 mod queue;
 mod sqlite;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod watched;
@@ -33,13 +35,14 @@ pub use audit::audit_file;
 pub use sqlite::probe;
 
 use self::{
+    command::{Command, LimitChange, ModelChange},
     directory::{Directory, Shared},
     sqlite::Reader,
     writer::Writer,
 };
 use super::{
     Account, AccountChange, Balances, CallId, Caller, CeilingChange, Grant, Health, Key, KeyState,
-    LedgerError, LimitRule, ModelSettings, OpenError, call_id::CallIds, credit::Funds,
+    LedgerError, LimitRule, ModelSettings, OpenError, call_id::CallIds,
 };
 use crate::base::{
     clock::Clock, durability::Durability, keys::KeyDigest, money::NanoUsd, rate::Ceilings,
@@ -51,16 +54,16 @@ pub struct Embedded {
     reader: Reader,
     ids: CallIds,
     clock: Clock,
-    /// The file has been looked through.
+    /// The whole file has been checked for damage.
     sound: Arc<AtomicBool>,
-    /// The last entry of the books that an audit has seen.
+    /// The last ledger entry that an audit has checked.
     audited_to: AtomicI64,
-    /// One audit at a time: two would undo each other's findings.
+    /// One audit at a time: two would overwrite each other's findings.
     auditing: tokio::sync::Mutex<()>,
 }
 
 impl Embedded {
-    /// Opens the database, bringing its tables up to date, and takes it for this process alone.
+    /// Opens the database, creates its tables if it is new, and locks it for this process.
     pub(super) fn open_at(
         path: &Path,
         durability: Durability,
@@ -73,7 +76,7 @@ impl Embedded {
         };
         let directory = Shared::new(database.load().map_err(failed)?);
         if let Err(error) = database.enter_news_alone() {
-            tracing::warn!(%error, "calls could not be entered yet");
+            tracing::warn!(%error, "posting calls from the redo log failed; retrying in 1000 ms");
         }
         let ids = CallIds::after(database.last_call().map_err(failed)?);
         let reader = Reader::new(path, &database);
@@ -99,7 +102,7 @@ impl Embedded {
         &self.clock
     }
 
-    /// The caller that a key belongs to, if it is one that may be used.
+    /// The caller that an active key belongs to.
     pub fn caller(&self, digest: KeyDigest) -> Option<Caller> {
         self.read().caller(digest)
     }
@@ -117,14 +120,14 @@ impl Embedded {
         directory.credit(account_id).balances(self.clock.now())
     }
 
-    /// What the account was given, oldest first.
+    /// The grants of an account, oldest first.
     pub fn grants(&self, account_id: &str) -> Result<Vec<Grant>, LedgerError> {
         let directory = self.read();
         directory.account(account_id)?;
         Ok(directory.grants(account_id).to_vec())
     }
 
-    /// The account's keys, deleted ones too: their history stays.
+    /// The account's keys, including deleted ones, which the history refers to.
     pub fn keys(&self, account_id: &str) -> Result<Vec<Key>, LedgerError> {
         let directory = self.read();
         directory.account(account_id)?;
@@ -152,31 +155,20 @@ impl Embedded {
         requests: CeilingChange,
         tokens: CeilingChange,
     ) -> Result<LimitRule, LedgerError> {
+        let change = LimitChange {
+            account,
+            model,
+            requests,
+            tokens,
+        };
         self.writer
-            .run(move |database, directory| {
-                let before = directory
-                    .read()
-                    .limits()
-                    .get(account.as_deref(), model.as_deref());
-                let rule = LimitRule {
-                    account,
-                    model,
-                    requests: requests.applied_to(before.requests),
-                    tokens: tokens.applied_to(before.tokens),
-                };
-                database.put_limit(&rule)?;
-                directory.write().put_limit(&rule);
-                Ok(rule)
-            })
+            .execute(|reply| Command::SetLimit(change, reply))
             .await
     }
 
     pub async fn create_account(&self, account: Account) -> Result<Account, LedgerError> {
         self.writer
-            .run(move |database, directory| {
-                database.insert_account(&account)?;
-                Ok(directory.write().put_account(account))
-            })
+            .execute(|reply| Command::CreateAccount(account, reply))
             .await
     }
 
@@ -185,97 +177,53 @@ impl Embedded {
         id: &str,
         change: AccountChange,
     ) -> Result<Account, LedgerError> {
-        let id = id.to_owned();
         self.writer
-            .run(move |database, directory| {
-                let account = change.applied_to(directory.read().account(&id)?)?;
-                database.update_account(&account)?;
-                Ok(directory.write().put_account(account))
-            })
+            .execute(|reply| Command::ChangeAccount(id.to_owned(), change, reply))
             .await
     }
 
-    /// Makes a key. Only its digest is kept: what is returned is the one chance to see it.
+    /// Stores a key by its digest.
     pub async fn create_key(&self, key: Key) -> Result<Key, LedgerError> {
         self.writer
-            .run(move |database, directory| {
-                directory.read().account(&key.account_id)?;
-                database.insert_key(&key)?;
-                Ok(directory.write().put_key(key))
-            })
+            .execute(|reply| Command::CreateKey(key, reply))
             .await
     }
 
     pub async fn set_key_state(&self, id: &str, state: KeyState) -> Result<Key, LedgerError> {
-        let id = id.to_owned();
         self.writer
-            .run(move |database, directory| {
-                let key = directory.read().key(&id)?.clone();
-                if key.state == KeyState::Deleted && state != KeyState::Deleted {
-                    return Err(LedgerError::KeyDeleted);
-                }
-                let key = Key { state, ..key };
-                database.update_key(&key)?;
-                Ok(directory.write().put_key(key))
-            })
+            .execute(|reply| Command::SetKeyState(id.to_owned(), state, reply))
             .await
     }
 
     pub async fn add_grant(&self, account_id: &str, grant: Grant) -> Result<Grant, LedgerError> {
-        let account_id = account_id.to_owned();
         self.writer
-            .run(move |database, directory| {
-                directory.read().account(&account_id)?;
-                if let Some(before) = directory.read().same_grant(&account_id, &grant)? {
-                    return Ok(before);
-                }
-                let (update, granted) = {
-                    let directory = directory.read();
-                    let mut credit = directory.credit(&account_id);
-                    let fits = credit.total().checked_add(grant.amount);
-                    fits.ok_or(LedgerError::TooMuchCredit)?;
-                    let id = Arc::from(grant.id.as_str());
-                    let funds = Funds::new(id, grant.amount, grant.expires_at);
-                    let update = credit.bring_up_to_date(grant.created_at);
-                    (update, credit.grant(&funds))
-                };
-                database.enter_update(&account_id, &update, grant.created_at)?;
-                database.enter_grant(&account_id, &grant, &granted)?;
-                let mut directory = directory.write();
-                directory.put_grant(&account_id, grant.clone());
-                Ok(grant)
-            })
+            .execute(|reply| Command::AddGrant(account_id.to_owned(), grant, reply))
             .await
     }
 
-    /// Sets what is given, keeps the rest; lasts across restarts.
+    /// Changes the settings of a model; `None` keeps what there is. Lasts across restarts.
     pub async fn set_model(
         &self,
         model_id: &str,
         enabled: Option<bool>,
         unlisted: Option<bool>,
     ) -> Result<ModelSettings, LedgerError> {
-        let model_id = model_id.to_owned();
+        let change = ModelChange {
+            model_id: model_id.to_owned(),
+            enabled,
+            unlisted,
+        };
         self.writer
-            .run(move |database, directory| {
-                let before = directory.read().model_settings(&model_id);
-                let settings = ModelSettings {
-                    enabled: enabled.unwrap_or(before.enabled),
-                    unlisted: unlisted.or(before.unlisted),
-                };
-                database.put_model_settings(&model_id, settings)?;
-                directory.write().put_model_settings(model_id, settings);
-                Ok(settings)
-            })
+            .execute(|reply| Command::SetModel(change, reply))
             .await
     }
 
-    /// How many calls have credit set aside, and how much.
+    /// How many holds there are, and their sum.
     pub fn all_held(&self) -> (usize, NanoUsd) {
         self.read().all_held()
     }
 
-    /// How the thread that writes is doing.
+    /// The state of the writer thread.
     pub fn health(&self) -> &Health {
         self.writer.health()
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     Embedded,
+    command::Command,
     sqlite::{
         calls, days,
         pages::{self, Calls},
@@ -89,13 +90,7 @@ impl Embedded {
 
     pub async fn ensure_account(&self, account: Account) -> Result<Account, LedgerError> {
         self.writer
-            .run(move |database, directory| {
-                if let Ok(there) = directory.read().account(&account.id) {
-                    return Ok(there.clone());
-                }
-                database.insert_account(&account)?;
-                Ok(directory.write().put_account(account))
-            })
+            .execute(|reply| Command::EnsureAccount(account, reply))
             .await
     }
 }

@@ -1,7 +1,7 @@
-//! Steps on their way to the thread that takes them.
+//! The queue of commands to the writer thread.
 //!
-//! A thread that serves requests has often many answers at once, each with a charge. They are handed over together, when
-//! all of them had their turn: else the first one would set off a transaction for itself, and the others wait for the
+//! A thread that serves requests often has several responses at once, each with a charge. They are sent as one batch after
+//! all ready tasks have run: otherwise the first would get a transaction of its own, and the others would wait for the
 //! next.
 
 use std::{
@@ -14,31 +14,31 @@ use std::{
     vec,
 };
 
-use crate::net::{lanes, mailbox};
+use crate::net::{callbacks, lanes};
 
-/// Where steps are put in, on any thread. Dropped, it hands over what was put in.
+/// The sending end, for any thread. When it is dropped it sends what is still batch.
 pub struct Sender<Step> {
-    /// What each thread has gathered; the first is for all that serve no requests.
-    threads: Vec<Arc<Mutex<Gathered<Step>>>>,
+    /// The batch of each lane; the first is for threads that serve no requests.
+    threads: Vec<Arc<Mutex<Batch<Step>>>>,
 }
 
-struct Gathered<Step> {
+struct Batch<Step> {
     steps: Vec<Step>,
-    /// `None` when nothing more comes.
+    /// `None` once the sender is dropped.
     to: Option<mpsc::Sender<Vec<Step>>>,
 }
 
-/// Where they are taken out, in the order in which each thread has put them in.
+/// The receiving end. The commands of one thread arrive in order.
 pub struct Queue<Step> {
     steps: Receiver<Vec<Step>>,
-    /// Of those that came together, the ones that are left.
+    /// The rest of the batch that is being received.
     left: vec::IntoIter<Step>,
 }
 
 pub fn new<Step: Send + 'static>() -> (Sender<Step>, Queue<Step>) {
     let (to, steps) = mpsc::channel();
     let thread = || {
-        Arc::new(Mutex::new(Gathered {
+        Arc::new(Mutex::new(Batch {
             steps: Vec::new(),
             to: Some(to.clone()),
         }))
@@ -49,42 +49,45 @@ pub fn new<Step: Send + 'static>() -> (Sender<Step>, Queue<Step>) {
 }
 
 impl<Step: Send + 'static> Sender<Step> {
-    /// Together with others of this thread, soon.
+    /// Sends a command with the next batch of this thread.
     pub fn send(&self, step: Step) {
-        let gathered = self.of_this_thread();
+        let batch = self.of_this_thread();
         let is_first = {
-            let mut gathered = locked(gathered);
-            gathered.steps.push(step);
-            gathered.steps.len() == 1
+            let mut batch = locked(batch);
+            batch.steps.push(step);
+            batch.steps.len() == 1
         };
         if is_first {
-            let gathered = gathered.clone();
-            mailbox::after_others(move || locked(&gathered).hand_over());
+            let batch = batch.clone();
+            callbacks::after_ready_tasks(move || locked(&batch).send_batch());
         }
     }
 
-    /// At once, after all that any thread has sent before.
+    /// Sends a command at once, after all that any thread has sent before.
     pub fn send_after_all(&self, step: Step) {
-        for gathered in &self.threads {
-            locked(gathered).hand_over();
+        for batch in &self.threads {
+            locked(batch).send_batch();
         }
-        let mut gathered = locked(self.of_this_thread());
-        gathered.steps.push(step);
-        gathered.hand_over();
+        let mut batch = locked(self.of_this_thread());
+        batch.steps.push(step);
+        batch.send_batch();
     }
 
-    fn of_this_thread(&self) -> &Arc<Mutex<Gathered<Step>>> {
+    fn of_this_thread(&self) -> &Arc<Mutex<Batch<Step>>> {
         &self.threads[lanes::this_lane() % self.threads.len()]
     }
 }
 
-impl<Step> Gathered<Step> {
-    fn hand_over(&mut self) {
+impl<Step> Batch<Step> {
+    fn send_batch(&mut self) {
         if let Some(to) = self.to.as_ref().filter(|_| !self.steps.is_empty()) {
-            // Whoever waits for one of them hears of it when it is dropped.
+            // Dropping a command closes its reply channel, so its task gets an error.
             if let Err(SendError(lost)) = to.send(take(&mut self.steps)) {
                 let steps = lost.len();
-                tracing::error!(steps, "nobody writes to the ledger any more");
+                tracing::error!(
+                    steps,
+                    "the ledger writer has stopped; operations are refused"
+                );
             }
         }
     }
@@ -92,16 +95,16 @@ impl<Step> Gathered<Step> {
 
 impl<Step> Drop for Sender<Step> {
     fn drop(&mut self) {
-        for gathered in &self.threads {
-            let mut gathered = locked(gathered);
-            gathered.hand_over();
-            gathered.to = None;
+        for batch in &self.threads {
+            let mut batch = locked(batch);
+            batch.send_batch();
+            batch.to = None;
         }
     }
 }
 
-fn locked<Step>(gathered: &Mutex<Gathered<Step>>) -> MutexGuard<'_, Gathered<Step>> {
-    gathered.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<Step>(batch: &Mutex<Batch<Step>>) -> MutexGuard<'_, Batch<Step>> {
+    batch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<Step> Queue<Step> {
@@ -120,7 +123,7 @@ impl<Step> Queue<Step> {
     }
 }
 
-/// Those that are there.
+/// The commands that have arrived.
 impl<Step> Iterator for Queue<Step> {
     type Item = Step;
 
@@ -139,10 +142,10 @@ mod tests {
     use tokio::task::{LocalSet, spawn_local, yield_now};
 
     use super::*;
-    use crate::net::mailbox::Postman;
+    use crate::net::callbacks::Runner;
 
     #[test]
-    fn steps_come_in_order_from_a_thread_without_a_mailbox() {
+    fn steps_arrive_in_order_from_a_thread_without_callbacks() {
         let (sender, mut queue) = new();
         for step in 0..3 {
             sender.send(step);
@@ -158,9 +161,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_many_tasks_have_in_one_turn_is_handed_over_together() {
+    async fn commands_of_several_ready_tasks_are_one_batch() {
         let tasks = async {
-            spawn_local(Postman::start());
+            spawn_local(Runner::start());
             let (sender, mut queue) = new();
             let sender = Arc::new(sender);
             for step in 0..5 {
@@ -178,23 +181,22 @@ mod tests {
         LocalSet::new().run_until(tasks).await;
     }
 
-    /// A thread that ends hands over what it has gathered.
     #[tokio::test]
-    async fn nothing_is_left_behind_by_a_thread_that_ends() {
-        let postman = Postman::start();
+    async fn a_thread_that_ends_sends_its_batch() {
+        let runner = Runner::start();
         let (sender, mut queue) = new();
         sender.send(1);
         assert_eq!(queue.next(), None);
-        drop(postman);
+        drop(runner);
         assert_eq!(queue.next(), Some(1));
         sender.send(2);
         assert_eq!(queue.next(), Some(2));
     }
 
-    /// Of another thread too, which has gathered them and not had the time to hand them over.
+    /// Including the unsent batch of another thread.
     #[tokio::test]
-    async fn what_was_sent_before_is_taken_before() {
-        let _postman = Postman::start();
+    async fn send_after_all_keeps_the_order_of_all_threads() {
+        let _runner = Runner::start();
         let (sender, mut queue) = new();
         lanes::this_thread_is(1);
         sender.send(1);
@@ -208,10 +210,10 @@ mod tests {
         assert_eq!(taken, [1, 2]);
     }
 
-    /// Whoever waits for the end of the queue may be on the thread that would have handed over later.
+    /// The thread that waits for the end may be the one that would have sent the batch later.
     #[tokio::test]
-    async fn a_sender_that_is_dropped_hands_over_and_is_the_end() {
-        let _postman = Postman::start();
+    async fn a_dropped_sender_sends_its_batch_and_ends_the_queue() {
+        let _runner = Runner::start();
         let (sender, mut queue) = new();
         sender.send(1);
         drop(sender);

@@ -1,20 +1,20 @@
-// What a script adds to pages that can be read without one: copying, the theme, the playground.
+// Enhancements of pages that work without scripts: copy buttons, the theme switch, the playground.
 "use strict";
 
-function copying() {
+function copyButtons() {
   for (const button of document.querySelectorAll("[data-copy]")) {
     button.hidden = false;
-    const said = button.querySelector("[data-said]");
-    const verb = said.textContent;
+    const label = button.querySelector("[data-copy-label]");
+    const verb = label.textContent;
     button.addEventListener("click", async () => {
       const text = button.closest(".copyable").querySelector("code").textContent;
       try {
         await navigator.clipboard.writeText(text);
-        said.textContent = "Copied";
+        label.textContent = "Copied";
       } catch {
-        said.textContent = "Select and copy it yourself";
+        label.textContent = "Select and copy it yourself";
       }
-      setTimeout(() => { said.textContent = verb; }, 2000);
+      setTimeout(() => { label.textContent = verb; }, 2000);
     });
   }
 }
@@ -36,12 +36,12 @@ function theme() {
   });
 }
 
-// Where the navigation has no room for all, the present page is in sight.
+// Scrolls the navigation to the current page, in case it is too wide for the screen.
 function navigation() {
   document.querySelector(".top nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
-// Server-sent events, one after the other, as JSON.
+// Yields the data of server-sent events as parsed JSON, until [DONE] or the end of the stream.
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -62,26 +62,26 @@ function playground() {
   const form = document.getElementById("playground");
   if (!form) return;
   const conversation = document.getElementById("conversation");
-  const told = document.getElementById("told");
+  const status = document.getElementById("playground-status");
   const stop = form.querySelector("[data-stop]");
   const clear = form.querySelector("[data-clear]");
   const send = form.querySelector("[type=submit]");
   let messages = [];
   let running = null;
 
-  const say = (who, text) => {
-    const said = document.createElement("article");
-    said.className = `said ${who}`;
+  const addMessage = (role, text) => {
+    const message = document.createElement("article");
+    message.className = `message ${role}`;
     const heading = document.createElement("h2");
-    heading.textContent = who === "user" ? "You" : "Answer";
+    heading.textContent = role === "user" ? "You" : "Answer";
     const body = document.createElement("p");
     body.textContent = text;
-    said.append(heading, body);
-    conversation.append(said);
+    message.append(heading, body);
+    conversation.append(message);
     return body;
   };
 
-  const ask = async (model, sent, body) => {
+  const complete = async (model, sent, body) => {
     running = new AbortController();
     const response = await fetch("/portal/playground/run", {
       method: "POST",
@@ -105,17 +105,17 @@ function playground() {
     return { usage, routed, request: response.headers.get("x-request-id") };
   };
 
-  // What it came to, once it is in the books.
-  const price = async (request, words) => {
+  // Appends the cost of a call to its summary, with a link to the request details, if it is charged already.
+  const showCost = async (request, summary) => {
     const response = await fetch(`/portal/playground/charge?request=${encodeURIComponent(request)}`);
     if (!response.ok) return;
     const { cost, path } = await response.json();
-    // The next one may have been asked for meanwhile.
-    if (told.textContent !== words) return;
-    const story = document.createElement("a");
-    story.href = path;
-    story.textContent = cost;
-    told.append(words ? " · " : "", story);
+    // Another request may have replaced the summary meanwhile.
+    if (status.textContent !== summary) return;
+    const details = document.createElement("a");
+    details.href = path;
+    details.textContent = cost;
+    status.append(summary ? " · " : "", details);
   };
 
   form.addEventListener("submit", async (event) => {
@@ -125,24 +125,24 @@ function playground() {
     const text = fields.get("message").trim();
     if (!text) return;
     const system = fields.get("system").trim();
-    const asked = [...messages, { role: "user", content: text }];
-    say("user", text);
-    const body = say("assistant", "");
+    const turns = [...messages, { role: "user", content: text }];
+    addMessage("user", text);
+    const body = addMessage("assistant", "");
     body.setAttribute("aria-busy", "true");
-    told.textContent = "Waiting for the answer…";
+    status.textContent = "Waiting for the answer…";
     send.disabled = true;
     stop.hidden = false;
     try {
       const before = system ? [{ role: "system", content: system }] : [];
-      const { usage, routed, request } = await ask(fields.get("model"), [...before, ...asked], body);
-      messages = [...asked, { role: "assistant", content: body.textContent }];
+      const { usage, routed, request } = await complete(fields.get("model"), [...before, ...turns], body);
+      messages = [...turns, { role: "assistant", content: body.textContent }];
       form.elements.message.value = "";
       const tokens = usage ? `${usage.prompt_tokens} tokens in, ${usage.completion_tokens} out` : "";
-      const words = [tokens, routed ? `answered by ${routed}` : ""].filter(Boolean).join(" · ");
-      told.textContent = words;
-      price(request, words).catch(() => {});
+      const summary = [tokens, routed ? `answered by ${routed}` : ""].filter(Boolean).join(" · ");
+      status.textContent = summary;
+      showCost(request, summary).catch(() => {});
     } catch (error) {
-      told.textContent = error.name === "AbortError" ? "Stopped. What was written is charged." : error.message;
+      status.textContent = error.name === "AbortError" ? "Stopped. What was written is charged." : error.message;
       if (!body.textContent) body.parentElement.classList.add("failed");
     } finally {
       body.removeAttribute("aria-busy");
@@ -156,12 +156,12 @@ function playground() {
   clear.addEventListener("click", () => {
     messages = [];
     conversation.replaceChildren();
-    told.textContent = "";
+    status.textContent = "";
     clear.hidden = true;
   });
 }
 
-copying();
+copyButtons();
 theme();
 navigation();
 playground();

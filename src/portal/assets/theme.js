@@ -1,4 +1,4 @@
-// Before anything is drawn: the theme that was chosen here, if one was.
+// Applies the theme that the user has chosen, before the page is drawn.
 "use strict";
 const chosen = localStorage.getItem("theme");
 if (chosen === "light" || chosen === "dark") {

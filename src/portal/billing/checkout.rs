@@ -1,4 +1,4 @@
-//! Buying credit: an amount is chosen here and paid for at the provider's.
+//! Buying credit: the amount is chosen here and paid on the payment provider's page.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use axum::{
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{page, returned::Told};
+use super::{page, returned::Banner};
 use crate::{
     backoffice::{
         NewCheckout,
@@ -19,15 +19,15 @@ use crate::{
     base::timestamp,
     config::Offer,
     gateway::Gateway,
-    portal::{error::PortalError, form::SignedForm, layout, session::SignedIn, words::money},
+    portal::{error::PortalError, form::SignedForm, formatting::money, layout, session::SignedIn},
     wire::error::Cause,
 };
 
-/// How many checkouts an account may have begun and not paid within this time.
-const MOST_OPEN: i64 = 10;
+/// How many unpaid checkouts an account may have begun within [`OPEN_SECONDS`].
+const MAX_OPEN: i64 = 10;
 const OPEN_SECONDS: u32 = 3_600;
 
-/// How more credit is had.
+/// The card to add credit.
 pub fn card(gateway: &Gateway, me: &SignedIn) -> Markup {
     html! {
         section.card {
@@ -81,14 +81,14 @@ fn bounds(offer: &Offer) -> String {
 }
 
 #[derive(Deserialize)]
-pub struct Chosen {
+pub struct CheckoutForm {
     #[serde(default)]
     amount: String,
 }
 
 pub async fn begin(
     State(gateway): State<Arc<Gateway>>,
-    SignedForm { me, form }: SignedForm<Chosen>,
+    SignedForm { me, form }: SignedForm<CheckoutForm>,
 ) -> Result<Response, PortalError> {
     let payments = gateway.payments.as_ref().ok_or(PortalError::NotFound)?;
     if me.account.closed {
@@ -106,11 +106,11 @@ pub async fn begin(
         amount,
         now,
     };
-    // Written down before anybody else hears of it: what is paid always finds its account.
+    // The checkout is stored before the provider knows of it, so that every payment finds its account.
     let since = now - i64::from(OPEN_SECONDS);
     let opened = gateway
         .backoffice
-        .open_checkout(new, since, MOST_OPEN)
+        .open_checkout(new, since, MAX_OPEN)
         .await?;
     let checkout = opened.ok_or(PortalError::TooMany {
         seconds: u64::from(OPEN_SECONDS),
@@ -131,21 +131,22 @@ pub async fn begin(
     };
     match payments.provider.begin(&order).await {
         Ok(begun) => {
-            // An event brings it along as well, so nobody has to wait for this to work.
+            // The payment event contains the session too, so a failure here is only logged.
             let kept = gateway
                 .backoffice
                 .checkout_begun(&checkout.id, &begun.session);
             if let Err(error) = kept.await {
-                tracing::warn!(checkout = checkout.id, %error, "a checkout's session is not kept");
+                tracing::warn!(checkout = checkout.id, %error, "storing the provider's session of a checkout failed; the payment event will bring it");
             }
-            Ok(onwards(payments.provider.name(), &begun.url))
+            Ok(provider_redirect_page(payments.provider.name(), &begun.url))
         }
         Err(error) => {
             let problem = "The payment page cannot be reached at the moment. Nothing was charged; try again in a moment.";
             let status = StatusCode::SERVICE_UNAVAILABLE;
             let mut response = refused(&gateway, &me, status, problem).await?;
-            tracing::warn!(checkout = checkout.id, %error, "a checkout was not begun");
-            // Nobody can pay it, and it is not to count among the unpaid. If it stays, it is only that.
+            tracing::warn!(checkout = checkout.id, %error, "the payment provider did not start the checkout; it is dropped");
+            // The checkout can never be paid, so it is deleted and does not count as unpaid. If that fails, it
+            // only counts.
             let _ = gateway.backoffice.drop_checkout(&checkout.id).await;
             let cause = Cause(format!("the payment provider: {error}"));
             response.extensions_mut().insert(cause);
@@ -154,9 +155,9 @@ pub async fn begin(
     }
 }
 
-/// A page that leads on to the provider's. A redirect would not: the policy of our pages has forms end
-/// with us, and browsers hold what a form is redirected to against it. A link is free to go.
-fn onwards(name: &str, url: &str) -> Response {
+/// A page with a link and a meta refresh to the provider's page. A redirect is not possible: `form-action
+/// 'self'` in our content security policy also applies to the redirect targets of a form, but not to links.
+fn provider_redirect_page(name: &str, url: &str) -> Response {
     let head = html! { meta http-equiv="refresh" content={ "0; url=" (url) }; };
     let content = html! {
         h1 { "On to " (name) }
@@ -165,13 +166,13 @@ fn onwards(name: &str, url: &str) -> Response {
     layout::plain_with("One moment", &head, &content).into_response()
 }
 
-/// The page again, with what was wrong.
+/// The billing page with an error message.
 async fn refused(
     gateway: &Gateway,
     me: &SignedIn,
     status: StatusCode,
     problem: &str,
 ) -> Result<Response, PortalError> {
-    let page = Box::pin(page(gateway, me, None, Told::problem(problem))).await?;
+    let page = Box::pin(page(gateway, me, None, Banner::problem(problem))).await?;
     Ok((status, page).into_response())
 }

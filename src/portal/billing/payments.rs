@@ -1,24 +1,24 @@
-//! What an account has bought, or began to.
+//! The list of an account's payments and unpaid checkouts.
 
 use maud::{Markup, html};
 
 use crate::{
     backoffice::{BackofficeError, Checkout},
     gateway::Gateway,
-    portal::words::{moment, money},
+    portal::formatting::{moment, money},
 };
 
 const SHOWN: usize = 20;
 
-/// None where nobody takes money.
-pub async fn of(gateway: &Gateway, account_id: &str) -> Result<Vec<Checkout>, BackofficeError> {
+/// The latest checkouts of an account; empty without a payment provider.
+pub async fn recent(gateway: &Gateway, account_id: &str) -> Result<Vec<Checkout>, BackofficeError> {
     match gateway.payments {
         Some(_) => gateway.backoffice.checkouts_of(account_id, SHOWN).await,
         None => Ok(Vec::new()),
     }
 }
 
-/// Nothing where nothing was ordered.
+/// The section with the list; empty if there are no checkouts.
 pub fn section(checkouts: &[Checkout]) -> Markup {
     html! {
         @if !checkouts.is_empty() {

@@ -1,46 +1,53 @@
-//! What somebody is told who comes back from the provider's page.
+//! The message on the billing page after a return from the payment provider.
 
 use maud::{Markup, html};
 
-use super::Asked;
+use super::BillingQuery;
 use crate::{
     backoffice::{Checkout, is_checkout},
     base::timestamp,
     gateway::Gateway,
-    portal::{error::PortalError, query::given, session::SignedIn, sign_in, words::money},
+    portal::{error::PortalError, formatting::money, query::non_empty, session::SignedIn, sign_in},
 };
 
-/// How often a page that waits for a payment looks again, and how long after the order.
-const LOOK_EVERY_SECONDS: u32 = 3;
-const LOOK_FOR_SECONDS: i64 = 1_800;
+/// The page reloads every 3 seconds while a payment is being confirmed, for 30 minutes after the order.
+const REFRESH_SECONDS: u32 = 3;
+const REFRESH_FOR_SECONDS: i64 = 1_800;
 
-/// Words for the top of the page, and what they need in its head.
+/// A message at the top of the page, and the elements that it needs in the page's head.
 #[derive(Default)]
-pub struct Told {
+pub struct Banner {
     pub head: Markup,
-    pub words: Markup,
+    pub content: Markup,
 }
 
-impl Told {
+impl Banner {
     pub fn problem(problem: &str) -> Self {
         Self {
-            words: sign_in::told(Some(problem)),
+            content: sign_in::problem_notice(Some(problem)),
             ..Self::default()
         }
     }
 
-    fn words(words: &Markup) -> Self {
+    fn notice(text: &Markup) -> Self {
         Self {
-            words: html! { p.notice role="status" { (words) } },
+            content: html! { p.notice role="status" { (text) } },
             ..Self::default()
         }
     }
 }
 
-pub async fn told(gateway: &Gateway, me: &SignedIn, asked: &Asked) -> Result<Told, PortalError> {
-    let (paid, cancelled) = (given(asked.paid.as_ref()), given(asked.cancelled.as_ref()));
+pub async fn banner(
+    gateway: &Gateway,
+    me: &SignedIn,
+    query: &BillingQuery,
+) -> Result<Banner, PortalError> {
+    let (paid, cancelled) = (
+        non_empty(query.paid.as_ref()),
+        non_empty(query.cancelled.as_ref()),
+    );
     let Some(id) = paid.or(cancelled) else {
-        return Ok(Told::default());
+        return Ok(Banner::default());
     };
     let checkout = own(gateway, me, id).await?;
     let ordered = money(checkout.amount);
@@ -48,28 +55,28 @@ pub async fn told(gateway: &Gateway, me: &SignedIn, asked: &Asked) -> Result<Tol
     let credited = credited.filter(|receipt| receipt.grant_id.is_some());
     if let Some(receipt) = credited {
         let amount = money(receipt.amount);
-        return Ok(Told::words(&html! {
+        return Ok(Banner::notice(&html! {
             "Thank you: " (amount) " was paid, and your credit is there."
         }));
     }
     if checkout.receipt.is_none() && paid.is_none() {
-        return Ok(Told::words(
+        return Ok(Banner::notice(
             &html! { "Nothing was charged, and no credit was added." },
         ));
     }
-    let waits = timestamp::now() - checkout.created_at < LOOK_FOR_SECONDS;
-    let told = Told::words(&html! {
+    let waits = timestamp::now() - checkout.created_at < REFRESH_FOR_SECONDS;
+    let banner = Banner::notice(&html! {
         "Your payment of " (ordered) " is being confirmed. "
         @if waits { "This page looks again by itself." }
         @else { "Some banks take days; it is listed below once it is there." }
     });
     let head = html! {
-        @if waits { meta http-equiv="refresh" content=(LOOK_EVERY_SECONDS); }
+        @if waits { meta http-equiv="refresh" content=(REFRESH_SECONDS); }
     };
-    Ok(Told { head, ..told })
+    Ok(Banner { head, ..banner })
 }
 
-/// The checkout, if it is one of this account's.
+/// The checkout, if it belongs to this account.
 pub async fn own(gateway: &Gateway, me: &SignedIn, id: &str) -> Result<Checkout, PortalError> {
     if !is_checkout(id) {
         return Err(PortalError::NotFound);

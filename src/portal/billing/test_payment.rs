@@ -1,4 +1,4 @@
-//! The page in the place of a provider's, where payments only pretend.
+//! The payment page of the built-in test provider, on which no money is charged.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::{
     gateway::Gateway,
     portal::{
         error::PortalError,
-        form::{Nothing, SignedForm},
+        form::{EmptyForm, SignedForm},
+        formatting::money,
         layout::{self, Page, Place},
         session::SignedIn,
-        words::money,
     },
 };
 
@@ -41,11 +41,11 @@ pub async fn show(
     Ok(layout::page(&me, Place::Billing, "Test payment", &content))
 }
 
-/// Delivers what a provider would.
+/// Delivers the payment event that a real provider would send.
 pub async fn pay(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
-    SignedForm { me, form: _ }: SignedForm<Nothing>,
+    SignedForm { me, form: _ }: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
     let payments = gateway.payments.as_ref();
     let test = payments.and_then(|payments| payments.test.as_ref());

@@ -19,12 +19,12 @@ fn drawn(unit: Unit, days: &[String], series: Vec<Series>) -> String {
         days,
         series,
     };
-    // One element a line, so that a snapshot can be read.
+    // One element a line, for readable snapshots.
     chart.draw().into_string().replace("><", ">\n<")
 }
 
 #[test]
-fn bars_stand_on_each_other_and_everything_has_its_words() {
+fn bars_are_stacked_and_labelled() {
     let all = vec![
         series("svc-pro", &[0, 1_000_000, 500_000_000]),
         series("svc-standard", &[0, 2_000_000_000, 500_000_000]),
@@ -33,7 +33,7 @@ fn bars_stand_on_each_other_and_everything_has_its_words() {
 }
 
 #[test]
-fn a_name_is_text_and_nothing_else() {
+fn names_are_escaped() {
     let name = r#"<script>alert("1")</script>&'"#;
     let drawn = drawn(Unit::Requests, &days(1), vec![series(name, &[3])]);
     assert!(!drawn.contains("<script"), "{drawn}");
@@ -41,7 +41,7 @@ fn a_name_is_text_and_nothing_else() {
 }
 
 #[test]
-fn nothing_is_said_in_words() {
+fn an_empty_chart_shows_a_text() {
     for all in [vec![], vec![series("a", &[0, 0])]] {
         let drawn = drawn(Unit::Requests, &days(2), all);
         assert!(drawn.contains("nothing in these days"), "{drawn}");
@@ -50,7 +50,7 @@ fn nothing_is_said_in_words() {
 }
 
 #[test]
-fn the_largest_values_there_are_fit() {
+fn the_largest_values_fit() {
     let number = |text: &str, name: &str| -> u128 {
         let (_, rest) = text.split_once(&format!(" {name}=\"")).unwrap();
         rest.split_once('"').unwrap().0.parse().unwrap()
@@ -63,7 +63,7 @@ fn the_largest_values_there_are_fit() {
         assert_eq!(rects.len(), 3, "{drawn}");
         for rect in rects {
             let (y, height) = (number(rect, "y"), number(rect, "height"));
-            assert!(y + height <= BASE && height >= LEAST, "{rect}");
+            assert!(y + height <= BASE && height >= MIN_HEIGHT, "{rect}");
         }
     }
 }
@@ -80,13 +80,13 @@ fn seven_series_have_a_colour_and_more_are_drawn_as_others() {
     assert!(!seven.contains("others"), "{seven}");
     let nine = drawn(Unit::Requests, &days(1), many(9));
     assert_eq!(nine.matches("<rect").count(), 7, "{nine}");
-    // 7, 8 and 9 together.
+    // The sum of series 7, 8 and 9.
     assert!(nine.contains("3 others: 24 requests"), "{nine}");
     assert!(!nine.contains("series-8"), "{nine}");
 }
 
 #[test]
-fn what_comes_to_nothing_leaves_the_other_colours_as_they_are() {
+fn series_of_zeros_are_left_out_without_changing_other_colours() {
     let all = vec![series("a", &[0]), series("b", &[2])];
     let drawn = drawn(Unit::Requests, &days(1), all);
     assert!(drawn.contains("series-2"), "{drawn}");
@@ -94,7 +94,7 @@ fn what_comes_to_nothing_leaves_the_other_colours_as_they_are() {
 }
 
 #[test]
-fn lines_stand_at_one_two_and_five() {
+fn grid_lines_are_multiples_of_one_two_or_five() {
     for (most, expected) in [
         (0, 1),
         (1, 1),
@@ -113,7 +113,7 @@ fn lines_stand_at_one_two_and_five() {
 }
 
 #[test]
-fn marks_are_short_and_exact() {
+fn axis_labels_are_short_and_exact() {
     for (value, mark) in [
         (0, "0"),
         (999, "999"),
@@ -129,9 +129,12 @@ fn marks_are_short_and_exact() {
 }
 
 #[test]
-fn today_is_named_and_there_is_room_for_every_name() {
+fn the_last_day_is_labelled_and_all_labels_fit() {
     for days in [1, 2, 7, 30, 90] {
-        let named = (0..days).filter(|day| is_named(*day, days)).count();
-        assert!(is_named(days - 1, days) && named <= NAMED_DAYS, "{days}");
+        let named = (0..days).filter(|day| has_label(*day, days)).count();
+        assert!(
+            has_label(days - 1, days) && named <= MAX_DAY_LABELS,
+            "{days}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Who may see the console: a person with the operator's role, or whoever came with the operator token.
+//! Access to the console: for persons with the operator role, and for sessions opened with the operator token.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     base::timestamp,
     gateway::{
         Gateway,
-        actions::{Acts, TOKEN},
+        actions::{OperatorActions, TOKEN},
     },
     net::drain::drain_unread,
     portal::{
@@ -25,37 +25,38 @@ use crate::{
     },
 };
 
-/// An operator. Whoever is not signed in is sent to sign in; for a customer there is nothing here.
-pub struct OperatorIn {
+/// A signed-in operator. Without a session, the extractor redirects to the console's sign-in page; for a
+/// customer the page does not exist (404).
+pub struct SignedInOperator {
     pub session: Session,
     token: Token,
-    /// How many there are, as this gateway last saw.
+    /// The number of open alerts at this gateway's last check.
     pub open_alerts: i64,
 }
 
-impl OperatorIn {
-    /// Their address, where they are known by one.
-    pub fn who(&self) -> &str {
+impl SignedInOperator {
+    /// The operator's e-mail address, or the name of the operator token. It is recorded with their actions.
+    pub fn actor(&self) -> &str {
         let person = self.session.person.as_ref();
         person.map_or(TOKEN, |person| &person.email)
     }
 
-    /// Whether they have an account of their own, with its pages.
+    /// Whether the operator has an account of their own and so can use the portal.
     pub fn has_account(&self) -> bool {
         self.session.person.is_some()
     }
 
-    pub fn acts(&self, gateway: &Arc<Gateway>) -> Acts {
-        Acts::by(gateway, self.who())
+    pub fn actions(&self, gateway: &Arc<Gateway>) -> OperatorActions {
+        OperatorActions::by(gateway, self.actor())
     }
 
-    /// The field without which a form of theirs is not taken.
+    /// A hidden field with the form token, which every form of this session needs.
     pub fn token_field(&self) -> Markup {
         token_field(&self.token)
     }
 }
 
-/// The session that a browser brings along, whoever's it is.
+/// The session of the request's cookie, of a customer or an operator.
 pub async fn presented(
     gateway: &Gateway,
     headers: &HeaderMap,
@@ -72,7 +73,7 @@ pub async fn presented(
     Ok(session.map(|session| (token, session)))
 }
 
-impl FromRequestParts<Arc<Gateway>> for OperatorIn {
+impl FromRequestParts<Arc<Gateway>> for SignedInOperator {
     type Rejection = PortalError;
 
     async fn from_request_parts(
@@ -81,29 +82,30 @@ impl FromRequestParts<Arc<Gateway>> for OperatorIn {
     ) -> Result<Self, PortalError> {
         let found = presented(gateway, &parts.headers).await?;
         let Some((token, session)) = found else {
-            return Err(PortalError::NoOperator { to: back_to(parts) });
+            return Err(PortalError::OperatorSignedOut { to: back_to(parts) });
         };
         match session.role {
             Role::Operator => Ok(Self {
                 session,
                 token,
-                open_alerts: gateway.alerts.all_open(),
+                open_alerts: gateway.alerts.open_total(),
             }),
             Role::Customer => Err(PortalError::NotFound),
         }
     }
 }
 
-/// The page that was asked for; what was only sent there is not sent again.
+/// The path to return to after signing in. Only GET requests are repeated; for others it is the console's start
+/// page.
 fn back_to(parts: &Parts) -> String {
     let page = parts.uri.path_and_query();
     let page = page.filter(|_| parts.method == Method::GET);
     page.map_or_else(|| "/portal/console".into(), ToString::to_string)
 }
 
-/// What an operator has sent.
+/// A form submitted by an operator.
 pub struct OperatorForm<T> {
-    pub me: OperatorIn,
+    pub me: SignedInOperator,
     pub form: T,
 }
 
@@ -112,7 +114,7 @@ impl<T: DeserializeOwned + Send> FromRequest<Arc<Gateway>> for OperatorForm<T> {
 
     async fn from_request(request: Request, gateway: &Arc<Gateway>) -> Result<Self, PortalError> {
         let (mut parts, body) = request.into_parts();
-        let me = match OperatorIn::from_request_parts(&mut parts, gateway).await {
+        let me = match SignedInOperator::from_request_parts(&mut parts, gateway).await {
             Ok(me) => me,
             Err(error) => {
                 drain_unread(body);
@@ -123,13 +125,14 @@ impl<T: DeserializeOwned + Send> FromRequest<Arc<Gateway>> for OperatorForm<T> {
         if !me.token.has_form_token(&token) {
             return Err(PortalError::Stale);
         }
-        // A form can take its time, and whoever sends it may be no operator any more.
-        let me = OperatorIn::from_request_parts(&mut parts, gateway).await?;
+        // Reading the body can take long. The session is checked again, because the operator role may have been
+        // removed meanwhile.
+        let me = SignedInOperator::from_request_parts(&mut parts, gateway).await?;
         Ok(Self { me, form })
     }
 }
 
-/// The ID in a path; what cannot be read is none.
+/// The ID in a path; 404 if it cannot be decoded.
 pub struct Id(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Id {

@@ -1,4 +1,4 @@
-//! One account: how it is doing, and what an operator can do about it.
+//! The page of one account: its state, and forms to change it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use axum::extract::State;
 use maud::{Markup, html};
 
 use super::{
-    access::{Id, OperatorIn},
+    access::{Id, SignedInOperator},
     account_people,
     accounts::{path, plans, state},
     actions,
@@ -20,8 +20,8 @@ use crate::{
     portal::{
         billing::payments,
         error::PortalError,
+        formatting::{moment, money},
         layout::{self, Page},
-        words::{moment, money},
     },
 };
 
@@ -30,7 +30,7 @@ const SHOWN_ACTIONS: usize = 10;
 
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
-    me: OperatorIn,
+    me: SignedInOperator,
     Id(id): Id,
 ) -> Result<Page, PortalError> {
     let ledger = &gateway.ledger;
@@ -58,12 +58,12 @@ pub async fn show(
         .backoffice
         .invitations_of(&id, timestamp::now())
         .await?;
-    let bought = payments::of(&gateway, &id).await?;
+    let bought = payments::recent(&gateway, &id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/console/accounts" { "All accounts" } }
         h1 { (account.email) }
         @if frozen {
-            p.problem role="alert" { "The books of this account do not add up: nothing new is begun for it. Run the audit to see why." }
+            p.problem role="alert" { "The entries of this account do not add up, so it starts no new calls. Run the audit to see why." }
         }
         (facts(&account, frozen))
         (cards(&balances))
@@ -85,9 +85,9 @@ pub async fn show(
             p { a href={ "/portal/console/requests?account=" (layout::encoded(&id)) } { "All its requests" } }
         }
         section {
-            h2 { "What operators did" }
+            h2 { "Operator actions" }
             (actions::table(&done))
-            p { a href={ "/portal/console/actions?subject=" (layout::encoded(&id)) } { "All that was done" } }
+            p { a href={ "/portal/console/actions?subject=" (layout::encoded(&id)) } { "All its actions" } }
         }
     };
     Ok(frame::page(&me, Place::Accounts, &account.email, &content))
@@ -107,7 +107,7 @@ fn facts(account: &Account, frozen: bool) -> Markup {
 fn cards(balances: &Balances) -> Markup {
     let figures = [
         ("Balance", balances.balance),
-        ("Set aside", balances.held),
+        ("Held", balances.held),
         ("Available", balances.available),
     ];
     html! {
@@ -119,8 +119,8 @@ fn cards(balances: &Balances) -> Markup {
     }
 }
 
-/// The number in it is made with the page: a form that is sent twice gives once.
-fn grant_form(me: &OperatorIn, account: &Account) -> Markup {
+/// The form to grant credit. Its reference is generated with the page, so that submitting it twice grants once.
+fn grant_form(me: &SignedInOperator, account: &Account) -> Markup {
     html! {
         section {
             h2 { "Give credit" }
@@ -143,8 +143,8 @@ fn grant_form(me: &OperatorIn, account: &Account) -> Markup {
     }
 }
 
-fn plan_forms(me: &OperatorIn, account: &Account) -> Markup {
-    let (verb, told) = if account.closed {
+fn plan_forms(me: &SignedInOperator, account: &Account) -> Markup {
+    let (verb, explanation) = if account.closed {
         ("Open", "Its keys work again from the next request on.")
     } else {
         (
@@ -165,7 +165,7 @@ fn plan_forms(me: &OperatorIn, account: &Account) -> Markup {
                 form method="post" action={ (path(&account.id)) "/state" } {
                     (me.token_field())
                     input type="hidden" name="state" value=(if account.closed { "open" } else { "closed" });
-                    p.muted { (told) }
+                    p.muted { (explanation) }
                     button.bad type="submit" { (verb) " the account" }
                 }
             }
@@ -180,7 +180,7 @@ fn credit(left: &[GrantLeft]) -> Markup {
             thead { tr {
                 th scope="col" { "Grant" }
                 th.number scope="col" { "Left" }
-                th.number scope="col" { "Of it set aside" }
+                th.number scope="col" { "Held" }
                 th scope="col" { "Expires" }
             } }
             tbody {

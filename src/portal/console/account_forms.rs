@@ -1,4 +1,4 @@
-//! What an operator does to accounts.
+//! Handlers of the forms that create and change accounts.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     base::timestamp,
     gateway::{
         Gateway,
-        actions::{self, ActError},
+        actions::{self, ActionError},
     },
     ledger::{AccountChange, LedgerError, NewAccount, NewGrant},
     portal::{error::PortalError, layout},
@@ -24,7 +24,7 @@ const MAX_REASON: usize = 200;
 const DAY: i64 = 86_400;
 
 #[derive(Deserialize)]
-pub struct NewOne {
+pub struct NewAccountForm {
     #[serde(default)]
     email: String,
     #[serde(default)]
@@ -35,7 +35,7 @@ pub struct NewOne {
 
 pub async fn create(
     State(gateway): State<Arc<Gateway>>,
-    OperatorForm { me, form }: OperatorForm<NewOne>,
+    OperatorForm { me, form }: OperatorForm<NewAccountForm>,
 ) -> Result<Response, PortalError> {
     let plan = read_plan(&form.plan)?;
     let name = plain(&form.name, MAX_NAME, "The name")?;
@@ -45,7 +45,7 @@ pub async fn create(
         track: plan.track(),
         tier: plan.tier(),
     };
-    let account = me.acts(&gateway).create_account(new).await?;
+    let account = me.actions(&gateway).create_account(new).await?;
     Ok(layout::redirect(&path(&account.id)))
 }
 
@@ -66,7 +66,7 @@ pub async fn change_plan(
         tier: Some(plan.tier()),
         closed: None,
     };
-    let account = me.acts(&gateway).change_account(id, change).await?;
+    let account = me.actions(&gateway).change_account(id, change).await?;
     Ok(layout::redirect(&path(&account.id)))
 }
 
@@ -90,7 +90,7 @@ pub async fn change_state(
         closed: Some(closed),
         ..AccountChange::default()
     };
-    let account = me.acts(&gateway).change_account(id, change).await?;
+    let account = me.actions(&gateway).change_account(id, change).await?;
     Ok(layout::redirect(&path(&account.id)))
 }
 
@@ -115,7 +115,7 @@ pub async fn grant(
     let reason = plain(&form.reason, MAX_REASON, "The reason")?;
     let reason = reason
         .ok_or_else(|| PortalError::Invalid("Say why, so that others can tell later.".into()))?;
-    // Without a number, a form that was sent twice would give twice.
+    // The reference makes a repeated submission harmless, so a form without one is refused.
     let reference = plain(&form.reference, MAX_NAME, "The number")?.ok_or(PortalError::Stale)?;
     let new = NewGrant {
         amount,
@@ -124,8 +124,8 @@ pub async fn grant(
         reference: Some(reference),
     };
     let page = path(&id);
-    match me.acts(&gateway).grant(id, new).await {
-        Err(ActError::Ledger(LedgerError::ReferenceTaken { .. })) => Err(PortalError::Invalid(
+    match me.actions(&gateway).grant(id, new).await {
+        Err(ActionError::Ledger(LedgerError::ReferenceTaken { .. })) => Err(PortalError::Invalid(
             "This form has given credit before. Load the account's page anew to give more.".into(),
         )),
         given => {
@@ -135,7 +135,7 @@ pub async fn grant(
     }
 }
 
-/// The first moment after a day, if one was said.
+/// The end of the given day (UTC) in Unix seconds; `None` if no day is given.
 fn end_of_day(day: &str) -> Result<Option<i64>, PortalError> {
     if day.is_empty() {
         return Ok(None);
@@ -148,7 +148,7 @@ fn end_of_day(day: &str) -> Result<Option<i64>, PortalError> {
     }
 }
 
-/// A line of text, if there is one.
+/// The trimmed text, checked for its length and for control characters; `None` if it is empty.
 pub fn plain(text: &str, most: usize, what: &str) -> Result<Option<String>, PortalError> {
     let text = text.trim();
     if text.chars().count() > most || text.chars().any(char::is_control) {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_one_line_and_not_endless() {
+    fn texts_are_single_lines_of_limited_length() {
         assert_eq!(plain("  ", 3, "It").unwrap(), None);
         assert_eq!(plain(" äöü ", 3, "It").unwrap().as_deref(), Some("äöü"));
         assert!(plain("four", 3, "It").is_err() && plain("a\nb", 3, "It").is_err());

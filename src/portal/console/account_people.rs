@@ -1,4 +1,4 @@
-//! Who signs in to an account: invited, given a role, let in again, removed.
+//! The people of an account: invite, change roles, reset passwords, remove.
 
 use std::sync::Arc;
 
@@ -7,26 +7,31 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    access::{Id, OperatorForm, OperatorIn},
+    access::{Id, OperatorForm, SignedInOperator},
     accounts::path,
     frame::{self, Place, scrolled},
     people::{name, role},
 };
 use crate::{
     backoffice::{Link, Person, Role},
-    gateway::{Gateway, actions::HandedLink},
+    gateway::{Gateway, actions::OneTimeLink},
     portal::{
         error::PortalError,
-        form::Nothing,
+        form::EmptyForm,
+        formatting::moment,
         layout::{self, Page},
         snippets::copy_button,
-        words::moment,
     },
 };
 
 const ROLES: [Role; 2] = [Role::Customer, Role::Operator];
 
-pub fn section(me: &OperatorIn, account_id: &str, people: &[Person], invited: &[Link]) -> Markup {
+pub fn section(
+    me: &SignedInOperator,
+    account_id: &str,
+    people: &[Person],
+    invited: &[Link],
+) -> Markup {
     let table = html! {
         table {
             caption { "People, in the order in which they came" }
@@ -72,8 +77,8 @@ pub fn section(me: &OperatorIn, account_id: &str, people: &[Person], invited: &[
     }
 }
 
-/// Nothing where there is none.
-fn open_invitations(me: &OperatorIn, account_id: &str, invited: &[Link]) -> Markup {
+/// The table of open invitations; empty if there are none.
+fn open_invitations(me: &SignedInOperator, account_id: &str, invited: &[Link]) -> Markup {
     let table = html! {
         table {
             caption { "Invitations that nobody has used" }
@@ -102,7 +107,7 @@ fn open_invitations(me: &OperatorIn, account_id: &str, invited: &[Link]) -> Mark
     html! { @if !invited.is_empty() { (scrolled("Invitations", &table)) } }
 }
 
-fn forms(me: &OperatorIn, person: &Person) -> Markup {
+fn forms(me: &SignedInOperator, person: &Person) -> Markup {
     let address = person_path(&person.id);
     let (other, verb) = match person.role {
         Role::Customer => (Role::Operator, "Make operator"),
@@ -133,13 +138,13 @@ fn person_path(id: &str) -> String {
     format!("/portal/console/people/{}", layout::encoded(id))
 }
 
-fn is_oneself(me: &OperatorIn, person: &Person) -> bool {
+fn is_oneself(me: &SignedInOperator, person: &Person) -> bool {
     let known = me.session.person.as_ref();
     known.is_some_and(|known| known.id == person.id)
 }
 
 #[derive(Deserialize)]
-pub struct Invitation {
+pub struct InvitationForm {
     #[serde(default)]
     email: String,
     #[serde(default)]
@@ -149,17 +154,17 @@ pub struct Invitation {
 pub async fn invite(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
-    OperatorForm { me, form }: OperatorForm<Invitation>,
+    OperatorForm { me, form }: OperatorForm<InvitationForm>,
 ) -> Result<Page, PortalError> {
     let role = read_role(&form.role)?;
     let back = path(&id);
-    let acts = me.acts(&gateway);
-    let handed = acts.invite(id, &form.email, role).await?;
+    let actions = me.actions(&gateway);
+    let handed = actions.invite(id, &form.email, role).await?;
     Ok(handed_page(&me, "An invitation", &handed, &back))
 }
 
 #[derive(Deserialize)]
-pub struct Withdrawn {
+pub struct WithdrawForm {
     #[serde(default)]
     email: String,
 }
@@ -167,27 +172,27 @@ pub struct Withdrawn {
 pub async fn withdraw(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
-    OperatorForm { me, form }: OperatorForm<Withdrawn>,
+    OperatorForm { me, form }: OperatorForm<WithdrawForm>,
 ) -> Result<Response, PortalError> {
     let back = path(&id);
-    let acts = me.acts(&gateway);
-    acts.withdraw_invitation(id, form.email).await?;
+    let actions = me.actions(&gateway);
+    actions.withdraw_invitation(id, form.email).await?;
     Ok(layout::redirect(&back))
 }
 
 pub async fn reset(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
-    OperatorForm { me, form: _ }: OperatorForm<Nothing>,
+    OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
 ) -> Result<Page, PortalError> {
     let person = found(&gateway, &id).await?;
-    let handed = me.acts(&gateway).reset_password(id).await?;
+    let handed = me.actions(&gateway).reset_password(id).await?;
     let back = path(&person.account_id);
     Ok(handed_page(&me, "A new password", &handed, &back))
 }
 
-/// The one page that shows a link.
-fn handed_page(me: &OperatorIn, title: &str, handed: &HandedLink, back: &str) -> Page {
+/// The page with a new one-time link, the only place where it is shown.
+fn handed_page(me: &SignedInOperator, title: &str, handed: &OneTimeLink, back: &str) -> Page {
     let content = html! {
         h1 { (title) }
         p {
@@ -217,13 +222,13 @@ pub async fn set_role(
     OperatorForm { me, form }: OperatorForm<NewRole>,
 ) -> Result<Response, PortalError> {
     let role = read_role(&form.role)?;
-    let person = me.acts(&gateway).set_role(id, role).await?;
+    let person = me.actions(&gateway).set_role(id, role).await?;
     Ok(layout::redirect(&path(&person.account_id)))
 }
 
 pub async fn confirm_remove(
     State(gateway): State<Arc<Gateway>>,
-    me: OperatorIn,
+    me: SignedInOperator,
     Id(id): Id,
 ) -> Result<Page, PortalError> {
     let person = found(&gateway, &id).await?;
@@ -248,9 +253,9 @@ pub async fn confirm_remove(
 pub async fn remove(
     State(gateway): State<Arc<Gateway>>,
     Id(id): Id,
-    OperatorForm { me, form: _ }: OperatorForm<Nothing>,
+    OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
-    let person = me.acts(&gateway).remove_person(id).await?;
+    let person = me.actions(&gateway).remove_person(id).await?;
     Ok(layout::redirect(&path(&person.account_id)))
 }
 

@@ -1,4 +1,4 @@
-//! Everyone's accounts: searched, listed, and a form for a new one.
+//! The list of all accounts with search, and the form to create one.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    access::OperatorIn,
+    access::SignedInOperator,
     frame::{self, Place, scrolled, search},
 };
 use crate::{
@@ -16,41 +16,41 @@ use crate::{
     ledger::{Account, AccountFound},
     portal::{
         error::PortalError,
+        formatting::{moment, money, money_rounded},
         layout::{self, Page},
-        query::{ReadQuery, given},
-        words::{about, moment, money},
+        query::{ReadQuery, non_empty},
     },
 };
 
-const ON_A_PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct AccountsQuery {
     text: Option<String>,
     before: Option<String>,
 }
 
-/// The page of one account.
+/// The path of an account's page.
 pub fn path(id: &str) -> String {
     format!("/portal/console/accounts/{}", layout::encoded(id))
 }
 
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
-    me: OperatorIn,
-    ReadQuery(asked): ReadQuery<Asked>,
+    me: SignedInOperator,
+    ReadQuery(query): ReadQuery<AccountsQuery>,
 ) -> Result<Page, PortalError> {
-    let text = given(asked.text.as_ref()).unwrap_or_default();
-    let before = given(asked.before.as_ref()).map(|text| {
+    let text = non_empty(query.text.as_ref()).unwrap_or_default();
+    let before = non_empty(query.before.as_ref()).map(|text| {
         cursor(text)
             .ok_or_else(|| PortalError::Invalid("There is no such page of accounts.".into()))
     });
     let before = before.transpose()?;
     let is_first = before.is_none();
-    let limit = ON_A_PAGE + 1;
+    let limit = PAGE_SIZE + 1;
     let mut found = gateway.ledger.find_accounts(text, before, limit).await?;
-    let more = found.len() > ON_A_PAGE;
-    found.truncate(ON_A_PAGE);
+    let more = found.len() > PAGE_SIZE;
+    found.truncate(PAGE_SIZE);
     let next = found.last().filter(|_| more);
     let address = format!("/portal/console/accounts?text={}", layout::encoded(text));
     let content = html! {
@@ -72,7 +72,7 @@ pub async fn list(
     Ok(frame::page(&me, Place::Accounts, "Accounts", &content))
 }
 
-/// When the last one of a page was made, and its ID.
+/// Parses a page cursor: creation time and ID of the last row of the previous page.
 pub fn cursor(text: &str) -> Option<(i64, String)> {
     let (created_at, id) = text.split_once('-')?;
     Some((created_at.parse().ok()?, id.to_owned()))
@@ -98,8 +98,8 @@ fn table(found: &[AccountFound]) -> Markup {
                             @if let Some(name) = &account.name { " " span.muted { (name) } }
                         }
                         td { code { (account.id) } }
-                        td { (plan_words(account.plan)) }
-                        td.number title=(money(balances.balance)) { (about(balances.balance)) }
+                        td { (plan_name(account.plan)) }
+                        td.number title=(money(balances.balance)) { (money_rounded(balances.balance)) }
                         td { (state(account, *frozen)) }
                         td { (moment(account.created_at)) }
                     }
@@ -117,11 +117,11 @@ pub fn state(account: &Account, frozen: bool) -> Markup {
     }
 }
 
-pub fn plan_words(plan: Plan) -> String {
+pub fn plan_name(plan: Plan) -> String {
     format!("{}/{}", plan.track().as_str(), plan.tier().as_str())
 }
 
-fn new_account(me: &OperatorIn) -> Markup {
+fn new_account(me: &SignedInOperator) -> Markup {
     html! {
         details {
             summary { "New account" }
@@ -136,7 +136,7 @@ fn new_account(me: &OperatorIn) -> Markup {
     }
 }
 
-/// Every plan there is, with one chosen.
+/// A select field of all plans.
 pub fn plans(chosen: Plan) -> Markup {
     let tracks = [Track::Personal, Track::Business].into_iter();
     let plans = tracks.flat_map(|track| Tier::ALL.map(|tier| Plan::new(track, tier)));
@@ -144,14 +144,14 @@ pub fn plans(chosen: Plan) -> Markup {
         label { "Plan"
             select name="plan" {
                 @for plan in plans.flatten() {
-                    option value=(plan_words(plan)) selected[plan == chosen] { (plan_words(plan)) }
+                    option value=(plan_name(plan)) selected[plan == chosen] { (plan_name(plan)) }
                 }
             }
         }
     }
 }
 
-/// A plan as [`plan_words`] writes it.
+/// Parses a plan as [`plan_name`] writes it.
 pub fn read_plan(text: &str) -> Result<Plan, PortalError> {
     let plan = text
         .split_once('/')
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_plan_is_read_as_it_is_written() {
         for plan in [Plan::ANONYMOUS, Plan::ALL] {
-            assert_eq!(read_plan(&plan_words(plan)).unwrap(), plan);
+            assert_eq!(read_plan(&plan_name(plan)).unwrap(), plan);
         }
         for wrong in ["", "personal", "personal/flex", "business/free", "a/b/c"] {
             assert!(read_plan(wrong).is_err(), "{wrong}");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_goes_on_where_the_last_one_ended() {
+    fn a_cursor_parses_as_it_was_written() {
         assert_eq!(cursor("17-acct_a-b"), Some((17, "acct_a-b".into())));
         assert_eq!((cursor("17"), cursor("x-acct_a")), (None, None));
     }

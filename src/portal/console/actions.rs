@@ -1,4 +1,4 @@
-//! What operators did, here and by the operator API.
+//! The list of operator actions, made in the console or through the operator API.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    access::OperatorIn,
+    access::SignedInOperator,
     accounts, changes,
     frame::{self, Place, scrolled},
 };
@@ -16,35 +16,35 @@ use crate::{
     gateway::Gateway,
     portal::{
         error::PortalError,
+        formatting::moment,
         layout::{self, Page},
-        query::{ReadQuery, given},
-        words::moment,
+        query::{ReadQuery, non_empty},
     },
 };
 
-const ON_A_PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct ActionsQuery {
     subject: Option<String>,
     before: Option<String>,
 }
 
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
-    me: OperatorIn,
-    ReadQuery(asked): ReadQuery<Asked>,
+    me: SignedInOperator,
+    ReadQuery(query): ReadQuery<ActionsQuery>,
 ) -> Result<Page, PortalError> {
-    let subject = given(asked.subject.as_ref());
-    let before = given(asked.before.as_ref()).map(str::parse).transpose();
+    let subject = non_empty(query.subject.as_ref());
+    let before = non_empty(query.before.as_ref()).map(str::parse).transpose();
     let before =
         before.map_err(|_| PortalError::Invalid("There is no such page of actions.".into()))?;
     let page = gateway
         .backoffice
-        .actions_page(subject, before, ON_A_PAGE + 1);
+        .actions_page(subject, before, PAGE_SIZE + 1);
     let mut actions = page.await?;
-    let more = actions.len() > ON_A_PAGE;
-    actions.truncate(ON_A_PAGE);
+    let more = actions.len() > PAGE_SIZE;
+    actions.truncate(PAGE_SIZE);
     let next = actions.last().filter(|_| more);
     let named = layout::encoded(subject.unwrap_or_default());
     let address = format!("/portal/console/actions?subject={named}");
@@ -88,7 +88,7 @@ pub fn table(actions: &[Recorded]) -> Markup {
                         td { (action.actor) }
                         th scope="row" { code { (action.what) } }
                         td { (subject(&action.subject)) }
-                        td { (changes::shown(action.before.as_deref(), action.after.as_deref())) }
+                        td { (changes::list(action.before.as_deref(), action.after.as_deref())) }
                     }
                 }
             }

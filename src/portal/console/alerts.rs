@@ -1,4 +1,4 @@
-//! What operators must hear of: what is so now, what was, and whether anyone has heard.
+//! The alerts page: open alerts, closed alerts and the deliveries of each.
 
 use std::sync::Arc;
 
@@ -7,47 +7,47 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    access::{OperatorForm, OperatorIn},
+    access::{OperatorForm, SignedInOperator},
     accounts,
     frame::{self, Place, scrolled},
 };
 use crate::{
     backoffice::{Alert, AlertKind, Channel, Delivery, DeliveryState, Event, ToldAlert},
-    gateway::{Gateway, alerts::words},
+    gateway::{Gateway, alerts::messages},
     portal::{
         error::PortalError,
-        form::Nothing,
+        form::EmptyForm,
+        formatting::moment,
         layout::{self, Page},
-        query::{ReadQuery, given},
-        words::moment,
+        query::{ReadQuery, non_empty},
     },
 };
 
-const ON_A_PAGE: usize = 50;
-/// Of more, the rest is in the counts of the metrics.
+const PAGE_SIZE: usize = 50;
+/// The most open alerts that are listed. The metrics count all.
 const SHOWN_OPEN: usize = 200;
 const HERE: &str = "/portal/console/alerts";
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct AlertsQuery {
     before: Option<String>,
 }
 
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
-    me: OperatorIn,
-    ReadQuery(asked): ReadQuery<Asked>,
+    me: SignedInOperator,
+    ReadQuery(query): ReadQuery<AlertsQuery>,
 ) -> Result<Page, PortalError> {
-    let before = given(asked.before.as_ref()).map(str::parse).transpose();
+    let before = non_empty(query.before.as_ref()).map(str::parse).transpose();
     let before =
         before.map_err(|_| PortalError::Invalid("There is no such page of alerts.".into()))?;
     let backoffice = &gateway.backoffice;
     let (open, mut past) = tokio::try_join!(
         backoffice.told_open_alerts(SHOWN_OPEN),
-        backoffice.told_closed_alerts(before, ON_A_PAGE + 1),
+        backoffice.told_closed_alerts(before, PAGE_SIZE + 1),
     )?;
-    let more = past.len() > ON_A_PAGE;
-    past.truncate(ON_A_PAGE);
+    let more = past.len() > PAGE_SIZE;
+    past.truncate(PAGE_SIZE);
     let next = past.last().filter(|_| more);
     let content = html! {
         h1 { "Alerts" }
@@ -55,7 +55,7 @@ pub async fn list(
         @if before.is_none() {
             section {
                 h2 { "Open" }
-                @if open.is_empty() { p.empty { "Nothing is wrong that an operator must hear of." } }
+                @if open.is_empty() { p.empty { "There are no open alerts." } }
                 @else { (scrolled("Open alerts", &open_table(&open))) }
             }
         }
@@ -74,28 +74,28 @@ pub async fn list(
     Ok(frame::page(&me, Place::Alerts, "Alerts", &content))
 }
 
-/// Who hears of alerts, and a form to see whether they do.
-fn channels(gateway: &Gateway, me: &OperatorIn) -> Markup {
+/// The configured channels for alerts, and a form to send a test alert.
+fn channels(gateway: &Gateway, me: &SignedInOperator) -> Markup {
     let alerts = &gateway.alerts;
-    let letters = &alerts.settings.mail_to;
-    let told = alerts.webhook.is_some() || !letters.is_empty();
+    let recipients = &alerts.settings.mail_to;
+    let has_channel = alerts.webhook.is_some() || !recipients.is_empty();
     html! {
         @if !alerts.settings.enabled {
-            p.problem { "Alerts are turned off in the configuration of this gateway: nothing is looked for." }
+            p.problem { "Alerts are turned off in the configuration of this gateway: no conditions are checked." }
         }
         p.muted {
-            "Each opens once and is over by itself. "
-            @if told {
-                "Told by "
+            "Each opens once and closes by itself. "
+            @if has_channel {
+                "Sent by "
                 @if alerts.webhook.is_some() { "a webhook" }
-                @if alerts.webhook.is_some() && !letters.is_empty() { " and " }
-                @if !letters.is_empty() { "letters to " (letters.join(", ")) }
+                @if alerts.webhook.is_some() && !recipients.is_empty() { " and by " }
+                @if !recipients.is_empty() { "e-mail to " (recipients.join(", ")) }
                 "."
             } @else {
-                "Nobody is told of them elsewhere: the configuration has neither a webhook nor addresses."
+                "They are not sent anywhere: the configuration has neither a webhook nor e-mail addresses."
             }
         }
-        @if told && alerts.settings.enabled {
+        @if has_channel && alerts.settings.enabled {
             form method="post" action={ (HERE) "/test" } {
                 (me.token_field())
                 button type="submit" { "Send a test alert" }
@@ -106,9 +106,9 @@ fn channels(gateway: &Gateway, me: &OperatorIn) -> Markup {
 
 pub async fn test(
     State(gateway): State<Arc<Gateway>>,
-    OperatorForm { me, form: _ }: OperatorForm<Nothing>,
+    OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
-    me.acts(&gateway).test_alert().await??;
+    me.actions(&gateway).test_alert().await??;
     Ok(layout::redirect(HERE))
 }
 
@@ -121,7 +121,7 @@ fn open_table(open: &[ToldAlert]) -> Markup {
                 th scope="col" { "Since" }
                 th scope="col" { "How it is" }
                 th scope="col" { "What to do" }
-                th scope="col" { "Told" }
+                th scope="col" { "Sent" }
             } }
             tbody {
                 @for ToldAlert { alert, deliveries } in open {
@@ -129,8 +129,8 @@ fn open_table(open: &[ToldAlert]) -> Markup {
                         th scope="row" { (what(alert)) }
                         td { (moment(alert.opened_at)) }
                         td { (how(alert)) }
-                        td { (words::advice(alert.kind)) }
-                        td { (told(deliveries)) }
+                        td { (messages::advice(alert.kind)) }
+                        td { (deliveries_list(deliveries)) }
                     }
                 }
             }
@@ -147,7 +147,7 @@ fn past_table(past: &[ToldAlert]) -> Markup {
                 th scope="col" { "From" }
                 th scope="col" { "To" }
                 th scope="col" { "How it was" }
-                th scope="col" { "Told" }
+                th scope="col" { "Sent" }
             } }
             tbody {
                 @for ToldAlert { alert, deliveries } in past {
@@ -156,7 +156,7 @@ fn past_table(past: &[ToldAlert]) -> Markup {
                         td { (moment(alert.opened_at)) }
                         td { @if let Some(at) = alert.closed_at { (moment(at)) } }
                         td { (how(alert)) }
-                        td { (told(deliveries)) }
+                        td { (deliveries_list(deliveries)) }
                     }
                 }
             }
@@ -165,16 +165,16 @@ fn past_table(past: &[ToldAlert]) -> Markup {
 }
 
 fn what(alert: &Alert) -> Markup {
-    html! { (words::title(alert.kind)) " " code { (alert.kind.as_str()) } }
+    html! { (messages::title(alert.kind)) " " code { (alert.kind.as_str()) } }
 }
 
-/// In words, with where to look.
+/// The alert's summary, with a link to the page that helps to resolve it.
 fn how(alert: &Alert) -> Markup {
-    let summary = words::summary(alert.kind, &alert.subject, &alert.detail);
+    let summary = messages::summary(alert.kind, &alert.subject, &alert.detail);
     let (first, rest) = summary.split_at(summary.chars().next().map_or(0, char::len_utf8));
     let (to, name): (String, &str) = match alert.kind {
         AlertKind::BalanceLow | AlertKind::CreditExpiring => {
-            let account = words::account_of(alert.kind, &alert.subject);
+            let account = messages::account_of(alert.kind, &alert.subject);
             (accounts::path(account.unwrap_or_default()), "The account")
         }
         AlertKind::UpstreamFailing | AlertKind::UpstreamRefuses => {
@@ -194,21 +194,21 @@ fn how(alert: &Alert) -> Markup {
         AlertKind::Test => (HERE.into(), "Alerts"),
     };
     html! {
-        // An identifier stays as it is written.
+        // The sentence is capitalised unless it starts with an identifier.
         @if summary.starts_with(&alert.subject) { (summary) } @else { (first.to_uppercase()) (rest) }
         ". "
         @if alert.kind != AlertKind::Test { a href=(to) { (name) } }
     }
 }
 
-fn told(deliveries: &[Delivery]) -> Markup {
+fn deliveries_list(deliveries: &[Delivery]) -> Markup {
     if deliveries.is_empty() {
-        return html! { span.muted { "nobody" } };
+        return html! { span.muted { "not sent" } };
     }
-    html! { ul.plain { @for delivery in deliveries { li { (one_told(delivery)) } } } }
+    html! { ul.plain { @for delivery in deliveries { li { (delivery_state(delivery)) } } } }
 }
 
-fn one_told(delivery: &Delivery) -> Markup {
+fn delivery_state(delivery: &Delivery) -> Markup {
     let (class, state) = match delivery.state {
         DeliveryState::Waiting => ("badge", "waiting"),
         DeliveryState::Delivered => ("badge good", "delivered"),
@@ -217,10 +217,10 @@ fn one_told(delivery: &Delivery) -> Markup {
     html! {
         @match delivery.channel {
             Channel::Webhook => "Webhook",
-            Channel::Mail => { "Letter to " (delivery.recipient) },
-            Channel::Customer => "Letter to the account's owner",
+            Channel::Mail => { "E-mail to " (delivery.recipient) },
+            Channel::Customer => "E-mail to the account's owner",
         }
-        @if delivery.event == Event::Closed { ", that it is over" }
+        @if delivery.event == Event::Closed { ", closed" }
         ": " span class=(class) { (state) }
         @match (delivery.state, delivery.done_at) {
             (DeliveryState::Waiting, _) if delivery.attempts > 0 => {

@@ -1,4 +1,4 @@
-//! Does everything add up?
+//! The audit page: recomputes every balance on demand and lists the violations.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use axum::extract::State;
 use maud::{Markup, html};
 
 use super::{
-    access::{OperatorForm, OperatorIn},
+    access::{OperatorForm, SignedInOperator},
     accounts,
     frame::{self, Place, scrolled},
 };
@@ -15,28 +15,28 @@ use crate::{
     ledger::{Audit, Violation},
     portal::{
         error::PortalError,
-        form::Nothing,
+        form::EmptyForm,
+        formatting::{count, duration},
         layout::Page,
-        words::{count, duration},
     },
 };
 
-pub async fn show(me: OperatorIn) -> Page {
+pub async fn show(me: SignedInOperator) -> Page {
     page(&me, None)
 }
 
 pub async fn run(
     State(gateway): State<Arc<Gateway>>,
-    OperatorForm { me, form: _ }: OperatorForm<Nothing>,
+    OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
 ) -> Result<Page, PortalError> {
-    let audit = me.acts(&gateway).audit().await?;
+    let audit = me.actions(&gateway).audit().await?;
     Ok(page(&me, Some(&audit)))
 }
 
-fn page(me: &OperatorIn, found: Option<&Audit>) -> Page {
+fn page(me: &SignedInOperator, found: Option<&Audit>) -> Page {
     let content = html! {
         h1 { "Audit" }
-        p.muted { "Looks at every entry of every account. What has changed is looked at every minute anyway; an account whose books do not add up is frozen." }
+        p.muted { "Recomputes every balance from the account's entries. Accounts that changed are audited every minute anyway; an account whose entries do not add up is frozen." }
         form method="post" action="/portal/console/audit" {
             (me.token_field())
             button.primary type="submit" { "Run the audit" }
@@ -51,7 +51,7 @@ fn result(audit: &Audit) -> Markup {
     let accounts = u64::try_from(audit.accounts.len()).unwrap_or(u64::MAX);
     html! {
         section role="status" {
-            h2 { @if audit.violations.is_empty() { "Everything adds up" } @else { "The books do not add up" } }
+            h2 { @if audit.violations.is_empty() { "Everything adds up" } @else { "Some entries do not add up" } }
             dl {
                 dt { "Accounts" } dd { (count(accounts)) }
                 dt { "Entries" } dd { (count(audit.entries)) }

@@ -1,29 +1,29 @@
-//! Bars over the last minutes, drawn here as SVG; beside them stand the same numbers in words.
+//! Stacked bar charts of the last minutes, rendered as SVG on the server. The legend repeats the totals as
+//! text.
 
 use maud::{Markup, html};
 
-use crate::{gateway::traffic::Sums, portal::words::count};
+use crate::{gateway::traffic::Sums, portal::formatting::count};
 
-// A unit is a tenth of a pixel where the picture is as wide as it was made for.
+// A unit is a tenth of a pixel at the chart's natural width.
 const LEFT: u128 = 900;
 const TOP: u128 = 150;
-const WIDE: u128 = 6_200;
-const HIGH: u128 = 1_600;
-const BASE: u128 = TOP + HIGH;
-/// What is there at all can be seen.
-const LEAST: u128 = 20;
+const PLOT_WIDTH: u128 = 6_200;
+const PLOT_HEIGHT: u128 = 1_600;
+const BASE: u128 = TOP + PLOT_HEIGHT;
+/// The least height of a bar, so that small nonzero values stay visible.
+const MIN_HEIGHT: u128 = 20;
 
-/// One bar for so many seconds, each stacked of the same series; the latest on the right.
+/// A chart in which each bar sums up some seconds and stacks the series. The latest bar is on the right.
 pub struct Bars<'a> {
     pub title: &'a str,
-    /// In seconds.
-    pub a_bar: usize,
+    pub seconds_per_bar: usize,
     pub series: Vec<Series>,
 }
 
 pub struct Series {
     name: &'static str,
-    /// The number of its colour.
+    /// The colour number, as in the CSS class `series-N`.
     colour: u8,
     values: Vec<u64>,
 }
@@ -33,10 +33,10 @@ impl Series {
         name: &'static str,
         colour: u8,
         seconds: &[Sums],
-        a_bar: usize,
+        seconds_per_bar: usize,
         value: impl Fn(Sums) -> u64,
     ) -> Self {
-        let bars = seconds.chunks(a_bar.max(1));
+        let bars = seconds.chunks(seconds_per_bar.max(1));
         Self {
             name,
             colour,
@@ -61,14 +61,14 @@ impl Bars<'_> {
         let most = (0..bars).map(sum).max().unwrap_or(0);
         html! {
             figure.chart {
-                figcaption { (self.title) ", each bar " (self.a_bar) " seconds" }
+                figcaption { (self.title) ", each bar " (self.seconds_per_bar) " seconds" }
                 svg viewBox="0 0 7200 2050" role="img" aria-label=(self.summary(most)) {
                     @for (value, y) in [(most, TOP), (0, BASE)] {
-                        line x1=(LEFT) x2=(LEFT + WIDE) y1=(y) y2=(y) class=[(y == BASE).then_some("base")] {}
+                        line x1=(LEFT) x2=(LEFT + PLOT_WIDTH) y1=(y) y2=(y) class=[(y == BASE).then_some("base")] {}
                         text.mark x=(LEFT - 100) y=(y + 45) text-anchor="end" { (shown(value)) }
                     }
-                    text.mark x=(LEFT) y=(BASE + 220) { (bars * self.a_bar / 60) " minutes ago" }
-                    text.mark x=(LEFT + WIDE) y=(BASE + 220) text-anchor="end" { "now" }
+                    text.mark x=(LEFT) y=(BASE + 220) { (bars * self.seconds_per_bar / 60) " minutes ago" }
+                    text.mark x=(LEFT + PLOT_WIDTH) y=(BASE + 220) text-anchor="end" { "now" }
                     @for bar in 0..bars { (self.bar(bar, bars as u128, most.max(1))) }
                 }
                 ul.legend {
@@ -83,16 +83,16 @@ impl Bars<'_> {
         }
     }
 
-    /// What each series adds stands on what those before it came to.
+    /// One bar: each series is stacked on top of those before it.
     fn bar(&self, number: usize, bars: u128, most: u128) -> Markup {
-        let x = LEFT + WIDE * number as u128 / bars;
-        let width = (WIDE / bars).saturating_sub(10).max(1);
+        let x = LEFT + PLOT_WIDTH * number as u128 / bars;
+        let width = (PLOT_WIDTH / bars).saturating_sub(10).max(1);
         let mut below = 0;
         let parts = self.series.iter().filter_map(|series| {
             let value = series.at(number);
-            let bottom = BASE - below * HIGH / most;
+            let bottom = BASE - below * PLOT_HEIGHT / most;
             below += value;
-            let height = (bottom - (BASE - below * HIGH / most)).max(LEAST);
+            let height = (bottom - (BASE - below * PLOT_HEIGHT / most)).max(MIN_HEIGHT);
             (value > 0).then_some((series, value, bottom.saturating_sub(height), height))
         });
         html! {
@@ -104,13 +104,13 @@ impl Bars<'_> {
         }
     }
 
-    /// For whoever does not see it.
+    /// The chart in one sentence, for screen readers.
     fn summary(&self, most: u128) -> String {
         let each = self.series.iter();
         let each: Vec<_> = each
             .map(|series| format!("{} {}", series.name.to_lowercase(), count(series.total())))
             .collect();
-        let (title, seconds) = (self.title, self.a_bar);
+        let (title, seconds) = (self.title, self.seconds_per_bar);
         let (each, most) = (each.join(", "), shown(most));
         format!("{title} of the last minutes: {each}; at most {most} in {seconds} seconds.")
     }
@@ -133,7 +133,7 @@ mod tests {
         let seconds: Vec<_> = requests.iter().map(second).collect();
         let bars = Bars {
             title: "Requests",
-            a_bar: 2,
+            seconds_per_bar: 2,
             series: vec![
                 Series::new("All", 1, &seconds, 2, |sums| sums.requests),
                 Series::new("Refused", 2, &seconds, 2, |sums| sums.refused),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_added_up_to_bars_that_stand_on_each_other() {
+    fn seconds_are_summed_into_stacked_bars() {
         let drawn = drawn(&[0, 0, 4, 4]);
         assert_eq!(drawn.matches("<rect").count(), 2, "{drawn}");
         assert!(
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_the_largest_numbers_can_be_drawn() {
+    fn empty_and_huge_values_can_be_drawn() {
         assert!(!drawn(&[]).contains("<rect"));
         assert!(!drawn(&[0, 0]).contains("<rect"));
         let most = drawn(&[u64::MAX, u64::MAX, 1, 0]);

@@ -1,10 +1,10 @@
-//! What an act changed, field by field.
+//! The fields that an operator action changed.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
-/// From how it was to how it is; what stayed the same is left out.
-pub fn shown(before: Option<&str>, after: Option<&str>) -> Markup {
+/// The changed fields as a list of `before → after`; unchanged fields are left out.
+pub fn list(before: Option<&str>, after: Option<&str>) -> Markup {
     let (before, after) = (fields(before), fields(after));
     let changes = changes(&before, &after);
     html! {
@@ -23,7 +23,7 @@ pub fn shown(before: Option<&str>, after: Option<&str>) -> Markup {
     }
 }
 
-/// Of what is no object there is one field.
+/// The fields of a JSON object. Any other text becomes a single field, `value`.
 fn fields(json: Option<&str>) -> Map<String, Value> {
     let Some(json) = json else {
         return Map::new();
@@ -35,23 +35,29 @@ fn fields(json: Option<&str>) -> Map<String, Value> {
     }
 }
 
-/// Each field that is not as it was: its name, how it was if it was there, how it is.
+/// Each changed field: its name, its old value unless it is new, and its new value.
 fn changes<'a>(
     before: &'a Map<String, Value>,
     after: &'a Map<String, Value>,
 ) -> Vec<(&'a str, Option<String>, String)> {
     let gone = before.iter().filter(|(name, _)| !after.contains_key(*name));
-    let gone = gone.map(|(name, was)| (name.as_str(), Some(words(was)), words(&Value::Null)));
+    let gone = gone.map(|(name, was)| {
+        (
+            name.as_str(),
+            Some(shown_value(was)),
+            shown_value(&Value::Null),
+        )
+    });
     let there = after.iter().filter_map(|(name, is)| {
         let was = before.get(name);
-        // What was not there and is nothing is no change.
+        // A new field that is null is not a change.
         let is_same = was.map_or(is.is_null(), |was| was == is);
-        (!is_same).then(|| (name.as_str(), was.map(words), words(is)))
+        (!is_same).then(|| (name.as_str(), was.map(shown_value), shown_value(is)))
     });
     there.chain(gone).collect()
 }
 
-fn words(value: &Value) -> String {
+fn shown_value(value: &Value) -> String {
     match value {
         Value::Null => "none".into(),
         Value::Bool(true) => "yes".into(),
@@ -65,7 +71,7 @@ fn words(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn told(before: Option<&str>, after: Option<&str>) -> Vec<String> {
+    fn listed(before: Option<&str>, after: Option<&str>) -> Vec<String> {
         let (before, after) = (fields(before), fields(after));
         let changes = changes(&before, &after);
         changes
@@ -78,30 +84,30 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_told() {
+    fn only_changed_fields_are_listed() {
         let before = r#"{"track":"personal","tier":"free","closed":false}"#;
         let after = r#"{"track":"personal","tier":"pro","closed":true}"#;
         let changed = ["tier: free → pro", "closed: no → yes"];
-        assert_eq!(told(Some(before), Some(after)), changed);
-        assert!(told(Some(before), Some(before)).is_empty());
+        assert_eq!(listed(Some(before), Some(after)), changed);
+        assert!(listed(Some(before), Some(before)).is_empty());
     }
 
     #[test]
-    fn what_is_new_has_no_before_and_what_is_gone_no_after() {
+    fn new_fields_have_no_before_and_removed_fields_no_after() {
         assert_eq!(
-            told(None, Some(r#"{"email":"a@b","name":null,"rpm":5}"#)),
+            listed(None, Some(r#"{"email":"a@b","name":null,"rpm":5}"#)),
             ["email: a@b", "rpm: 5"]
         );
-        assert_eq!(told(Some(r#"{"rpm":5}"#), None), ["rpm: 5 → none"]);
+        assert_eq!(listed(Some(r#"{"rpm":5}"#), None), ["rpm: 5 → none"]);
         assert_eq!(
-            told(Some(r#"{"rpm":5}"#), Some(r#"{"rpm":null}"#)),
+            listed(Some(r#"{"rpm":5}"#), Some(r#"{"rpm":null}"#)),
             ["rpm: 5 → none"]
         );
     }
 
     #[test]
-    fn what_is_no_object_is_shown_as_it_is() {
-        assert_eq!(told(Some("3"), Some("[1]")), ["value: 3 → [1]"]);
-        assert_eq!(told(None, Some("no JSON")), ["value: no JSON"]);
+    fn values_other_than_objects_are_shown_unchanged() {
+        assert_eq!(listed(Some("3"), Some("[1]")), ["value: 3 → [1]"]);
+        assert_eq!(listed(None, Some("no JSON")), ["value: no JSON"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The upstreams that serve models, and how they are doing with this gateway.
+//! The deployments page: circuit state, counters and last failure of each, as seen by this gateway.
 
 use std::{
     sync::Arc,
@@ -9,21 +9,21 @@ use axum::extract::State;
 use maud::{Markup, html};
 
 use super::{
-    access::OperatorIn,
+    access::SignedInOperator,
     frame::{self, Place, scrolled},
 };
 use crate::{
     gateway::Gateway,
     portal::{
+        formatting::{count, duration, moment},
         layout::Page,
-        words::{count, duration, moment},
     },
-    upstream::deployments::{Listed, State as Circuit},
+    upstream::deployments::{CircuitState as Circuit, ConfiguredDeployment},
 };
 
-pub async fn show(State(gateway): State<Arc<Gateway>>, me: OperatorIn) -> Page {
+pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> Page {
     let routes = gateway.routes();
-    let listed = routes.deployments.listed();
+    let listed = routes.deployments.configured();
     let table = html! {
         table {
             caption { "In the order of the configuration" }
@@ -44,14 +44,14 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, me: OperatorIn) -> Page {
     };
     let content = html! {
         h1 { "Deployments" }
-        p.muted { "Counted by this gateway since it was started. Of those with the lowest priority number, each is asked as often as its weight says; one whose circuit is open is left alone for a while." }
+        p.muted { "Counted by this gateway since it was started. Requests go to the deployments with the lowest priority number, in proportion to their weights. A deployment whose circuit is open is skipped for a while." }
         @if listed.is_empty() { p.empty { "There are none." } }
         @else { (scrolled("Deployments", &table)) }
     };
     frame::page(&me, Place::Deployments, "Deployments", &content)
 }
 
-fn row(listed: &Listed) -> Markup {
+fn row(listed: &ConfiguredDeployment) -> Markup {
     let (counts, now) = (listed.counts(), Instant::now());
     html! {
         tr {
@@ -64,7 +64,7 @@ fn row(listed: &Listed) -> Markup {
             td.number { (listed.weight) }
             td {
                 (circuit(counts.circuit.state(now)))
-                @if let Some(until) = counts.circuit.rests_until().filter(|until| *until > now) {
+                @if let Some(until) = counts.circuit.open_until().filter(|until| *until > now) {
                     @let rest = until.saturating_duration_since(now).as_millis();
                     " " span.muted { "for " (duration(i64::try_from(rest).unwrap_or(i64::MAX))) }
                 }
@@ -73,7 +73,7 @@ fn row(listed: &Listed) -> Markup {
             td.number { (count(counts.answered)) }
             td.number {
                 (count(counts.failed))
-                @if counts.circuit.in_a_row() > 0 { " " span.muted { "(" (counts.circuit.in_a_row()) " in a row)" } }
+                @if counts.circuit.consecutive_failures() > 0 { " " span.muted { "(" (counts.circuit.consecutive_failures()) " in a row)" } }
             }
             td.number { @match counts.first_byte { Some(seconds) => { (milliseconds(seconds)) }, None => { "–" } } }
             td.failure {
@@ -87,12 +87,12 @@ fn row(listed: &Listed) -> Markup {
 }
 
 fn circuit(state: Circuit) -> Markup {
-    let (class, words) = match state {
+    let (class, label) = match state {
         Circuit::Closed => ("badge good", "closed"),
         Circuit::HalfOpen => ("badge", "half open"),
         Circuit::Open => ("badge bad", "open"),
     };
-    html! { span class=(class) { (words) } }
+    html! { span class=(class) { (label) } }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "milliseconds of a call")]

@@ -1,18 +1,19 @@
-//! What every page of the console looks like.
+//! The HTML frame of the console's pages.
 
 use maud::{Markup, html};
 
-use super::access::OperatorIn;
+use super::access::SignedInOperator;
 use crate::portal::{
     assets,
     layout::{self, Page},
 };
 
-/// Without styles of its own, without anything in the history, and with failures left out of the page.
+/// Settings of htmx: no injected styles (the content security policy forbids them), no browser history, and
+/// error responses are not swapped into the page.
 const HTMX: &str =
     r#"{"includeIndicatorCSS":false,"history":false,"noSwap":[204,304,"4xx","5xx"]}"#;
 
-/// Where a page belongs in the navigation.
+/// The navigation entry that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Live,
@@ -43,7 +44,7 @@ impl Place {
         Self::Actions,
     ];
 
-    fn words(self) -> (&'static str, &'static str) {
+    fn link(self) -> (&'static str, &'static str) {
         match self {
             Self::Live => ("/portal/console", "Live"),
             Self::Accounts => ("/portal/console/accounts", "Accounts"),
@@ -60,7 +61,7 @@ impl Place {
     }
 }
 
-pub fn page(me: &OperatorIn, place: Place, title: &str, content: &Markup) -> Page {
+pub fn page(me: &SignedInOperator, place: Place, title: &str, content: &Markup) -> Page {
     let head = html! {
         link rel="stylesheet" href=(assets::path("console.css"));
         @if place == Place::Live {
@@ -70,11 +71,11 @@ pub fn page(me: &OperatorIn, place: Place, title: &str, content: &Markup) -> Pag
     };
     let body = html! {
         header.top.console {
-            a.brand href="/portal/console" { (assets::mark()) "Tollgate console" }
+            a.brand href="/portal/console" { (assets::logo()) "Tollgate console" }
             nav aria-label="Console" {
                 ul {
                     @for one in Place::ALL {
-                        @let (path, name) = one.words();
+                        @let (path, name) = one.link();
                         li {
                             a href=(path) aria-current=[(one == place).then_some("page")] {
                                 (name)
@@ -89,9 +90,9 @@ pub fn page(me: &OperatorIn, place: Place, title: &str, content: &Markup) -> Pag
                     }
                 }
             }
-            div.who {
+            div.user {
                 button.quiet.theme type="button" hidden data-theme-switch { "Theme" }
-                span.muted title=(me.who()) { (me.who()) }
+                span.muted title=(me.actor()) { (me.actor()) }
                 form method="post" action="/portal/console/sign-out" {
                     (me.token_field())
                     button.quiet type="submit" { "Sign out" }
@@ -103,14 +104,14 @@ pub fn page(me: &OperatorIn, place: Place, title: &str, content: &Markup) -> Pag
     layout::framed(title, &head, &body)
 }
 
-/// A table that is scrolled where it is too wide.
+/// A container that scrolls horizontally if the table is too wide.
 pub fn scrolled(label: &str, table: &Markup) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(label) { (table) }
     }
 }
 
-/// A form to search a list by a part of a text.
+/// A form to search a list by text.
 pub fn search(list: &str, label: &str, text: &str) -> Markup {
     html! {
         form.inline method="get" action=(list) role="search" {

@@ -1,4 +1,4 @@
-//! An account's keys, as its operator sees and changes them.
+//! The keys of an account, for operators.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    access::{Id, OperatorForm, OperatorIn},
+    access::{Id, OperatorForm, SignedInOperator},
     accounts::path,
     frame::{self, Place, scrolled},
 };
@@ -16,17 +16,17 @@ use crate::{
     ledger::{Account, Key, KeyState},
     portal::{
         error::PortalError,
-        form::{is_first, once_field},
+        form::{is_first_submission, once_field},
+        formatting::moment,
         keys::{shown_name, state},
         layout::{self, Page},
         snippets::copy_button,
-        words::moment,
     },
 };
 
-/// All of them, deleted ones too, newest first.
+/// The table of all keys, including deleted ones, newest first, and the form to create one.
 pub fn section(
-    me: &OperatorIn,
+    me: &SignedInOperator,
     account: &Account,
     keys: &[Key],
     used: &HashMap<String, i64>,
@@ -78,7 +78,7 @@ pub fn section(
     }
 }
 
-fn forms(me: &OperatorIn, key: &Key) -> Markup {
+fn forms(me: &SignedInOperator, key: &Key) -> Markup {
     let form = |to: KeyState, class: &str, verb: &str| {
         html! {
             form method="post" action={ "/portal/console/keys/" (layout::encoded(&key.id)) "/state" } {
@@ -118,12 +118,12 @@ pub async fn create(
 ) -> Result<Page, PortalError> {
     let name = super::account_forms::plain(&form.name, MAX_KEY_NAME, "A key's name")?;
     let name = name.ok_or_else(|| PortalError::Invalid("A key needs a name.".into()))?;
-    if !is_first(&gateway, &form.once).await? {
+    if !is_first_submission(&gateway, &form.once).await? {
         let problem = "This form was sent before, and a key is shown once. Load the account's page anew to \
                        make another.";
         return Err(PortalError::Invalid(problem.into()));
     }
-    let (key, secret) = me.acts(&gateway).create_key(id, name).await?;
+    let (key, secret) = me.actions(&gateway).create_key(id, name).await?;
     let content = html! {
         h1 { "A new key" }
         p { "This is " strong { (key.name) } ". Hand it over now: it is not shown again." }
@@ -149,6 +149,6 @@ pub async fn set_state(
 ) -> Result<Response, PortalError> {
     let state = KeyState::parse(&form.state);
     let state = state.ok_or_else(|| PortalError::Invalid("A key has no such state.".into()))?;
-    let key = me.acts(&gateway).set_key_state(id, state).await?;
+    let key = me.actions(&gateway).set_key_state(id, state).await?;
     Ok(layout::redirect(&path(&key.account_id)))
 }

@@ -1,4 +1,4 @@
-//! Ceilings a minute: for all, for a model, for an account, for both together.
+//! The rules for rate-limit ceilings: for everyone, a model, an account, or an account with a model.
 
 use std::sync::Arc;
 
@@ -7,36 +7,36 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    access::{OperatorForm, OperatorIn},
+    access::{OperatorForm, SignedInOperator},
     accounts,
     frame::{self, Place, scrolled},
 };
 use crate::{
     gateway::{
         Gateway,
-        actions::{ActError, LimitChange},
+        actions::{ActionError, LimitChange},
     },
     ledger::{CeilingChange, LedgerError, LimitRule},
     portal::{
         error::PortalError,
+        formatting::count,
         layout::{self, Page},
-        query::{ReadQuery, given},
-        words::count,
+        query::{ReadQuery, non_empty},
     },
 };
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct LimitsQuery {
     account: Option<String>,
 }
 
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
-    me: OperatorIn,
-    ReadQuery(asked): ReadQuery<Asked>,
+    me: SignedInOperator,
+    ReadQuery(query): ReadQuery<LimitsQuery>,
 ) -> Result<Page, PortalError> {
     gateway.ledger.refresh().await?;
-    let account = given(asked.account.as_ref()).unwrap_or_default();
+    let account = non_empty(query.account.as_ref()).unwrap_or_default();
     let defaults = gateway.ceilings;
     let content = html! {
         h1 { "Limits per minute" }
@@ -80,8 +80,8 @@ fn models(gateway: &Gateway) -> Markup {
     }
 }
 
-/// The rules that name an account.
-pub fn of_account(gateway: &Gateway, me: &OperatorIn, id: &str) -> Markup {
+/// The rules of one account.
+pub fn of_account(gateway: &Gateway, me: &SignedInOperator, id: &str) -> Markup {
     let mut rules = gateway.ledger.limits();
     rules.retain(|rule| rule.account.as_deref() == Some(id));
     html! {
@@ -91,7 +91,7 @@ pub fn of_account(gateway: &Gateway, me: &OperatorIn, id: &str) -> Markup {
     }
 }
 
-fn table(me: &OperatorIn, rules: &[LimitRule]) -> Markup {
+fn table(me: &SignedInOperator, rules: &[LimitRule]) -> Markup {
     if rules.is_empty() {
         return html! { p.empty { "There are no rules." } };
     }
@@ -111,7 +111,7 @@ fn table(me: &OperatorIn, rules: &[LimitRule]) -> Markup {
     scrolled("Rules", &table)
 }
 
-fn row(me: &OperatorIn, rule: &LimitRule) -> Markup {
+fn row(me: &SignedInOperator, rule: &LimitRule) -> Markup {
     let shown = |ceiling: Option<u32>| match ceiling {
         Some(ceiling) => count(ceiling.into()),
         None => "–".into(),
@@ -139,7 +139,7 @@ fn row(me: &OperatorIn, rule: &LimitRule) -> Markup {
     }
 }
 
-/// A rule as it is to be; one without ceilings is none.
+/// A rule as submitted. A rule without ceilings is removed.
 #[derive(Deserialize)]
 pub struct Change {
     account: Option<String>,
@@ -153,13 +153,13 @@ pub async fn change(
     OperatorForm { me, form }: OperatorForm<Change>,
 ) -> Result<Response, PortalError> {
     let change = LimitChange {
-        account: given(form.account.as_ref()).map(str::to_owned),
-        model: given(form.model.as_ref()).map(str::to_owned),
+        account: non_empty(form.account.as_ref()).map(str::to_owned),
+        model: non_empty(form.model.as_ref()).map(str::to_owned),
         requests: read(form.rpm.as_ref())?,
         tokens: read(form.tpm.as_ref())?,
     };
-    match me.acts(&gateway).change_limit(change).await {
-        Err(ActError::Ledger(LedgerError::NotFound { .. })) => {
+    match me.actions(&gateway).change_limit(change).await {
+        Err(ActionError::Ledger(LedgerError::NotFound { .. })) => {
             Err(PortalError::Invalid("There is no such account.".into()))
         }
         changed => {
@@ -170,7 +170,7 @@ pub async fn change(
 }
 
 fn read(field: Option<&String>) -> Result<CeilingChange, PortalError> {
-    let Some(text) = given(field) else {
+    let Some(text) = non_empty(field) else {
         return Ok(CeilingChange::Clear);
     };
     let number = text.replace(',', "").parse();

@@ -1,4 +1,4 @@
-//! What this gateway is doing now: renewed every two seconds where a script runs.
+//! The live page: current traffic of this gateway. A script refreshes it every two seconds.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use axum::{
 use maud::{Markup, html};
 
 use super::{
-    access::OperatorIn,
+    access::SignedInOperator,
     bars::{Bars, Series},
     frame::{self, Place},
 };
@@ -24,15 +24,14 @@ use crate::{
     ledger::Ledger,
     portal::{
         error::PortalError,
+        formatting::{count, money, money_rounded},
         layout::Page,
-        words::{about, count, money},
     },
 };
 
-/// How many seconds each bar stands for.
-const A_BAR: usize = 5;
+const SECONDS_PER_BAR: usize = 5;
 
-pub async fn show(State(gateway): State<Arc<Gateway>>, me: OperatorIn) -> Page {
+pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> Page {
     let shared = matches!(*gateway.ledger, Ledger::Shared(_));
     let content = html! {
         h1 { "Live" }
@@ -45,15 +44,15 @@ pub async fn show(State(gateway): State<Arc<Gateway>>, me: OperatorIn) -> Page {
     frame::page(&me, Place::Live, "Live", &content)
 }
 
-/// The part of the page that is renewed. Once nobody is signed in any more, the page is loaded anew, and
-/// leads to where one signs in.
-pub async fn part(
+/// The refreshed part of the page. When the session has ended, the response makes htmx reload the whole page,
+/// which then redirects to the sign-in page.
+pub async fn figures_fragment(
     State(gateway): State<Arc<Gateway>>,
-    me: Result<OperatorIn, PortalError>,
+    me: Result<SignedInOperator, PortalError>,
 ) -> Response {
     let mut response = match me {
         Ok(_) => Response::new(Body::from(figures(&gateway).into_string())),
-        Err(PortalError::NoOperator { .. }) => {
+        Err(PortalError::OperatorSignedOut { .. }) => {
             let mut response = StatusCode::NO_CONTENT.into_response();
             let anew = HeaderValue::from_static("true");
             response.headers_mut().insert("hx-refresh", anew);
@@ -92,13 +91,13 @@ fn figures(gateway: &Gateway) -> Markup {
             }
             section.card {
                 h2 { "Spend" }
-                p.figure title=(money(spent(minute))) { (about(spent(minute))) }
-                p.muted { "in the last minute; " (about(spent(all))) " in five minutes" }
+                p.figure title=(money(spent(minute))) { (money_rounded(spent(minute))) }
+                p.muted { "in the last minute; " (money_rounded(spent(all))) " in five minutes" }
             }
             section.card {
                 h2 { "Running" }
                 p.figure { (count(calls)) }
-                p.muted { "with " (about(held)) " set aside" }
+                p.muted { "with " (money_rounded(held)) " held" }
             }
         }
         div.charts { (requests(&seconds)) (tokens(&seconds)) }
@@ -112,11 +111,11 @@ fn requests(seconds: &[Sums]) -> Markup {
     };
     Bars {
         title: "Requests",
-        a_bar: A_BAR,
+        seconds_per_bar: SECONDS_PER_BAR,
         series: vec![
-            Series::new("Served", 3, seconds, A_BAR, served),
-            Series::new("Refused", 2, seconds, A_BAR, |sums| sums.refused),
-            Series::new("Failed", 6, seconds, A_BAR, |sums| sums.failed),
+            Series::new("Served", 3, seconds, SECONDS_PER_BAR, served),
+            Series::new("Refused", 2, seconds, SECONDS_PER_BAR, |sums| sums.refused),
+            Series::new("Failed", 6, seconds, SECONDS_PER_BAR, |sums| sums.failed),
         ],
     }
     .draw()
@@ -125,18 +124,20 @@ fn requests(seconds: &[Sums]) -> Markup {
 fn tokens(seconds: &[Sums]) -> Markup {
     Bars {
         title: "Tokens charged for",
-        a_bar: A_BAR,
-        series: vec![Series::new("Tokens", 1, seconds, A_BAR, |sums| sums.tokens)],
+        seconds_per_bar: SECONDS_PER_BAR,
+        series: vec![Series::new("Tokens", 1, seconds, SECONDS_PER_BAR, |sums| {
+            sums.tokens
+        })],
     }
     .draw()
 }
 
-/// A tenth of a count, as it is of ten seconds.
+/// Requests a second with one decimal, from the number of requests in ten seconds.
 fn tenths(number: u64) -> String {
     format!("{}.{}", count(number / 10), number % 10)
 }
 
-/// In per cent, with one decimal.
+/// A ratio in per cent, with one decimal.
 fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".into();

@@ -1,4 +1,4 @@
-//! What was earned: charges beside what providers charge for the same calls, by model, account and day.
+//! The margin page: charges compared with the providers' prices of the calls, by model, account and day.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    access::OperatorIn,
+    access::SignedInOperator,
     accounts,
     frame::{self, Place, scrolled},
 };
@@ -18,25 +18,25 @@ use crate::{
     portal::{
         days,
         error::PortalError,
+        formatting::{count, money},
         layout::Page,
-        query::{ReadQuery, given},
-        words::{count, money},
+        query::{ReadQuery, non_empty},
     },
 };
 
 const HERE: &str = "/portal/console/margin";
-/// For how many days it can be shown, the first by default.
+/// The periods on offer, in days; the first is the default.
 const PERIODS: [u16; 3] = [7, 30, 90];
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 #[derive(Deserialize)]
-pub struct Period {
+pub struct MarginQuery {
     days: Option<String>,
 }
 
-impl Period {
+impl MarginQuery {
     fn days(&self) -> Result<u16, PortalError> {
-        let Some(text) = given(self.days.as_ref()) else {
+        let Some(text) = non_empty(self.days.as_ref()) else {
             return Ok(PERIODS[0]);
         };
         let period = PERIODS.into_iter().find(|days| days.to_string() == text);
@@ -44,7 +44,7 @@ impl Period {
     }
 }
 
-/// Calls added up.
+/// Sums over calls.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     calls: u64,
@@ -63,7 +63,8 @@ impl Sums {
         self.below_cost += row.below_cost;
     }
 
-    /// In words, where the cost of any call is known. One that costs nothing has a margin all the same.
+    /// The amount, or "unknown" if no call has a known provider cost. A deployment that costs nothing still has
+    /// a margin, so only a zero in both means unknown.
     fn known(&self, nanos: i64) -> String {
         if (self.provider_cost, self.margin) == (0, 0) {
             return "unknown".into();
@@ -82,12 +83,12 @@ impl Sums {
 
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
-    me: OperatorIn,
-    ReadQuery(period): ReadQuery<Period>,
+    me: SignedInOperator,
+    ReadQuery(query): ReadQuery<MarginQuery>,
 ) -> Result<Page, PortalError> {
-    let days = period.days()?;
+    let days = query.days()?;
     let now = timestamp::now();
-    // From the first moment of the first day.
+    // The period starts at midnight UTC of its first day.
     let midnight = now - now.rem_euclid(DAY_SECONDS);
     let from = midnight - i64::from(days - 1) * DAY_SECONDS;
     let filter = AnalyticsFilter {
@@ -144,7 +145,7 @@ fn totals(sums: &Sums) -> Markup {
     }
 }
 
-/// The rows of one kind, those with the smallest margin first: they are what one looks for.
+/// A table of sums by one key, smallest margin first, because losses are what operators look for.
 fn table(
     title: &str,
     name: &str,

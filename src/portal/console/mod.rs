@@ -1,7 +1,7 @@
-//! The operator's side of the portal: everyone's accounts, requests and limits, and what the gateway is
-//! doing. Whatever is done here is written down with who did it (`acts/`).
+//! The operators' console: accounts, requests, models and limits of the whole gateway, and its current state.
+//! Every change is recorded as an operator action (`gateway/actions`).
 //!
-//! Customers are not told that it is there.
+//! For customers its pages do not exist: they get 404.
 
 use std::sync::Arc;
 
@@ -28,17 +28,17 @@ mod live;
 mod margin;
 mod models;
 mod people;
+mod request_details;
 mod requests;
 mod sign_in;
-mod story;
 
 use crate::gateway::Gateway;
 
-/// Every page of the console on one screen.
+/// The routes of all console pages.
 pub fn router() -> Router<Arc<Gateway>> {
     Router::new()
         .route("/portal/console", get(live::show))
-        .route("/portal/console/live", get(live::part))
+        .route("/portal/console/live", get(live::figures_fragment))
         .route(
             "/portal/console/sign-in",
             get(sign_in::show).post(sign_in::sign_in),
@@ -85,7 +85,7 @@ pub fn router() -> Router<Arc<Gateway>> {
             get(account_people::confirm_remove).post(account_people::remove),
         )
         .route("/portal/console/requests", get(requests::list))
-        .route("/portal/console/requests/{id}", get(story::show))
+        .route("/portal/console/requests/{id}", get(request_details::show))
         .route(
             "/portal/console/models",
             get(models::list).post(models::change),

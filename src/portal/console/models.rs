@@ -1,4 +1,4 @@
-//! Models: which of them may be called, and which are shown.
+//! The models page: enable, disable, list and unlist models of the catalog.
 
 use std::{sync::Arc, time::Instant};
 
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    access::{OperatorForm, OperatorIn},
+    access::{OperatorForm, SignedInOperator},
     frame::{self, Place, scrolled},
 };
 use crate::{
@@ -16,13 +16,13 @@ use crate::{
     portal::{
         error::PortalError,
         layout::{self, Page},
-        models::rate_words,
+        models::rate_per_million,
     },
 };
 
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
-    me: OperatorIn,
+    me: SignedInOperator,
 ) -> Result<Page, PortalError> {
     gateway.ledger.refresh().await?;
     let routes = gateway.routes();
@@ -49,7 +49,7 @@ pub async fn list(
     Ok(frame::page(&me, Place::Models, "Models", &content))
 }
 
-fn row(gateway: &Gateway, routes: &Routes, me: &OperatorIn, model: &Model) -> Markup {
+fn row(gateway: &Gateway, routes: &Routes, me: &SignedInOperator, model: &Model) -> Markup {
     let settings = gateway.ledger.model_settings(&model.id);
     let unlisted = settings.unlisted.unwrap_or(model.unlisted);
     let form = |name: &str, value: bool, verb: &str| {
@@ -66,8 +66,8 @@ fn row(gateway: &Gateway, routes: &Routes, me: &OperatorIn, model: &Model) -> Ma
         tr {
             th scope="row" { code { (model.id) } " " span.muted { (model.name) } }
             td { (model.min_tier) }
-            td.number { (rate_words(model.prices.rates.input)) }
-            td.number { (rate_words(model.prices.rates.output)) }
+            td.number { (rate_per_million(model.prices.rates.input)) }
+            td.number { (rate_per_million(model.prices.rates.output)) }
             td { (upstreams(routes, model)) }
             td {
                 @if settings.enabled { span.badge.good { "enabled" } } @else { span.badge.bad { "disabled" } }
@@ -91,7 +91,7 @@ fn upstreams(routes: &Routes, model: &Model) -> Markup {
             @let deployments = &routes.deployments;
             (deployments.count(&model.id))
             @if deployments.count(&model.id) == 0 { " " span.badge.bad { "none" } }
-            @else if !deployments.is_healthy(&model.id, Instant::now()) { " " span.badge.bad { "all resting" } }
+            @else if !deployments.is_healthy(&model.id, Instant::now()) { " " span.badge.bad { "all circuits open" } }
         }
     }
 }
@@ -110,8 +110,8 @@ pub async fn change(
 ) -> Result<Response, PortalError> {
     let enabled = flag(form.enabled.as_deref())?;
     let unlisted = flag(form.unlisted.as_deref())?;
-    let acts = me.acts(&gateway);
-    acts.change_model(form.model, enabled, unlisted).await?;
+    let actions = me.actions(&gateway);
+    actions.change_model(form.model, enabled, unlisted).await?;
     Ok(layout::redirect("/portal/console/models"))
 }
 

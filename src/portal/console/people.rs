@@ -1,4 +1,4 @@
-//! Everyone who can sign in: searched and listed.
+//! The list of everyone who can sign in, with search.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    access::OperatorIn,
+    access::SignedInOperator,
     accounts::{cursor, path},
     frame::{self, Place, scrolled, search},
 };
@@ -16,35 +16,35 @@ use crate::{
     gateway::Gateway,
     portal::{
         error::PortalError,
+        formatting::moment,
         layout::{self, Page},
-        query::{ReadQuery, given},
-        words::moment,
+        query::{ReadQuery, non_empty},
     },
 };
 
-const ON_A_PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct PeopleQuery {
     text: Option<String>,
     before: Option<String>,
 }
 
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
-    me: OperatorIn,
-    ReadQuery(asked): ReadQuery<Asked>,
+    me: SignedInOperator,
+    ReadQuery(query): ReadQuery<PeopleQuery>,
 ) -> Result<Page, PortalError> {
-    let text = given(asked.text.as_ref()).unwrap_or_default();
-    let before = given(asked.before.as_ref()).map(|text| {
+    let text = non_empty(query.text.as_ref()).unwrap_or_default();
+    let before = non_empty(query.before.as_ref()).map(|text| {
         cursor(text).ok_or_else(|| PortalError::Invalid("There is no such page of people.".into()))
     });
     let before = before.transpose()?;
     let is_first = before.is_none();
-    let page = gateway.backoffice.people_page(text, before, ON_A_PAGE + 1);
+    let page = gateway.backoffice.people_page(text, before, PAGE_SIZE + 1);
     let mut people = page.await?;
-    let more = people.len() > ON_A_PAGE;
-    people.truncate(ON_A_PAGE);
+    let more = people.len() > PAGE_SIZE;
+    people.truncate(PAGE_SIZE);
     let next = people.last().filter(|_| more);
     let address = format!("/portal/console/people?text={}", layout::encoded(text));
     let content = html! {

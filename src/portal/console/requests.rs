@@ -1,4 +1,4 @@
-//! Everyone's requests, newest first; and one of them by an ID.
+//! The list of all requests, newest first, with filters and a search by ID.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::{
-    access::OperatorIn,
+    access::SignedInOperator,
     accounts,
     frame::{self, Place, scrolled},
 };
@@ -20,17 +20,16 @@ use crate::{
     ledger::{Call, CallId, CallsPage, Outcome},
     portal::{
         error::PortalError,
-        layout,
-        query::{ReadQuery, given},
-        words,
+        formatting, layout,
+        query::{ReadQuery, non_empty},
     },
 };
 
-const ON_A_PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 
 #[derive(Deserialize)]
-pub struct Asked {
-    /// Ours or a client's.
+pub struct RequestsQuery {
+    /// A call ID, or the request ID that the client received.
     id: Option<String>,
     account: Option<String>,
     key: Option<String>,
@@ -39,38 +38,38 @@ pub struct Asked {
     before: Option<String>,
 }
 
-/// The story of one.
+/// The path of a request's details page.
 pub fn path(id: CallId) -> String {
     format!("/portal/console/requests/{id}")
 }
 
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
-    me: OperatorIn,
-    ReadQuery(asked): ReadQuery<Asked>,
+    me: SignedInOperator,
+    ReadQuery(query): ReadQuery<RequestsQuery>,
 ) -> Result<Response, PortalError> {
-    if let Some(id) = given(asked.id.as_ref()) {
-        return found(&gateway, &me, id).await;
+    if let Some(id) = non_empty(query.id.as_ref()) {
+        return find_by_id(&gateway, &me, id).await;
     }
-    let outcome = given(asked.outcome.as_ref()).map(|text| {
+    let outcome = non_empty(query.outcome.as_ref()).map(|text| {
         Outcome::parse(text)
             .ok_or_else(|| PortalError::Invalid("No request ends in that way.".into()))
     });
-    let before = given(asked.before.as_ref()).map(|text| {
+    let before = non_empty(query.before.as_ref()).map(|text| {
         cursor(text)
             .ok_or_else(|| PortalError::Invalid("There is no such page of requests.".into()))
     });
     let page = CallsPage {
-        account_id: given(asked.account.as_ref()),
-        key_id: given(asked.key.as_ref()),
-        model: given(asked.model.as_ref()),
+        account_id: non_empty(query.account.as_ref()),
+        key_id: non_empty(query.key.as_ref()),
+        model: non_empty(query.model.as_ref()),
         outcome: outcome.transpose()?,
         before: before.transpose()?,
-        limit: ON_A_PAGE + 1,
+        limit: PAGE_SIZE + 1,
     };
     let mut calls = gateway.ledger.calls_page(&page).await?;
-    let more = calls.len() > ON_A_PAGE;
-    calls.truncate(ON_A_PAGE);
+    let more = calls.len() > PAGE_SIZE;
+    calls.truncate(PAGE_SIZE);
     let next = calls.last().filter(|_| more);
     let content = html! {
         h1 { "Requests" }
@@ -78,15 +77,20 @@ pub async fn list(
         (filter_form(&page))
         (table(&calls))
         nav.pages aria-label="Pages" {
-            @if page.before.is_some() { a href=(address(&page, None)) { "Newest requests" } }
-            @if let Some(last) = next { a rel="next" href=(address(&page, Some(last))) { "Older requests" } }
+            @if page.before.is_some() { a href=(list_url(&page, None)) { "Newest requests" } }
+            @if let Some(last) = next { a rel="next" href=(list_url(&page, Some(last))) { "Older requests" } }
         }
     };
     Ok(frame::page(&me, Place::Requests, "Requests", &content).into_response())
 }
 
-/// By its number of ours, or by the ID that its client was told to quote, which may be that of many.
-async fn found(gateway: &Gateway, me: &OperatorIn, id: &str) -> Result<Response, PortalError> {
+/// Finds requests by call ID or by request ID. Clients may choose the request ID, so several requests can share
+/// one.
+async fn find_by_id(
+    gateway: &Gateway,
+    me: &SignedInOperator,
+    id: &str,
+) -> Result<Response, PortalError> {
     let calls = gateway.ledger.find_calls(&loggable(id)).await?;
     if let [only] = calls.as_slice() {
         return Ok(layout::redirect(&path(only.id)));
@@ -97,7 +101,7 @@ async fn found(gateway: &Gateway, me: &OperatorIn, id: &str) -> Result<Response,
         @if calls.is_empty() {
             p.empty { "No request that was admitted has this ID. One that was refused before that is in the log alone." }
         } @else {
-            p { (words::count(calls.len() as u64)) " requests have this ID." }
+            p { (formatting::count(calls.len() as u64)) " requests have this ID." }
             (table(&calls))
         }
         p { a href="/portal/console/requests" { "All requests" } }
@@ -105,14 +109,14 @@ async fn found(gateway: &Gateway, me: &OperatorIn, id: &str) -> Result<Response,
     Ok(frame::page(me, Place::Requests, "Requests", &content).into_response())
 }
 
-/// When the last request of a page ended, and its number.
+/// Parses a page cursor: end time and call ID of the last row of the previous page.
 fn cursor(text: &str) -> Option<(i64, CallId)> {
     let (ended_ms, id) = text.split_once('-')?;
     Some((ended_ms.parse().ok()?, CallId::parse(id)?))
 }
 
-/// The address of these requests: the newest of them, or those after `last`.
-fn address(page: &CallsPage<'_>, last: Option<&Call>) -> String {
+/// The URL of the list with these filters: its first page, or the page after `last`.
+fn list_url(page: &CallsPage<'_>, last: Option<&Call>) -> String {
     let named = [
         ("account", page.account_id.map(layout::encoded)),
         ("key", page.key_id.map(layout::encoded)),
@@ -197,22 +201,22 @@ pub fn table(calls: &[Call]) -> Markup {
 fn row(call: &Call) -> Markup {
     html! {
         tr {
-            th scope="row" { a href=(path(call.id)) { (words::moment(call.ended_ms.div_euclid(1_000))) } }
+            th scope="row" { a href=(path(call.id)) { (formatting::moment(call.ended_ms.div_euclid(1_000))) } }
             td { a href=(accounts::path(&call.account_id)) { code { (call.account_id) } } }
             td {
                 code { (call.model) }
                 @if call.routed_model != call.model { " → " code { (call.routed_model) } }
             }
             td { (call.upstream.as_deref().unwrap_or("–")) }
-            td.number { @match call.charged { Some(charged) => { (words::count(charged.usage.total())) }, None => { "–" } } }
-            td.number { (words::money(call.charged.map(|charged| charged.cost).unwrap_or_default())) }
-            td.number { (words::duration(call.ended_ms - call.admitted_ms)) }
+            td.number { @match call.charged { Some(charged) => { (formatting::count(charged.usage.total())) }, None => { "–" } } }
+            td.number { (formatting::money(call.charged.map(|charged| charged.cost).unwrap_or_default())) }
+            td.number { (formatting::duration(call.ended_ms - call.admitted_ms)) }
             td { (outcome(call.outcome)) }
         }
     }
 }
 
-/// In the ledger's own word, as the operator API and the metrics have it.
+/// The outcome by its identifier, as in the ledger, the operator API and the metrics.
 pub fn outcome(outcome: Outcome) -> Markup {
     let class = match outcome {
         Outcome::Answered => "badge good",
@@ -227,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_keeps_what_was_asked_for() {
+    fn page_links_keep_the_filter() {
         let page = CallsPage {
             account_id: Some("acct_1"),
             model: Some("a&b"),
@@ -235,7 +239,7 @@ mod tests {
             ..CallsPage::default()
         };
         assert_eq!(
-            address(&page, None),
+            list_url(&page, None),
             "/portal/console/requests?account=acct%5F1&model=a%26b&outcome=no_usage"
         );
         assert_eq!(cursor("5-call_0000000000000"), Some((5, CallId(0))));

@@ -1,4 +1,4 @@
-//! Into the console with the operator token, and out again.
+//! Signing in to the console with the operator token, and signing out.
 
 use std::sync::Arc;
 
@@ -20,42 +20,45 @@ use crate::{
     portal::{
         cookies::{self, Kind, Token},
         error::PortalError,
-        form::{Nothing, OpenForm},
+        form::{EmptyForm, OpenForm},
         layout,
         query::ReadQuery,
         session::{agent, token_field},
         sign_in::{
-            came_from_elsewhere, destination, end_presented, leave, once_more, told, visited,
+            destination, end_presented_session, is_cross_site, problem_notice, refresh_to,
+            sign_out_to, with_visit,
         },
     },
 };
 
 const HOME: &str = "/portal/console";
-/// The token opens everything, so that what it has opened does not stay open for long.
+/// Lifetime of a session opened with the operator token. It is short, because the token gives full access.
 const SESSION_SECONDS: i64 = 12 * 3_600;
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct SignInQuery {
     #[serde(default)]
     to: String,
 }
 
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
-    ReadQuery(asked): ReadQuery<Asked>,
+    ReadQuery(query): ReadQuery<SignInQuery>,
     headers: HeaderMap,
 ) -> Result<Response, PortalError> {
-    let to = within(&asked.to);
-    if came_from_elsewhere(&headers) {
-        return Ok(once_more(&to));
+    let to = within(&query.to);
+    if is_cross_site(&headers) {
+        return Ok(refresh_to(&to));
     }
     if is_operator(&gateway, &headers).await? {
         return Ok(layout::redirect(&to));
     }
-    Ok(visited(&gateway, &headers, |visit| form(visit, &to, None)))
+    Ok(with_visit(&gateway, &headers, |visit| {
+        form(visit, &to, None)
+    }))
 }
 
-/// Whether an operator is signed in already. For a customer there is no such page.
+/// Whether an operator is signed in already. For a customer the page does not exist (404).
 async fn is_operator(gateway: &Gateway, headers: &HeaderMap) -> Result<bool, PortalError> {
     match presented(gateway, headers).await? {
         None => Ok(false),
@@ -64,7 +67,7 @@ async fn is_operator(gateway: &Gateway, headers: &HeaderMap) -> Result<bool, Por
     }
 }
 
-/// A page of the console, whatever was asked for.
+/// `to` if it is a page of the console, otherwise the console's start page.
 fn within(to: &str) -> String {
     let page = destination(to);
     if page.starts_with(HOME) {
@@ -77,7 +80,7 @@ fn within(to: &str) -> String {
 fn form(visit: &Token, to: &str, problem: Option<&str>) -> Response {
     let content = html! {
         h1 { "Operator's console" }
-        (told(problem))
+        (problem_notice(problem))
         form.stack method="post" action="/portal/console/sign-in" {
             (token_field(visit))
             input type="hidden" name="to" value=(to);
@@ -111,7 +114,8 @@ pub async fn sign_in(
 ) -> Result<Response, PortalError> {
     is_operator(&gateway, &headers).await?;
     let to = within(&sent.to);
-    // No address looks like this one: guesses at the token are counted apart from all others.
+    // `TOKEN` is not a valid e-mail address, so guesses at the operator token are throttled separately from
+    // passwords.
     let peer = peer.map(|Extension(Peer(address))| address);
     let attempt = Attempt::new(TOKEN, peer, None);
     let throttle = &gateway.portal.throttle;
@@ -120,17 +124,21 @@ pub async fn sign_in(
         .map_err(|seconds| PortalError::TooMany { seconds })?;
     if !gateway.operator_token.matches(sent.secret.trim()) {
         let problem = Some("This is not the operator token.");
-        let mut response = visited(&gateway, &headers, |visit| form(visit, &to, problem));
+        let mut response = with_visit(&gateway, &headers, |visit| form(visit, &to, problem));
         *response.status_mut() = StatusCode::UNAUTHORIZED;
         return Ok(response);
     }
     throttle.succeeded(&attempt);
-    begin(&gateway, &headers, &to).await
+    start_session(&gateway, &headers, &to).await
 }
 
-/// Begins a session that ends when the token is replaced by another.
-async fn begin(gateway: &Gateway, headers: &HeaderMap, to: &str) -> Result<Response, PortalError> {
-    end_presented(gateway, headers).await?;
+/// Starts a session that ends when the operator token is replaced.
+async fn start_session(
+    gateway: &Gateway,
+    headers: &HeaderMap,
+    to: &str,
+) -> Result<Response, PortalError> {
+    end_presented_session(gateway, headers).await?;
     let (token, now) = (Token::generate(), timestamp::now());
     let session = NewSession {
         digest: token.digest_with(&gateway.operator_token),
@@ -154,9 +162,9 @@ async fn begin(gateway: &Gateway, headers: &HeaderMap, to: &str) -> Result<Respo
 
 pub async fn sign_out(
     State(gateway): State<Arc<Gateway>>,
-    OperatorForm { me, form: _ }: OperatorForm<Nothing>,
+    OperatorForm { me, form: _ }: OperatorForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
-    leave(&gateway, &me.session, "/portal/console/sign-in").await
+    sign_out_to(&gateway, &me.session, "/portal/console/sign-in").await
 }
 
 #[cfg(test)]

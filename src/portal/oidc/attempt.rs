@@ -1,5 +1,5 @@
-//! What belongs to one attempt, from setting out to an issuer until coming back: in a cookie of the browser
-//! that set out, so that no other browser can come back with it, to whichever gateway.
+//! The state of one sign-in at an OpenID Connect issuer, sealed in a cookie. The cookie binds the attempt to
+//! the browser that started it, and any gateway of a fleet can finish it.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::hmac;
@@ -22,18 +22,18 @@ pub struct Attempt {
     pub state: String,
     nonce: String,
     verifier: String,
-    /// The page where it leads in the end.
+    /// The page to open after signing in.
     pub to: String,
     pub purpose: Purpose,
-    /// From then on it is none any more.
+    /// Unix seconds at which the attempt expires.
     until: i64,
 }
 
 #[derive(Serialize, Deserialize)]
 pub enum Purpose {
-    /// Sessions by which the browser may have been known when it set out.
+    /// Sign in. `before` has the digests under which the browser's previous session may be stored.
     SignIn { before: Vec<Digest> },
-    /// The session of whoever wants to be known by it too.
+    /// Connect the issuer's identity to the person of this session.
     Connect { session: Digest },
 }
 
@@ -58,17 +58,17 @@ impl Attempt {
         }
     }
 
-    /// Whether this is the state that came back.
-    pub fn is_of(&self, state: &str) -> bool {
+    /// Whether `state`, as the issuer returned it, is that of this attempt.
+    pub fn has_state(&self, state: &str) -> bool {
         Secret::new(self.state.as_str()).matches(state)
     }
 
-    /// What it is remembered by once it has been used.
+    /// The digest under which the attempt is stored as used.
     pub fn digest(&self) -> Digest {
         Sha256::digest([b"attempt ", self.state.as_bytes()].concat()).into()
     }
 
-    /// As it stands in the cookie: to be read by its browser, to be changed by nobody.
+    /// The cookie value: JSON that the browser can read, with an HMAC so that it cannot be changed.
     pub fn sealed(&self, secret: &Secret) -> String {
         let text = serde_json::to_vec(self).expect("our own fields serialise");
         let text = BASE64_URL_SAFE_NO_PAD.encode(text);
@@ -76,7 +76,7 @@ impl Attempt {
         format!("{text}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
     }
 
-    /// The attempt, if we have sealed it and not too long ago.
+    /// The attempt in a cookie value, if its HMAC is valid and it has not expired.
     pub fn opened(sealed: &str, secret: &Secret) -> Option<Self> {
         let (text, tag) = sealed.split_once('.')?;
         let tag = BASE64_URL_SAFE_NO_PAD.decode(tag).ok()?;
@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_opened_as_it_was_sealed_and_by_us_alone() {
+    fn a_sealed_attempt_opens_only_unchanged_and_with_our_secret() {
         let (ours, others) = (Secret::new("ours"), Secret::new("others"));
         let attempt = attempt();
         let sealed = attempt.sealed(&ours);
         assert!(sealed.len() < 2_500, "{}", sealed.len());
         let opened = Attempt::opened(&sealed, &ours).unwrap();
-        assert!(opened.is_of(&attempt.state) && !opened.is_of(""));
+        assert!(opened.has_state(&attempt.state) && !opened.has_state(""));
         assert_eq!(opened.to, "/portal/keys");
         assert!(Attempt::opened(&sealed, &others).is_none());
         let (_, tag) = sealed.split_once('.').unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_has_its_time() {
+    fn an_attempt_expires() {
         let secret = Secret::new("ours");
         let mut late = attempt();
         late.until = timestamp::now();

@@ -1,4 +1,4 @@
-//! In the settings: an issuer as another way in for somebody who is here already.
+//! The settings for connecting an issuer's identity to an existing person, as another way to sign in.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use serde::Deserialize;
 
 use super::{
     attempt::{Attempt, Purpose},
-    authorization_url, away, issuer, with_attempt,
+    authorization_url, issuer, issuer_redirect_page, with_attempt_cookie,
 };
 use crate::{
     gateway::Gateway,
     portal::{
         error::PortalError,
-        form::{Nothing, SignedForm},
+        form::{EmptyForm, SignedForm},
         layout,
         session::SignedIn,
         settings,
     },
 };
 
-/// The part of the settings about it, where there is an issuer.
+/// The section of the settings page; empty without an issuer.
 pub async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalError> {
     let Some(issuer) = &gateway.oidc else {
         return Ok(html! {});
@@ -56,16 +56,17 @@ pub async fn section(gateway: &Gateway, me: &SignedIn) -> Result<Markup, PortalE
 }
 
 #[derive(Deserialize)]
-pub struct Present {
-    /// Not asked for where there is none.
+pub struct ConnectForm {
+    /// The current password; empty if the person has none.
     #[serde(default)]
     present: String,
 }
 
-/// Another way in outlasts the session it was added in, so it takes more than a session to add one.
+/// Starts connecting an identity. It outlasts the session in which it was added, so the password is required as
+/// well.
 pub async fn connect(
     State(gateway): State<Arc<Gateway>>,
-    SignedForm { me, form }: SignedForm<Present>,
+    SignedForm { me, form }: SignedForm<ConnectForm>,
 ) -> Result<Response, PortalError> {
     if !settings::knows_password(&gateway, &me, form.present).await? {
         return settings::refused(&gateway, &me, settings::WRONG).await;
@@ -74,15 +75,15 @@ pub async fn connect(
     let attempt = Attempt::new("/portal/settings".into(), Purpose::Connect { session });
     let name = issuer(&gateway)?.name();
     Ok(match authorization_url(&gateway, &attempt).await? {
-        Ok(url) => with_attempt(&gateway, &attempt, away(&url, name)),
-        Err(refused) => refused.page(name),
+        Ok(url) => with_attempt_cookie(&gateway, &attempt, issuer_redirect_page(&url, name)),
+        Err(refusal) => refusal.page(name),
     })
 }
 
-/// Where it is the only way in, nothing is done; the page says why.
+/// Disconnects the identity. If it is the only way to sign in, nothing is changed, and the page says why.
 pub async fn disconnect(
     State(gateway): State<Arc<Gateway>>,
-    SignedForm { me, form: _ }: SignedForm<Nothing>,
+    SignedForm { me, form: _ }: SignedForm<EmptyForm>,
 ) -> Result<Response, PortalError> {
     let issuer = issuer(&gateway)?.id();
     gateway.backoffice.disconnect(&me.person.id, issuer).await?;

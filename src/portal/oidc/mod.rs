@@ -1,8 +1,8 @@
-//! Signing in with what somebody has elsewhere: to an issuer of OpenID Connect, and back.
+//! Signing in through an OpenID Connect issuer.
 //!
-//! An identity that is known is its person. One that is not makes a new person, where sign-up is open and
-//! nobody has its address: somebody may have signed up here with an address that was never theirs, so whoever
-//! has one already connects it themselves, in their settings.
+//! A known identity signs in its person. An unknown identity creates a person if sign-up is open and its
+//! address has no account. If the address has an account, the sign-in is refused, because addresses of existing
+//! accounts may never have been verified; their owners connect the identity themselves in the settings.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use serde::Deserialize;
 mod attempt;
 mod connections;
 mod people;
-mod refused;
+mod refusal;
 
 pub use self::connections::section;
 use self::{
     attempt::{Attempt, Purpose},
-    refused::Refused,
+    refusal::Refusal,
 };
 use super::{
     cookies::{self, Kind, Token},
     error::PortalError,
     layout,
     query::ReadQuery,
-    sign_in::{begin, destination, once_more},
+    sign_in::{destination, refresh_to, start_session},
 };
 use crate::{
     api::Peer,
@@ -43,10 +43,10 @@ use crate::{
     gateway::Gateway,
 };
 
-/// No longer way back is remembered: all of it must fit into a cookie.
+/// The longest path to return to. It is part of the attempt, which must fit into a cookie.
 const MAX_DESTINATION: usize = 1_000;
 
-/// Nothing is there where no issuer is.
+/// The routes of the sign-in; none without an issuer.
 pub fn router(gateway: &Arc<Gateway>) -> Router<Arc<Gateway>> {
     if gateway.oidc.is_none() {
         return Router::new();
@@ -62,8 +62,8 @@ fn issuer(gateway: &Gateway) -> Result<&Issuer, PortalError> {
     gateway.oidc.as_ref().ok_or(PortalError::NotFound)
 }
 
-/// The button that leads there, where there is an issuer.
-pub fn way_in(gateway: &Gateway, to: &str) -> Markup {
+/// The button to sign in through the issuer; empty without one.
+pub fn sign_in_button(gateway: &Gateway, to: &str) -> Markup {
     html! {
         @if let Some(issuer) = &gateway.oidc {
             p {
@@ -77,28 +77,29 @@ pub fn way_in(gateway: &Gateway, to: &str) -> Markup {
 }
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct StartQuery {
     #[serde(default)]
     to: String,
 }
 
 async fn start(
     State(gateway): State<Arc<Gateway>>,
-    ReadQuery(asked): ReadQuery<Asked>,
+    ReadQuery(query): ReadQuery<StartQuery>,
     headers: HeaderMap,
 ) -> Result<Response, PortalError> {
     let secure = gateway.portal.is_secure();
     let before = Token::presented(&headers, Kind::Session, secure).map_or_else(Vec::new, |token| {
         vec![token.digest(), token.digest_with(&gateway.operator_token)]
     });
-    let attempt = Attempt::new(back_to(&asked.to), Purpose::SignIn { before });
+    let attempt = Attempt::new(back_to(&query.to), Purpose::SignIn { before });
     Ok(match authorization_url(&gateway, &attempt).await? {
-        Ok(url) => with_attempt(&gateway, &attempt, layout::redirect(&url)),
-        Err(refused) => refused.page(issuer(&gateway)?.name()),
+        Ok(url) => with_attempt_cookie(&gateway, &attempt, layout::redirect(&url)),
+        Err(refusal) => refusal.page(issuer(&gateway)?.name()),
     })
 }
 
-/// A page of ours that does not lead away at once.
+/// `to` if it is a portal page that is short enough and does not start another sign-in, otherwise the start
+/// page.
 fn back_to(to: &str) -> String {
     let to = destination(to);
     if to.len() > MAX_DESTINATION || to.starts_with("/portal/oidc") {
@@ -115,101 +116,102 @@ fn redirect_uri(gateway: &Gateway) -> String {
 async fn authorization_url(
     gateway: &Gateway,
     attempt: &Attempt,
-) -> Result<Result<String, Refused>, PortalError> {
+) -> Result<Result<String, Refusal>, PortalError> {
     let redirect_uri = redirect_uri(gateway);
     let url = issuer(gateway)?.authorization_url(attempt.asking(&redirect_uri));
-    Ok(url.await.map_err(Refused::from))
+    Ok(url.await.map_err(Refusal::from))
 }
 
-/// The browser remembers what it set out with.
-fn with_attempt(gateway: &Gateway, attempt: &Attempt, mut response: Response) -> Response {
+/// Adds the cookie with the sealed attempt to a response.
+fn with_attempt_cookie(gateway: &Gateway, attempt: &Attempt, mut response: Response) -> Response {
     let sealed = attempt.sealed(&gateway.operator_token);
     let cookie = cookies::set(Kind::Attempt, &sealed, gateway.portal.is_secure());
     response.headers_mut().append(header::SET_COOKIE, cookie);
     response
 }
 
-/// What an issuer has the browser bring along.
+/// The query that the issuer adds to the callback URL.
 #[derive(Deserialize)]
-pub struct Back {
+pub struct CallbackQuery {
     #[serde(default)]
     code: String,
     #[serde(default)]
     state: String,
-    /// In place of a code.
+    /// An error code, instead of `code`.
     error: Option<String>,
-    /// Who has sent it, where issuers tell (RFC 9207).
+    /// The issuer's identifier, if it sends one (RFC 9207).
     iss: Option<String>,
 }
 
 async fn callback(
     State(gateway): State<Arc<Gateway>>,
     peer: Option<Extension<Peer>>,
-    ReadQuery(back): ReadQuery<Back>,
+    ReadQuery(query): ReadQuery<CallbackQuery>,
     headers: HeaderMap,
 ) -> Result<Response, PortalError> {
     let (issuer, secure) = (issuer(&gateway)?, gateway.portal.is_secure());
     let sent = cookies::presented(&headers, Kind::Attempt, secure);
     let attempt = sent.and_then(|sent| Attempt::opened(sent, &gateway.operator_token));
-    let attempt = attempt.filter(|attempt| attempt.is_of(&back.state));
-    // Whoever sends a browser here with something else does not end what it is at.
+    let attempt = attempt.filter(|attempt| attempt.has_state(&query.state));
+    // The attempt's cookie is kept, so that a forged callback does not abort the running sign-in.
     let Some(attempt) = attempt else {
-        return Ok(Refused::Stale.page(issuer.name()));
+        return Ok(Refusal::Stale.page(issuer.name()));
     };
     let peer = peer.map(|Extension(peer)| peer);
-    let came_back = come_back(&gateway, issuer, &attempt, &back, peer, &headers).await;
-    let mut response = came_back.unwrap_or_else(|refused| refused.page(issuer.name()));
+    let finished = finish(&gateway, issuer, &attempt, &query, peer, &headers).await;
+    let mut response = finished.unwrap_or_else(|refusal| refusal.page(issuer.name()));
     let forgotten = cookies::forget(Kind::Attempt, secure);
     response.headers_mut().append(header::SET_COOKIE, forgotten);
     Ok(response)
 }
 
-async fn come_back(
+async fn finish(
     gateway: &Gateway,
     issuer: &Issuer,
     attempt: &Attempt,
-    back: &Back,
+    query: &CallbackQuery,
     peer: Option<Peer>,
     headers: &HeaderMap,
-) -> Result<Response, Refused> {
-    if back.iss.as_ref().is_some_and(|iss| iss != issuer.id()) {
-        return Err(Refused::Stale);
+) -> Result<Response, Refusal> {
+    if query.iss.as_ref().is_some_and(|iss| iss != issuer.id()) {
+        return Err(Refusal::Stale);
     }
-    if let Some(error) = &back.error {
-        return Err(Refused::by_issuer(error));
+    if let Some(error) = &query.error {
+        return Err(Refusal::from_issuer_error(error));
     }
-    let claims = identified(gateway, issuer, attempt, &back.code, peer).await?;
+    let claims = identify(gateway, issuer, attempt, &query.code, peer).await?;
     if !issuer.admits(claims.email.as_deref()) {
-        return Err(Refused::NotAdmitted);
+        return Err(Refusal::NotAdmitted);
     }
     match &attempt.purpose {
         Purpose::Connect { session } => {
             people::connect(gateway, issuer, session, &claims).await?;
-            Ok(once_more("/portal/settings"))
+            Ok(refresh_to("/portal/settings"))
         }
         Purpose::SignIn { before } => {
             let person = people::find_or_enrol(gateway, issuer, &claims, peer).await?;
-            // Coming from another site, the browser has not brought its session along.
+            // The callback comes from another site, so the browser did not send the session cookie.
             for digest in before {
                 gateway.backoffice.end_session(digest).await?;
             }
-            let begun = begin(gateway, headers, &person, &attempt.to).await?;
-            // Nor would it bring the new one, if it were sent on from here.
-            Ok(with_cookies_of(&begun, once_more(&attempt.to)))
+            let begun = start_session(gateway, headers, &person, &attempt.to).await?;
+            // For that reason a redirect would lack the new session cookie; the page is opened by a refresh
+            // from our own site.
+            Ok(copy_cookies(&begun, refresh_to(&attempt.to)))
         }
     }
 }
 
-/// Who somebody is that has come back, once.
-async fn identified(
+/// Exchanges the code for the claims of the identity and marks the attempt as used.
+async fn identify(
     gateway: &Gateway,
     issuer: &Issuer,
     attempt: &Attempt,
     code: &str,
     peer: Option<Peer>,
-) -> Result<Claims, Refused> {
+) -> Result<Claims, Refusal> {
     let peer = peer.map(|Peer(address)| address);
-    // Codes are not for guessing either: few for one attempt, and not many from one network.
+    // Codes are throttled against guessing: by attempt and by network.
     let counted = backoffice::Attempt::new(&attempt.state, peer, None);
     let throttle = &gateway.portal.throttle;
     let tried = throttle.attempt(&counted);
@@ -219,13 +221,13 @@ async fn identified(
     let claims = issuer.identify(code, asking).await?;
     let until = timestamp::now() + cookies::ATTEMPT_SECONDS;
     if !gateway.backoffice.spend(&attempt.digest(), until).await? {
-        return Err(Refused::Stale);
+        return Err(Refusal::Stale);
     }
     throttle.succeeded(&counted);
     Ok(claims)
 }
 
-fn with_cookies_of(begun: &Response, mut page: Response) -> Response {
+fn copy_cookies(begun: &Response, mut page: Response) -> Response {
     for cookie in begun.headers().get_all(header::SET_COOKIE) {
         let headers = page.headers_mut();
         headers.append(header::SET_COOKIE, cookie.clone());
@@ -233,8 +235,9 @@ fn with_cookies_of(begun: &Response, mut page: Response) -> Response {
     page
 }
 
-/// Leads to the issuer after a form, which browsers do not let lead away from us by itself.
-fn away(url: &str, name: &str) -> Response {
+/// A page with a link and a meta refresh to the issuer. The content security policy forbids redirecting a form
+/// to another site.
+fn issuer_redirect_page(url: &str, name: &str) -> Response {
     let content = html! {
         meta http-equiv="refresh" content={ "0; url=" (url) };
         h1 { "One moment" }
@@ -248,7 +251,7 @@ mod tests {
     use super::back_to;
 
     #[test]
-    fn the_way_back_is_a_page_of_ours_and_not_the_way_there() {
+    fn the_return_path_is_a_portal_page_outside_oidc() {
         assert_eq!(back_to("/portal/keys"), "/portal/keys");
         for other in [
             "https://evil.example",

@@ -1,6 +1,6 @@
-//! Whose identity it is.
+//! Finds, creates and connects the person of an identity.
 
-use super::refused::Refused;
+use super::refusal::Refusal;
 use crate::{
     api::Peer,
     backoffice::{
@@ -23,25 +23,25 @@ fn identity<'a>(issuer: &'a Issuer, claims: &'a Claims) -> Identity<'a> {
     }
 }
 
-/// The person with this identity, who may be a new one.
+/// The person with this identity. If there is none, one is created.
 pub async fn find_or_enrol(
     gateway: &Gateway,
     issuer: &Issuer,
     claims: &Claims,
     peer: Option<Peer>,
-) -> Result<Person, Refused> {
+) -> Result<Person, Refusal> {
     let (backoffice, identity) = (&gateway.backoffice, identity(issuer, claims));
     if let Some(person) = backoffice.person_by_identity(identity).await? {
         return Ok(person);
     }
     let email = claims.email.as_deref().map(str::trim);
     let email = email.filter(|email| is_address(email));
-    let email = email.ok_or(Refused::NoAddress)?;
+    let email = email.ok_or(Refusal::NoAddress)?;
     if backoffice.person_by_email(email).await?.is_some() {
-        return Err(Refused::AddressTaken);
+        return Err(Refusal::AddressTaken);
     }
     if !gateway.portal.sign_up_open {
-        return Err(Refused::Closed);
+        return Err(Refusal::Closed);
     }
     let counted = gateway
         .portal
@@ -59,7 +59,7 @@ pub async fn find_or_enrol(
         now: timestamp::now(),
     };
     let person = match backoffice.add_person_known_as(new, identity).await {
-        Err(BackofficeError::EmailTaken) => return Err(Refused::AddressTaken),
+        Err(BackofficeError::EmailTaken) => return Err(Refusal::AddressTaken),
         added => added?,
     };
     let account = new_account(gateway, &person);
@@ -68,18 +68,18 @@ pub async fn find_or_enrol(
     Ok(person)
 }
 
-/// Has whoever set out, and is still signed in, known by this identity as well.
+/// Connects the identity to the person who started the attempt, if they are still signed in.
 pub async fn connect(
     gateway: &Gateway,
     issuer: &Issuer,
     session: &Digest,
     claims: &Claims,
-) -> Result<(), Refused> {
+) -> Result<(), Refusal> {
     let (backoffice, now) = (&gateway.backoffice, timestamp::now());
     let session = backoffice.session(session, now).await?;
     let person = session.and_then(|session| session.person);
-    let person = person.ok_or(Refused::SignedOut)?;
+    let person = person.ok_or(Refusal::SignedOut)?;
     let identity = identity(issuer, claims);
     let connected = backoffice.connect(&person.id, identity, now).await?;
-    connected.then_some(()).ok_or(Refused::SomebodyElses)
+    connected.then_some(()).ok_or(Refusal::IdentityTaken)
 }

@@ -1,4 +1,4 @@
-//! The list of requests, newest first, as many as one asks for.
+//! The list of requests, newest first, with filters.
 
 use std::sync::Arc;
 
@@ -6,32 +6,32 @@ use axum::extract::State;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::{key_words, outcome, path};
+use super::{key_label, outcome, path};
 use crate::{
     catalog::Plan,
     gateway::Gateway,
     ledger::{Call, CallId, CallsPage, Key, Outcome},
     portal::{
         error::PortalError,
+        formatting,
         keys::shown_name,
         layout::{self, Page, Place},
-        query::{ReadQuery, given},
+        query::{ReadQuery, non_empty},
         session::SignedIn,
-        words,
     },
 };
 
-const ON_A_PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 
 #[derive(Deserialize)]
-pub struct Asked {
+pub struct RequestsQuery {
     key: Option<String>,
     model: Option<String>,
     outcome: Option<String>,
     before: Option<String>,
 }
 
-/// What was asked for, as far as it makes sense.
+/// The validated query.
 #[derive(Clone, Copy)]
 struct Filter<'a> {
     key: Option<&'a str>,
@@ -41,18 +41,18 @@ struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    fn read(asked: &'a Asked) -> Result<Self, PortalError> {
-        let outcome = given(asked.outcome.as_ref()).map(|text| {
+    fn read(query: &'a RequestsQuery) -> Result<Self, PortalError> {
+        let outcome = non_empty(query.outcome.as_ref()).map(|text| {
             Outcome::parse(text)
                 .ok_or_else(|| PortalError::Invalid("No request ends in that way.".into()))
         });
-        let before = given(asked.before.as_ref()).map(|text| {
+        let before = non_empty(query.before.as_ref()).map(|text| {
             Cursor::parse(text)
                 .ok_or_else(|| PortalError::Invalid("There is no such page of requests.".into()))
         });
         Ok(Self {
-            key: given(asked.key.as_ref()),
-            model: given(asked.model.as_ref()),
+            key: non_empty(query.key.as_ref()),
+            model: non_empty(query.model.as_ref()),
             outcome: outcome.transpose()?,
             before: before.transpose()?,
         })
@@ -62,7 +62,7 @@ impl<'a> Filter<'a> {
         self.key.is_none() && self.model.is_none() && self.outcome.is_none()
     }
 
-    /// The address of these requests: the newest of them, or those after `last`.
+    /// The URL of the list with this filter: its first page, or the page after `last`.
     fn path(&self, last: Option<Cursor>) -> String {
         let outcome = self.outcome.map(Outcome::as_str);
         let named = [
@@ -79,7 +79,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// The last request of a page: where the next one goes on.
+/// The last request of a page, after which the next page starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
     ended_ms: i64,
@@ -112,27 +112,27 @@ impl std::fmt::Display for Cursor {
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
-    ReadQuery(asked): ReadQuery<Asked>,
+    ReadQuery(query): ReadQuery<RequestsQuery>,
 ) -> Result<Page, PortalError> {
-    let filter = Filter::read(&asked)?;
+    let filter = Filter::read(&query)?;
     let page = CallsPage {
         account_id: Some(&me.account.id),
         key_id: filter.key,
         model: filter.model,
         outcome: filter.outcome,
         before: filter.before.map(|last| (last.ended_ms, last.id)),
-        limit: ON_A_PAGE + 1,
+        limit: PAGE_SIZE + 1,
     };
     let (mut calls, keys) = tokio::try_join!(
         gateway.ledger.calls_page(&page),
         gateway.ledger.keys(&me.account.id)
     )?;
-    let more = calls.len() > ON_A_PAGE;
-    calls.truncate(ON_A_PAGE);
+    let more = calls.len() > PAGE_SIZE;
+    calls.truncate(PAGE_SIZE);
     let next = calls.last().filter(|_| more).map(Cursor::of);
     let content = html! {
         h1 { "Requests" }
-        p.muted { "What was asked and answered is no part of this list." }
+        p.muted { "Prompts and responses are not part of this list." }
         (form(&gateway, &filter, &keys))
         @if calls.is_empty() {
             (nothing(&filter))
@@ -194,7 +194,7 @@ fn form(gateway: &Gateway, filter: &Filter<'_>, keys: &[Key]) -> Markup {
                     option value="" { "All endings" }
                     @for one in Outcome::ALL {
                         option value=(one.as_str()) selected[filter.outcome == Some(one)] {
-                            (outcome::choice(one))
+                            (outcome::option_label(one))
                         }
                     }
                 }
@@ -207,7 +207,7 @@ fn form(gateway: &Gateway, filter: &Filter<'_>, keys: &[Key]) -> Markup {
     }
 }
 
-/// With a key's name each; also for other pages that list requests.
+/// A table of requests with their keys. The overview page shows it too.
 pub fn table(calls: &[Call], keys: &[Key]) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Requests" {
@@ -236,21 +236,21 @@ pub fn table(calls: &[Call], keys: &[Key]) -> Markup {
 fn row(call: &Call, keys: &[Key]) -> Markup {
     let usage = call.charged.map(|charged| charged.usage);
     let tokens = |count: Option<u32>| match count {
-        Some(count) => words::count(count.into()),
+        Some(count) => formatting::count(count.into()),
         None => "–".into(),
     };
     let cost = call.charged.map(|charged| charged.cost);
     html! {
         tr {
             th scope="row" {
-                a href=(path(call.id)) { (words::moment(call.ended_ms.div_euclid(1_000))) }
+                a href=(path(call.id)) { (formatting::moment(call.ended_ms.div_euclid(1_000))) }
             }
-            td { (key_words(keys, &call.key_id)) }
+            td { (key_label(keys, &call.key_id)) }
             td { code { (call.model) } }
             td.number { (tokens(usage.map(|usage| usage.prompt))) }
             td.number { (tokens(usage.map(|usage| usage.completion))) }
-            td.number { (words::money(cost.unwrap_or_default())) }
-            td.number { (words::duration(call.ended_ms - call.admitted_ms)) }
+            td.number { (formatting::money(cost.unwrap_or_default())) }
+            td.number { (formatting::duration(call.ended_ms - call.admitted_ms)) }
             td { (outcome::badge(call.outcome)) }
         }
     }
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_goes_on_where_the_last_one_ended() {
+    fn a_cursor_parses_as_it_was_written() {
         let cursor = Cursor {
             ended_ms: 1_800_000_000_007,
             id: CallId(943_718_400_000_000_000),
@@ -281,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_keeps_what_was_asked_for() {
-        let asked = Asked {
+    fn page_links_keep_the_filter() {
+        let query = RequestsQuery {
             key: Some("key_1".into()),
             model: Some(" a&b=\"c ".into()),
             outcome: Some("no_usage".into()),
             before: Some(String::new()),
         };
-        let filter = Filter::read(&asked).unwrap();
+        let filter = Filter::read(&query).unwrap();
         let last = Cursor {
             ended_ms: 5,
             id: CallId(0),

@@ -1,13 +1,13 @@
-//! How a request ended, in its owner's words: nothing here names a provider or its failure.
+//! Outcomes of requests in customers' terms. No text names a provider or its failure.
 
 use maud::{Markup, html};
 
 use crate::ledger::Outcome;
 
-/// In a word or two, and in a sentence.
+/// A short label, and an explanation.
 ///
-/// It has no `_` arm: whoever adds an ending decides here what a customer reads.
-fn words(outcome: Outcome) -> (&'static str, &'static str) {
+/// There is no `_` arm, so that a new outcome does not compile without a text for customers.
+fn label_and_explanation(outcome: Outcome) -> (&'static str, &'static str) {
     match outcome {
         Outcome::Answered => ("Answered", "The model answered in full."),
         Outcome::ClientLeft => (
@@ -51,15 +51,15 @@ fn words(outcome: Outcome) -> (&'static str, &'static str) {
     }
 }
 
-pub fn sentence(outcome: Outcome) -> &'static str {
-    words(outcome).1
+pub fn explanation(outcome: Outcome) -> &'static str {
+    label_and_explanation(outcome).1
 }
 
-/// What stands in a list of choices, where two endings must not have one name.
-pub fn choice(outcome: Outcome) -> &'static str {
+/// The label in a select field, where labels must be distinct.
+pub fn option_label(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Lost => "Failed through a fault of ours",
-        other => words(other).0,
+        other => label_and_explanation(other).0,
     }
 }
 
@@ -75,11 +75,11 @@ pub fn badge(outcome: Outcome) -> Markup {
         | Outcome::Stopped
         | Outcome::Lost => "badge bad",
     };
-    html! { span class=(class) { (words(outcome).0) } }
+    html! { span class=(class) { (label_and_explanation(outcome).0) } }
 }
 
-/// What came of a tool, from the word that is kept of it.
-pub fn of_tool(kept: &str) -> &'static str {
+/// The text for a stored tool outcome.
+pub fn tool_result(kept: &str) -> &'static str {
     match kept {
         "done" => "Done",
         "unknown_tool" => "There is no such tool",
@@ -94,16 +94,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_ending_has_words_and_choices_differ() {
-        let mut choices: Vec<_> = Outcome::ALL.into_iter().map(choice).collect();
+    fn every_outcome_has_a_text_and_labels_are_distinct() {
+        let mut choices: Vec<_> = Outcome::ALL.into_iter().map(option_label).collect();
         choices.sort_unstable();
         choices.dedup();
         assert_eq!(choices.len(), Outcome::ALL.len());
         for outcome in Outcome::ALL {
-            let told = sentence(outcome).to_lowercase();
-            assert!(told.ends_with('.'), "{told}");
+            let text = explanation(outcome).to_lowercase();
+            assert!(text.ends_with('.'), "{text}");
             for inner in ["provider", "upstream", "database", "gateway", "operator"] {
-                assert!(!told.contains(inner), "{told}");
+                assert!(!text.contains(inner), "{text}");
             }
         }
     }

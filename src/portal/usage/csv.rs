@@ -1,4 +1,4 @@
-//! Usage as a table for spreadsheets (RFC 4180).
+//! Usage as CSV (RFC 4180).
 
 use std::{collections::HashMap, fmt::Write as _};
 
@@ -8,7 +8,7 @@ const COLUMNS: &str = "day,key name,key prefix,model,requests,charged requests,p
      cached tokens,completion tokens,reasoning tokens,cost USD\r\n";
 
 /// A line for each day, key and model.
-pub fn written(rows: &[DayUse], keys: &[Key]) -> String {
+pub fn render(rows: &[DayUse], keys: &[Key]) -> String {
     let keys: HashMap<_, _> = keys.iter().map(|key| (key.id.as_str(), key)).collect();
     let mut text = String::from(COLUMNS);
     for row in rows {
@@ -34,7 +34,7 @@ pub fn written(rows: &[DayUse], keys: &[Key]) -> String {
     text
 }
 
-/// A text as one field. One that a spreadsheet would take for a formula, and run, begins with a quote.
+/// Quotes a text as one field. A text that spreadsheets would run as a formula gets a leading apostrophe.
 fn field(text: &str) -> String {
     let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         "'"
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_one_field_and_no_formula() {
+    fn fields_are_quoted_and_formulas_escaped() {
         for (text, expected) in [
             ("plain", "plain"),
             ("", ""),

@@ -1,4 +1,4 @@
-//! Rows of a day, a key and a model, added up as they are looked at.
+//! Sums of usage rows by model or key, and by day.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use crate::{
     portal::keys::shown_name,
 };
 
-/// What is told apart.
+/// What usage is grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum GroupBy {
     Model,
     Key,
 }
 
-impl By {
+impl GroupBy {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Model => "model",
@@ -66,17 +66,17 @@ impl Totals {
     }
 }
 
-/// One model or key.
+/// The usage of one model or key.
 pub struct Group<'a> {
     pub name: &'a str,
-    /// Of a key: names may repeat themselves.
+    /// The prefix of a key; names of keys are not unique.
     pub prefix: Option<&'a str>,
     pub totals: Totals,
     pub by_day: HashMap<&'a str, Totals>,
 }
 
 impl Group<'_> {
-    /// Its name in one piece.
+    /// Name and prefix as one text.
     pub fn label(&self) -> String {
         match self.prefix {
             Some(prefix) => format!("{} ({prefix}…)", self.name),
@@ -85,13 +85,13 @@ impl Group<'_> {
     }
 }
 
-/// The dearest first.
-pub fn grouped<'a>(rows: &'a [DayUse], by: By, keys: &'a [Key]) -> Vec<Group<'a>> {
+/// The groups, most expensive first.
+pub fn grouped<'a>(rows: &'a [DayUse], by: GroupBy, keys: &'a [Key]) -> Vec<Group<'a>> {
     let mut groups: HashMap<&str, Group<'a>> = HashMap::new();
     for row in rows {
         let id = match by {
-            By::Model => row.model.as_str(),
-            By::Key => row.key_id.as_str(),
+            GroupBy::Model => row.model.as_str(),
+            GroupBy::Key => row.key_id.as_str(),
         };
         let group = groups.entry(id).or_insert_with(|| {
             let key = keys.iter().find(|key| key.id == id);
@@ -136,26 +136,26 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_added_up_by_model_or_key_the_dearest_first() {
+    fn rows_are_summed_by_model_or_key_most_expensive_first() {
         let rows = [
             row("2026-11-15", "key_a", "cheap", 1, 5),
             row("2026-11-15", "key_b", "dear", 2, 70),
             row("2026-11-16", "key_a", "dear", 3, 30),
         ];
-        let told = |by| -> Vec<_> {
+        let summary = |by| -> Vec<_> {
             let groups = grouped(&rows, by, &[]);
-            let told = groups.iter().map(|group| {
+            let summary = groups.iter().map(|group| {
                 let (totals, days) = (group.totals, group.by_day.len());
                 (group.label(), totals.calls, totals.cost.nanos(), days)
             });
-            told.collect()
+            summary.collect()
         };
         assert_eq!(
-            told(By::Model),
+            summary(GroupBy::Model),
             [("dear".into(), 5, 100, 2), ("cheap".into(), 1, 5, 1)]
         );
         assert_eq!(
-            told(By::Key),
+            summary(GroupBy::Key),
             [("key_b".into(), 2, 70, 1), ("key_a".into(), 4, 35, 2)]
         );
         let all = Totals::of(&rows);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_stay_where_they_can_grow_no_further() {
+    fn sums_saturate() {
         let rows = [
             row("2026-11-15", "k", "m", 1, i64::MAX),
             row("2026-11-16", "k", "m", 1, i64::MAX),

@@ -1,4 +1,4 @@
-//! Looks for what operators must hear of, and tells them.
+//! Runs the alert checks and delivers alerts.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,56 +9,61 @@ use crate::{
     gateway::{Gateway, alerts},
 };
 
-/// How often it is tried to tell what nobody has heard yet.
-const TELLING_INTERVAL: Duration = Duration::from_secs(5);
+/// Longest time between two rounds of deliveries.
+const DELIVERY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Runs until the gateway is asked to stop. What was being told then is told again later, by this
-/// gateway or another.
+/// Runs until shutdown is requested. A delivery that is interrupted then is repeated later, by this gateway or
+/// another.
 pub async fn run(gateway: Arc<Gateway>) {
     if !gateway.alerts.settings.enabled {
         return;
     }
     tokio::select! {
-        () = look_and_tell(&gateway) => {}
+        () = check_and_deliver(&gateway) => {}
         () = gateway.shutdown.requested() => {}
     }
 }
 
-async fn look_and_tell(gateway: &Gateway) {
-    let mut looks = interval(gateway.alerts.settings.every);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut looking, mut telling) = (Complaint::default(), Complaint::default());
+async fn check_and_deliver(gateway: &Gateway) {
+    let mut checks = interval(gateway.alerts.settings.every);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut checking = FailureLog::new("checking for alerts");
+    let mut delivering = FailureLog::new("delivering alerts");
     loop {
-        let is_look = tokio::select! {
-            _ = looks.tick() => true,
-            () = gateway.alerts.wanted() => true,
-            () = sleep(TELLING_INTERVAL) => false,
+        let check_is_due = tokio::select! {
+            _ = checks.tick() => true,
+            () = gateway.alerts.check_requested() => true,
+            () = sleep(DELIVERY_INTERVAL) => false,
         };
-        if is_look {
-            let looked = alerts::look(gateway, timestamp::now()).await;
-            looking.hear("alerts cannot be looked for", looked);
+        if check_is_due {
+            checking.log(&alerts::check(gateway, timestamp::now()).await);
         }
-        let told = alerts::deliver(gateway, timestamp::now()).await;
-        telling.hear("alerts cannot be told", told);
+        delivering.log(&alerts::deliver(gateway, timestamp::now()).await);
     }
 }
 
-/// Says once that something fails, and once that it works again.
-#[derive(Default)]
-struct Complaint {
-    made: bool,
+/// Logs the first of several failures in a row, and the first success after them.
+struct FailureLog {
+    what: &'static str,
+    is_failing: bool,
 }
 
-impl Complaint {
-    fn hear(&mut self, what: &str, done: Result<(), impl fmt::Display>) {
-        match done {
-            Ok(()) if self.made => {
-                tracing::info!("no longer so: {what}");
-                self.made = false;
+impl FailureLog {
+    fn new(what: &'static str) -> Self {
+        let is_failing = false;
+        Self { what, is_failing }
+    }
+
+    fn log(&mut self, result: &Result<(), impl fmt::Display>) {
+        let what = self.what;
+        match result {
+            Ok(()) if self.is_failing => {
+                tracing::info!("{what} works again");
+                self.is_failing = false;
             }
-            Err(error) if !self.made => {
-                tracing::warn!(%error, "{what}; it is tried again");
-                self.made = true;
+            Err(error) if !self.is_failing => {
+                tracing::warn!(%error, "{what} failed; it is retried until it works");
+                self.is_failing = true;
             }
             _ => {}
         }

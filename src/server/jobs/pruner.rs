@@ -1,5 +1,5 @@
-//! Every hour: deletes the sessions and links of the portal that have expired, and old alerts; and credits
-//! payments that could not be credited when they were told of.
+//! Every hour, deletes expired sessions and links of the portal and old alerts, and credits payments that could not
+//! be credited when they were delivered.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,21 +9,21 @@ use crate::{
 };
 
 const INTERVAL: Duration = Duration::from_hours(1);
-/// How long alerts that are over are shown, in seconds.
-const ALERTS_KEPT: i64 = 90 * 86_400;
+/// Seconds for which closed alerts are kept.
+const ALERT_RETENTION: i64 = 90 * 86_400;
 
-/// Runs until the gateway is asked to stop. Nobody waits for it: an expired session is none already.
+/// Runs until shutdown is requested. Nothing depends on its timing, because expired sessions are refused anyway.
 pub async fn run(gateway: Arc<Gateway>) {
     loop {
         let prune = async {
             if let Err(error) = gateway.backoffice.prune(timestamp::now()).await {
-                tracing::warn!(%error, "expired sessions and links of the portal could not be deleted");
+                tracing::warn!(%error, "deleting expired sessions and links failed; retrying in an hour");
             }
-            let kept_since = timestamp::now() - ALERTS_KEPT;
+            let kept_since = timestamp::now() - ALERT_RETENTION;
             if let Err(error) = gateway.backoffice.prune_alerts(kept_since).await {
-                tracing::warn!(%error, "old alerts could not be deleted");
+                tracing::warn!(%error, "deleting old alerts failed; retrying in an hour");
             }
-            actions::settle_what_is_left(&gateway).await;
+            actions::credit_pending_payments(&gateway).await;
             tokio::time::sleep(INTERVAL).await;
         };
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Checks every minute that the books add up, and says so if they do not.
+//! Audits the ledger every minute and requests an alert check if an account does not add up.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,21 +6,23 @@ use crate::gateway::Gateway;
 
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// Runs until the gateway is asked to stop. The first look is at everything, the others are at
-/// what has changed since.
+/// Runs until shutdown is requested. The first run checks the whole ledger, the others what has changed since the run
+/// before.
 pub async fn run(gateway: Arc<Gateway>) {
     loop {
-        let look = async {
-            // What is wrong with the books was logged and counted where it was found.
+        let audit = async {
+            // The ledger itself logs and counts the violations.
             match gateway.ledger.reconcile().await {
                 Ok(audit) if audit.violations.is_empty() => {}
-                Ok(_) => gateway.alerts.want(),
-                Err(error) => tracing::error!(%error, "the books could not be checked"),
+                Ok(_) => gateway.alerts.request_check(),
+                Err(error) => {
+                    tracing::error!(%error, "auditing the ledger failed; retrying in a minute")
+                }
             }
             tokio::time::sleep(INTERVAL).await;
         };
         tokio::select! {
-            () = look => {}
+            () = audit => {}
             () = gateway.shutdown.requested() => return,
         }
     }

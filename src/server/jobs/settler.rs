@@ -1,5 +1,5 @@
-//! Settles the charges that earlier processes left in the spool: before the first request, and later those that could
-//! not be settled then, or whose process has ended since.
+//! Settles pending charges that earlier processes left in the spool: before the first request, and later those that
+//! could not be settled then, or whose process has ended since. A charge stays in the spool until the ledger has it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,55 +10,58 @@ use crate::{
     ledger::{CallId, LedgerError, PendingCharge},
 };
 
-/// How long a start waits for them.
+/// How long the start of the gateway waits for these charges.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How soon those are tried again that could not be settled.
+/// Time after which charges that could not be settled are retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How often it is looked for files that nobody holds any more.
-const LOOK_INTERVAL: Duration = Duration::from_mins(1);
-/// How many are settled at once: the ledger commits them together.
-const AT_ONCE: usize = 64;
+/// Time between two searches for spool files whose process has ended.
+const ADOPT_INTERVAL: Duration = Duration::from_mins(1);
+/// Number of charges that are settled at once, so that the ledger commits them in one batch.
+const CONCURRENT: usize = 64;
 
-/// Charges that earlier processes have left, as far as they are not settled yet.
+/// Unsettled charges of earlier processes.
 #[derive(Default)]
 pub struct Inherited(HashMap<CallId, Arc<PendingCharge>>);
 
 impl Inherited {
-    /// Takes over what is in the spool and settles it. What cannot be settled in time is left for [`run`].
+    /// Adopts the charges in the spool and settles them. Those that are not settled within the timeout are left for
+    /// [`run`].
     pub async fn settled_at_start(gateway: &Gateway) -> Self {
         let mut inherited = Self::default();
-        inherited.look(gateway).await;
+        inherited.adopt(gateway).await;
         let settling = tokio::time::timeout(START_TIMEOUT, inherited.settle(gateway));
         if settling.await.is_err() || !inherited.0.is_empty() {
             let charges = inherited.0.len();
             tracing::warn!(
                 charges,
-                "charges in the spool could not be settled yet; they are tried again"
+                "settling charges from the spool failed; retrying every second"
             );
         }
         inherited
     }
 
-    async fn look(&mut self, gateway: &Gateway) {
-        for owed in gateway.spool.adopt().await {
-            self.0.insert(owed.call.id, Arc::new(owed));
+    /// Adds the charges of spool files whose process has ended.
+    async fn adopt(&mut self, gateway: &Gateway) {
+        for pending in gateway.spool.adopt().await {
+            self.0.insert(pending.call.id, Arc::new(pending));
         }
     }
 
+    /// Tries to settle each charge once.
     async fn settle(&mut self, gateway: &Gateway) {
         if self.0.is_empty() {
             return;
         }
-        let (mut now, mut before) = (0_usize, 0_usize);
+        let (mut now_settled, mut settled_before) = (0_usize, 0_usize);
         let all: Vec<_> = self.0.values().cloned().collect();
         let mut settling = stream::iter(all)
-            .map(async |owed| (gateway.ledger.settle_pending(&owed).await, owed))
-            .buffer_unordered(AT_ONCE);
-        while let Some((settled, owed)) = settling.next().await {
-            let id = owed.call.id;
+            .map(async |pending| (gateway.ledger.settle_pending(&pending).await, pending))
+            .buffer_unordered(CONCURRENT);
+        while let Some((settled, pending)) = settling.next().await {
+            let id = pending.call.id;
             match settled {
                 Ok(Some(call)) => {
-                    now += 1;
+                    now_settled += 1;
                     gateway.metrics.ended(&call);
                     if let Some(charged) = call.charged {
                         gateway.traffic.charged(charged);
@@ -67,27 +70,27 @@ impl Inherited {
                             .charged(&call.account_id, charged.balance_after);
                     }
                 }
-                Ok(None) => before += 1,
+                Ok(None) => settled_before += 1,
                 Err(error @ LedgerError::NotFound { .. }) => {
                     tracing::error!(
-                        %error, call = %id, cost.nanos = owed.cost.nanos(),
+                        %error, call = %id, cost.nanos = pending.cost.nanos(),
                         "a charge in the spool is of another store; it stays in the spool"
                     );
                     self.0.remove(&id);
                     continue;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, call = %id, "a charge in the spool could not be settled yet");
+                    tracing::debug!(%error, call = %id, "settling a charge from the spool failed; retrying");
                     continue;
                 }
             }
             gateway.spool.settled(id);
             self.0.remove(&id);
         }
-        if now + before > 0 {
+        if now_settled + settled_before > 0 {
             tracing::info!(
-                charges = now,
-                settled_before = before,
+                charges = now_settled,
+                settled_before,
                 left = self.0.len(),
                 "settled charges that an earlier process left in the spool"
             );
@@ -95,12 +98,12 @@ impl Inherited {
     }
 }
 
-/// Runs until the gateway is asked to stop.
+/// Runs until shutdown is requested.
 pub async fn run(gateway: Arc<Gateway>, mut inherited: Inherited) {
-    let mut looked = tokio::time::Instant::now();
+    let mut adopted_at = tokio::time::Instant::now();
     loop {
         let wait = if inherited.0.is_empty() {
-            LOOK_INTERVAL
+            ADOPT_INTERVAL
         } else {
             RETRY_INTERVAL
         };
@@ -108,9 +111,9 @@ pub async fn run(gateway: Arc<Gateway>, mut inherited: Inherited) {
             () = tokio::time::sleep(wait) => {}
             () = gateway.shutdown.requested() => return,
         }
-        if looked.elapsed() >= LOOK_INTERVAL {
-            inherited.look(&gateway).await;
-            looked = tokio::time::Instant::now();
+        if adopted_at.elapsed() >= ADOPT_INTERVAL {
+            inherited.adopt(&gateway).await;
+            adopted_at = tokio::time::Instant::now();
         }
         if gateway.ledger.health().takes_charges() {
             tokio::select! {

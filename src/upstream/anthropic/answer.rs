@@ -1,9 +1,9 @@
-//! A whole answer: a message of blocks → one choice.
+//! Parses a non-streamed response: a message of content blocks → one choice.
 
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::words::{call_id, finish_reason, read_usage};
+use super::fields::{call_id, finish_reason, read_usage};
 use crate::{
     base::keys::random_id,
     wire::{
@@ -14,15 +14,14 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-struct Written {
+struct WireMessage {
     content: Option<Vec<Block>>,
     stop_reason: Option<String>,
     usage: Option<Value>,
     error: Option<Value>,
 }
 
-/// A block of any kind. Those that are neither text nor a call (thoughts, the provider's own
-/// tools) are not for the caller.
+/// A content block of any kind. Only text and tool calls reach the caller, not thinking or the provider's own tools.
 #[derive(Deserialize)]
 struct Block {
     #[serde(rename = "type")]
@@ -33,15 +32,16 @@ struct Block {
     input: Option<Box<RawValue>>,
 }
 
+/// Parses a response body.
 pub fn read(body: &[u8]) -> Result<Answer, UpstreamError> {
-    let written: Written =
+    let message: WireMessage =
         serde_json::from_slice(body).map_err(|error| UpstreamError::unreadable(&error))?;
-    if let Some(error) = written.error {
+    if let Some(error) = message.error {
         return Err(UpstreamError::reported(&error));
     }
-    let blocks = written
+    let blocks = message
         .content
-        .ok_or_else(|| UpstreamError::Malformed("an answer without content".into()))?;
+        .ok_or_else(|| UpstreamError::Malformed("a response without content".into()))?;
     let (mut texts, mut tool_calls) = (Vec::new(), Vec::new());
     for block in blocks {
         match block.kind.as_str() {
@@ -50,9 +50,9 @@ pub fn read(body: &[u8]) -> Result<Answer, UpstreamError> {
             _ => {}
         }
     }
-    let word = written.stop_reason.unwrap_or_default();
-    let finish = finish_reason(&word, !tool_calls.is_empty())?;
-    // An empty answer is still one; a call or a refusal stands without.
+    let stop_reason = message.stop_reason.unwrap_or_default();
+    let finish = finish_reason(&stop_reason, !tool_calls.is_empty())?;
+    // Content is an empty text rather than null, except beside tool calls and refusals.
     let may_lack_text = !tool_calls.is_empty() || finish == FinishReason::ContentFilter;
     let content = (!texts.is_empty() || !may_lack_text).then(|| joined(texts));
     let choice = Choice {
@@ -64,11 +64,11 @@ pub fn read(body: &[u8]) -> Result<Answer, UpstreamError> {
     };
     Ok(Answer {
         choices: vec![choice],
-        usage: written.usage.as_ref().and_then(read_usage),
+        usage: message.usage.as_ref().and_then(read_usage),
     })
 }
 
-/// One text of many: blocks of a single answer are pieces, not paragraphs.
+/// Joins text blocks without a separator: the blocks of one response are pieces of one text.
 fn joined(mut texts: Vec<JsonText>) -> JsonText {
     if texts.len() == 1 {
         return texts.remove(0);

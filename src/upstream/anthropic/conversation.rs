@@ -1,4 +1,4 @@
-//! The conversation: messages → a system prompt, and turns that alternate between two speakers.
+//! Translates chat messages into a system prompt and turns that alternate between user and assistant.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,18 @@ use crate::wire::{
     json_text::JsonText,
 };
 
-/// The user's first words, where a conversation has none: the API wants some.
-pub const OPENING: &str = "(The conversation begins.)";
+/// Text of the first user turn if the conversation does not begin with one, which the API requires.
+pub const PLACEHOLDER_TEXT: &str = "(The conversation begins.)";
 
 #[derive(Serialize)]
 pub struct Turn<'a> {
-    role: Speaker,
+    role: TurnRole,
     content: Vec<Block<'a>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Speaker {
+enum TurnRole {
     User,
     Assistant,
 }
@@ -44,25 +44,25 @@ enum Block<'a> {
     },
 }
 
-/// The system message, which has a place of its own, and an instruction of ours after it.
+/// The text of the `system` field: the system messages, followed by the gateway's own instruction.
 pub fn system_prompt(messages: &[Message], instruction: Option<&str>) -> Option<JsonText> {
     let system = messages.iter().filter(|m| m.role == Role::System);
-    let written = system.filter_map(written_text).cloned();
-    let prompts: Vec<_> = written.chain(instruction.map(JsonText::new)).collect();
+    let texts = system.filter_map(non_blank_text).cloned();
+    let prompts: Vec<_> = texts.chain(instruction.map(JsonText::new)).collect();
     (!prompts.is_empty()).then(|| JsonText::join_lines(&prompts))
 }
 
-/// Everything else, in its order. What one speaker says in several messages is one turn.
+/// All messages but the system messages, in order. Consecutive messages of one role become one turn.
 ///
-/// A tool's result is the user's to tell. Results come first in their turn, as the API wants it,
-/// because they directly follow the calls they answer.
+/// Tool results belong to the user's turn. They come first in it, as the API requires, because in a chat they directly
+/// follow the calls.
 pub fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
     let mut turns: Vec<Turn> = Vec::new();
     for message in messages {
         let role = match message.role {
             Role::System => continue,
-            Role::User | Role::Tool => Speaker::User,
-            Role::Assistant => Speaker::Assistant,
+            Role::User | Role::Tool => TurnRole::User,
+            Role::Assistant => TurnRole::Assistant,
         };
         let blocks = blocks(message);
         match turns.last_mut().filter(|last| last.role == role) {
@@ -74,22 +74,22 @@ pub fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
             }),
         }
     }
-    if turns.first().is_none_or(|turn| turn.role != Speaker::User) {
-        turns.insert(0, opening());
+    if turns.first().is_none_or(|turn| turn.role != TurnRole::User) {
+        turns.insert(0, placeholder_turn());
     }
     turns
 }
 
-fn opening() -> Turn<'static> {
-    let text = Cow::Owned(JsonText::new(OPENING));
+fn placeholder_turn() -> Turn<'static> {
+    let text = Cow::Owned(JsonText::new(PLACEHOLDER_TEXT));
     Turn {
-        role: Speaker::User,
+        role: TurnRole::User,
         content: vec![Block::Text { text }],
     }
 }
 
 fn blocks(message: &Message) -> Vec<Block<'_>> {
-    let text = written_text(message);
+    let text = non_blank_text(message);
     if let Some(id) = &message.tool_call_id {
         return vec![Block::ToolResult {
             tool_use_id: allowed_id(id),
@@ -103,29 +103,29 @@ fn blocks(message: &Message) -> Vec<Block<'_>> {
     text.into_iter().chain(calls).collect()
 }
 
-/// A message's text, if there is something to read in it: the API refuses blank ones.
-fn written_text(message: &Message) -> Option<&JsonText> {
+/// A message's text, unless it is blank: the API refuses blank texts.
+fn non_blank_text(message: &Message) -> Option<&JsonText> {
     message.content.as_ref().filter(|text| !is_blank(text))
 }
 
 fn is_blank(text: &JsonText) -> bool {
-    // Most texts begin with a letter, and need not be decoded to see that.
-    let begins_plainly = |c: char| !c.is_whitespace() && c != '\\' && c != '"';
+    // Fast path: a text that begins with a plain character need not be decoded.
+    let is_plain = |c: char| !c.is_whitespace() && c != '\\' && c != '"';
     let first = text.as_json().chars().nth(1);
-    !first.is_some_and(begins_plainly) && text.decode().trim().is_empty()
+    !first.is_some_and(is_plain) && text.decode().trim().is_empty()
 }
 
 fn tool_use(call: &ToolCall) -> Block<'_> {
     Block::ToolUse {
         id: allowed_id(&call.id),
         name: &call.function.name,
-        input: input(&call.function.arguments.decode()),
+        input: tool_input(&call.function.arguments.decode()),
     }
 }
 
-/// Arguments are text to a chat and an object to the API. Text that is no object, which a model
-/// may well have written, becomes one that holds it.
-fn input(arguments: &str) -> Box<RawValue> {
+/// Converts arguments from JSON text to the object that the API requires. Text that is not a JSON object, which models
+/// do write, is wrapped in one.
+fn tool_input(arguments: &str) -> Box<RawValue> {
     let object = serde_json::from_str::<Box<RawValue>>(arguments).ok();
     if let Some(object) = object.filter(|json| json.get().starts_with('{')) {
         return object;
@@ -138,16 +138,16 @@ fn input(arguments: &str) -> Box<RawValue> {
     serde_json::value::to_raw_value(&wrapped).expect("an object of text serialises")
 }
 
-/// The ID in the letters that the API allows. Histories that began with another provider have
-/// others, and a call and its result must still meet.
+/// Escapes characters that the API does not allow in a call ID. IDs in a history may come from another provider; the
+/// escaping is deterministic, so that a call and its result still match.
 fn allowed_id(id: &str) -> Cow<'_, str> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !id.is_empty() && id.bytes().all(is_allowed) {
         return Cow::Borrowed(id);
     }
-    let letters = id.bytes().map(|byte| match byte {
+    let escaped = id.bytes().map(|byte| match byte {
         byte if is_allowed(byte) => char::from(byte).to_string(),
         byte => format!("-{byte:02x}"),
     });
-    Cow::Owned(std::iter::once("call_".to_owned()).chain(letters).collect())
+    Cow::Owned(std::iter::once("call_".to_owned()).chain(escaped).collect())
 }

@@ -1,42 +1,42 @@
-//! A streamed answer: the API's events → [`Part`]s.
+//! Translates a streamed response: the API's events → [`Part`]s.
 
 use std::collections::VecDeque;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use super::words::{call_id, finish_reason, read_usage};
+use super::fields::{call_id, finish_reason, read_usage};
 use crate::{
-    upstream::stream::{Then, Translator},
+    upstream::stream::{AfterEvent, Translator},
     wire::{error::UpstreamError, json_text::JsonText, part::Part},
 };
 
-/// What must be remembered from one event to the next.
+/// Stream translator; its state is what later events depend on.
 #[derive(Default)]
-pub struct Messages {
-    /// The calls so far; a call's place is its number for us.
+pub struct EventTranslator {
+    /// The tool calls so far; the index is the call's slot in [`Part::ToolCall`].
     calls: Vec<Call>,
     stop_reason: Option<String>,
-    counts: Counts,
+    usage: UsageSoFar,
     ended: bool,
 }
 
 struct Call {
-    /// The API's number for it, which counts texts and thoughts too.
+    /// Index of the content block, which also counts text and thinking blocks.
     block: u64,
-    /// Its arguments as they stood at its beginning, until a fragment or its end replaces them.
-    at_start: Option<JsonText>,
+    /// Arguments from `content_block_start`, until a fragment replaces them or the block ends.
+    initial_arguments: Option<JsonText>,
 }
 
-/// The counts as far as they are known: those of the beginning, overwritten by later ones.
+/// Token counts so far: those of `message_start`, overwritten by those of `message_delta`.
 #[derive(Default)]
-struct Counts {
+struct UsageSoFar {
     known: Map<String, Value>,
-    /// The output is counted at the end; what is said of it before is a beginning.
-    is_final: bool,
+    /// Whether `message_delta` has sent the output count; earlier ones are incomplete.
+    has_final_output: bool,
 }
 
-/// An event of any kind: the API tells them apart by `type`.
+/// An event of any kind; `type` says which.
 #[derive(Deserialize)]
 struct Event {
     #[serde(rename = "type")]
@@ -73,14 +73,18 @@ struct Delta {
     stop_reason: Option<String>,
 }
 
-impl Translator for Messages {
+impl Translator for EventTranslator {
     fn is_finished(&self) -> bool {
         self.ended
     }
 
-    fn on_event(&mut self, data: &[u8], parts: &mut VecDeque<Part>) -> Result<Then, UpstreamError> {
+    fn on_event(
+        &mut self,
+        data: &[u8],
+        parts: &mut VecDeque<Part>,
+    ) -> Result<AfterEvent, UpstreamError> {
         if data.is_empty() {
-            return Ok(Then::GoOn);
+            return Ok(AfterEvent::Continue);
         }
         let event: Event =
             serde_json::from_slice(data).map_err(|error| UpstreamError::unreadable(&error))?;
@@ -89,31 +93,31 @@ impl Translator for Messages {
         }
         match event.kind.as_deref().unwrap_or_default() {
             "error" => return Err(UpstreamError::reported(&Value::Null)),
-            "message_start" => self.counts.add(event.message.and_then(|start| start.usage)),
+            "message_start" => self.usage.add(event.message.and_then(|start| start.usage)),
             "content_block_start" => {
                 self.on_block_start(event.index, event.content_block, parts)?;
             }
             "content_block_delta" => self.on_block_delta(event.index, event.delta, parts),
             "content_block_stop" => self.on_block_stop(event.index, parts),
             "message_delta" => {
-                self.counts.end(event.usage);
+                self.usage.end(event.usage);
                 let stop_reason = event.delta.and_then(|delta| delta.stop_reason);
                 self.stop_reason = stop_reason.or(self.stop_reason.take());
             }
             "message_stop" => {
                 self.on_end(parts)?;
-                return Ok(Then::End);
+                return Ok(AfterEvent::End);
             }
-            _ => {} // `ping`, and kinds that are yet to come
+            _ => {} // `ping`, and kinds added in the future
         }
         if parts.is_empty() {
             parts.push_back(Part::Silence);
         }
-        Ok(Then::GoOn)
+        Ok(AfterEvent::Continue)
     }
 }
 
-impl Messages {
+impl EventTranslator {
     fn on_block_start(
         &mut self,
         index: Option<u64>,
@@ -132,12 +136,12 @@ impl Messages {
                 let input = block.input.as_deref().map_or("{}", RawValue::get);
                 self.calls.push(Call {
                     block: index.unwrap_or_default(),
-                    at_start: Some(JsonText::new(input)),
+                    initial_arguments: Some(JsonText::new(input)),
                 });
                 let id = block.id.and_then(call_id);
                 parts.push_back(fragment(self.calls.len() - 1, id, name, None));
             }
-            _ => {} // thoughts, and the provider's own tools
+            _ => {} // thinking, and the provider's own tools
         }
         Ok(())
     }
@@ -154,30 +158,30 @@ impl Messages {
             "input_json_delta" => {
                 let arguments = delta.partial_json.filter(|json| !json.is_empty());
                 if let (Some(arguments), Some(slot)) = (arguments, self.slot(index)) {
-                    self.calls[slot].at_start = None;
+                    self.calls[slot].initial_arguments = None;
                     parts.push_back(fragment(slot, None, None, Some(arguments)));
                 }
             }
-            _ => {} // thoughts, their signatures, citations
+            _ => {} // thinking, its signatures, citations
         }
     }
 
-    /// A call that got no fragments has the arguments it began with: usually none, which is `{}`.
+    /// Sends the initial arguments of a call that got no fragments: usually `{}`, for none.
     fn on_block_stop(&mut self, index: Option<u64>, parts: &mut VecDeque<Part>) {
         let Some(slot) = self.slot(index) else { return };
-        if let Some(arguments) = self.calls[slot].at_start.take() {
+        if let Some(arguments) = self.calls[slot].initial_arguments.take() {
             parts.push_back(fragment(slot, None, None, Some(arguments)));
         }
     }
 
-    /// Only here: an answer that breaks off before its last word has neither an end nor a price.
+    /// Emits usage and finish reason, only at `message_stop`: a stream that was cut off has neither.
     fn on_end(&mut self, parts: &mut VecDeque<Part>) -> Result<(), UpstreamError> {
         self.ended = true;
-        let counts = std::mem::take(&mut self.counts);
-        parts.extend(counts.read().map(Part::Usage));
+        let usage = std::mem::take(&mut self.usage);
+        parts.extend(usage.read().map(Part::Usage));
         let called_tools = !self.calls.is_empty();
         let reason = self.stop_reason.as_deref();
-        let reason = reason.map(|word| finish_reason(word, called_tools));
+        let reason = reason.map(|reason| finish_reason(reason, called_tools));
         parts.extend(
             reason
                 .transpose()?
@@ -186,14 +190,14 @@ impl Messages {
         Ok(())
     }
 
-    /// Our number for the call in this block, if it is one.
+    /// The slot of the call in this content block, if the block is a call.
     fn slot(&self, block: Option<u64>) -> Option<usize> {
         let block = block.unwrap_or_default();
         self.calls.iter().rposition(|call| call.block == block)
     }
 }
 
-impl Counts {
+impl UsageSoFar {
     fn add(&mut self, counts: Option<Value>) {
         if let Some(Value::Object(counts)) = counts {
             let known = counts.into_iter().filter(|(_, count)| !count.is_null());
@@ -205,13 +209,13 @@ impl Counts {
         let output = counts
             .as_ref()
             .and_then(|counts| counts.get("output_tokens"));
-        self.is_final |= output.is_some_and(|count| !count.is_null());
+        self.has_final_output |= output.is_some_and(|count| !count.is_null());
         self.add(counts);
     }
 
     fn read(self) -> Option<crate::wire::chat::Usage> {
         let known = Value::Object(self.known);
-        read_usage(&known).filter(|_| self.is_final)
+        read_usage(&known).filter(|_| self.has_final_output)
     }
 }
 

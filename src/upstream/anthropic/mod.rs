@@ -1,16 +1,16 @@
-//! Anthropic's Messages API, and servers that speak it.
+//! Adapter for Anthropic's Messages API and compatible servers.
 //!
-//! An answer that the API did not end with its own last word is an interrupted one; a failure it
-//! tells of, in a status or in the middle of a stream, is a failure here too.
+//! A stream that ends without `message_stop` was cut off, and has neither a finish reason nor usage. A failure that
+//! the API reports, in a status or within a stream, is an [`UpstreamError`].
 
 mod answer;
 mod conversation;
 mod events;
+mod fields;
 mod request;
 mod schema;
 mod thinking;
 mod tools;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -31,10 +31,10 @@ const KEY: KeyHeader = KeyHeader {
     name: "x-api-key",
     prefix: "",
 };
-/// The version whose shapes are read and written here.
+/// The API version that this adapter implements.
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
-/// What its refusals call it and its models, whatever address they come from.
-const NAMES: [&str; 2] = ["anthropic", "claude"];
+/// Names redacted from error messages, whatever the host is.
+const VENDOR_NAMES: [&str; 2] = ["anthropic", "claude"];
 
 pub struct Anthropic {
     client: Client,
@@ -45,30 +45,30 @@ impl Anthropic {
         let (name, version) = VERSION;
         let client = Client::new(config, KEY)?
             .with_header(name, version)
-            .hiding(&NAMES);
+            .redacting(&VENDOR_NAMES);
         Ok(Self { client })
     }
 
     pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
         let body = request::write(call, model, false);
-        let reply = self.client.ask(MESSAGES, body, call, model).await;
-        let body = reply?.json().await?;
+        let response = self.client.post(MESSAGES, body, call, model).await;
+        let body = response?.json().await?;
         answer::read(&body)
     }
 
     pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
         let body = request::write(call, model, true);
-        let reply = self.client.ask(MESSAGES, body, call, model).await;
-        stream::parts(reply?, events::Messages::default())
+        let response = self.client.post(MESSAGES, body, call, model).await;
+        stream::parts(response?, events::EventTranslator::default())
     }
 
-    /// Lists the provider's models, which costs nothing.
+    /// Lists the provider's models, which is free of charge.
     pub async fn probe(&self) -> Result<String, String> {
         self.client.probe("/models").await
     }
 }
 
-/// The body that goes upstream for a call.
+/// The body sent upstream for a call.
 #[cfg(test)]
 pub fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
     request::write(call, "vendor-model-9", true)

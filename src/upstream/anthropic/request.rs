@@ -1,15 +1,15 @@
-//! The request: a chat completion → a body for `POST /messages`.
+//! Translates a chat completion request into a body for `POST /messages`.
 //!
-//! What the API has no word for (`seed`, penalties, `logit_bias`, log probabilities, `n`) stays
-//! behind; what it takes only in some combinations is left out of the others.
+//! Parameters that the API does not have (`seed`, penalties, `logit_bias`, log probabilities, `n`) are dropped, as are
+//! those that it refuses in combination with others.
 
 use serde::Serialize;
 
 use super::{
     conversation::{Turn, system_prompt, turns},
-    schema::acceptable,
+    schema::supported,
     thinking::Thinking,
-    tools::{self, OfferedTool, ToolChoice},
+    tools::{self, ToolChoice, ToolDefinition},
 };
 use crate::{
     prompt::ChatCall,
@@ -19,10 +19,10 @@ use crate::{
     },
 };
 
-/// What stands in for a format that the API does not have: JSON without a schema.
-const ANY_JSON: &str = "Answer with one JSON object and nothing else.";
+/// Instruction added to the system prompt for JSON without a schema, which the API has no format for.
+const JSON_INSTRUCTION: &str = "Answer with one JSON object and nothing else.";
 
-/// The whole body that goes upstream: these fields and no others, whatever the caller sent.
+/// The body sent upstream. No other field of the caller's is sent.
 #[derive(Serialize)]
 struct Request<'a> {
     model: &'a str,
@@ -32,7 +32,7 @@ struct Request<'a> {
     system: Option<JsonText>,
     messages: Vec<Turn<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<OfferedTool<'a>>,
+    tools: Vec<ToolDefinition<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<ToolChoice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,9 +83,9 @@ pub fn write(call: &ChatCall, model: &str, stream: bool) -> Vec<u8> {
         model,
         max_tokens: max_tokens(call, &thinking),
         stream,
-        system: system_prompt(&call.messages, any_json.then_some(ANY_JSON)),
+        system: system_prompt(&call.messages, any_json.then_some(JSON_INSTRUCTION)),
         messages: turns(&call.messages),
-        tools: tools::offered(&call.tools),
+        tools: tools::definitions(&call.tools),
         tool_choice: tools::choice(call.tool_choice.as_ref(), call.parallel_tool_calls),
         output_config: output_config(format, call.reasoning_effort),
         thinking: thinking.config,
@@ -97,32 +97,32 @@ pub fn write(call: &ChatCall, model: &str, stream: bool) -> Vec<u8> {
     serde_json::to_vec(&request).expect("strings, numbers and JSON serialise")
 }
 
-/// The API wants a number. Where nobody named one it is what was reserved, beside the room that
-/// thinking takes out of it.
+/// The token limit, which the API requires. By default it is the output that was reserved plus the thinking budget,
+/// because thinking counts against it.
 fn max_tokens(call: &ChatCall, thinking: &Thinking) -> u32 {
-    let unnamed = call.budget.reserved.saturating_add(thinking.budget);
-    let tokens = call.budget.max_tokens.unwrap_or(unnamed);
+    let default = call.budget.reserved.saturating_add(thinking.budget);
+    let tokens = call.budget.max_tokens.unwrap_or(default);
     tokens.min(call.route.target.max_output)
 }
 
-/// A format by its schema; one without a schema is no format to the API.
+/// The output format, if there is a schema: the API has no format without one.
 fn schema_format(format: &ResponseFormat) -> Option<Format> {
     match format {
         ResponseFormat::Text | ResponseFormat::JsonObject => None,
         ResponseFormat::JsonSchema { json_schema } => {
-            let schema = acceptable(json_schema.schema.as_ref()?);
+            let schema = supported(json_schema.schema.as_ref()?);
             Some(Format::JsonSchema { schema })
         }
     }
 }
 
 fn output_config(format: Option<Format>, effort: Option<&'static str>) -> Option<OutputConfig> {
-    let asked = format.is_some() || effort.is_some();
-    asked.then_some(OutputConfig { format, effort })
+    let is_set = format.is_some() || effort.is_some();
+    is_set.then_some(OutputConfig { format, effort })
 }
 
-/// The sampling parameters in the API's ranges. It takes a temperature or a `top_p` but not both,
-/// and none of them from a model that thinks.
+/// The sampling parameters within the API's ranges. The API accepts a temperature or a `top_p` but not both, and
+/// neither together with thinking.
 fn sampling<'a>(settings: &'a Settings, thinking: &Thinking) -> Sampling<'a> {
     let stop = settings.stop.iter().map(String::as_str);
     let stop_sequences = stop.filter(|text| !text.trim().is_empty()).collect();
@@ -133,7 +133,7 @@ fn sampling<'a>(settings: &'a Settings, thinking: &Thinking) -> Sampling<'a> {
         };
     }
     Sampling {
-        temperature: settings.temperature.map(|warmth| warmth.min(1.0)),
+        temperature: settings.temperature.map(|temperature| temperature.min(1.0)),
         top_p: settings.top_p.filter(|_| settings.temperature.is_none()),
         top_k: settings.top_k.filter(|k| *k > 0),
         stop_sequences,

@@ -1,13 +1,13 @@
-//! A schema for structured output, held to the part of JSON Schema that the API takes.
+//! Rewrites a schema for structured output to the part of JSON Schema that the API supports.
 //!
-//! Whatever fits the schema that goes out also fits the caller's: objects are closed where they
-//! were open, and bounds that cannot be enforced are told to the model in words.
+//! Objects are closed, so a value that fits the rewritten schema also fits the caller's, except for bounds that the API
+//! cannot enforce: these are moved to the description, where the model reads them.
 
 use serde_json::{Map, Value};
 
 use crate::wire::chat::Schema;
 
-/// The bounds that the API refuses to enforce.
+/// Keywords that the API does not accept. `minItems` is accepted up to 1.
 const BOUNDS: [&str; 11] = [
     "minimum",
     "maximum",
@@ -22,7 +22,8 @@ const BOUNDS: [&str; 11] = [
     "maxProperties",
 ];
 
-pub fn acceptable(schema: &Schema) -> Schema {
+/// The rewritten schema; a schema that is not an object is returned unchanged.
+pub fn supported(schema: &Schema) -> Schema {
     let Ok(mut root) = serde_json::from_str::<Map<String, Value>>(schema.as_json()) else {
         return schema.clone();
     };
@@ -32,8 +33,8 @@ pub fn acceptable(schema: &Schema) -> Schema {
 
 fn rewrite(schema: &mut Map<String, Value>) {
     close(schema);
-    tell_bounds(schema);
-    // By where schemas stand: a property may well be called `minimum`.
+    describe_bounds(schema);
+    // Descends only where schemas can be: a property may be called `minimum`.
     for (keyword, value) in schema {
         match (keyword.as_str(), value) {
             ("properties" | "$defs" | "definitions", Value::Object(named)) => {
@@ -54,8 +55,8 @@ fn rewrite_value(value: &mut Value) {
     }
 }
 
-/// The API wants every object closed. One that is a map by its nature is left as it is: closed,
-/// it could hold nothing, and the API's refusal says what is wrong.
+/// Closes an object, as the API requires. A map (`additionalProperties` with a schema) is not changed: closed, it could
+/// hold nothing, and the API's error message explains the problem.
 fn close(schema: &mut Map<String, Value>) {
     let is_object = match schema.get("type") {
         Some(Value::String(kind)) => kind == "object",
@@ -68,20 +69,21 @@ fn close(schema: &mut Map<String, Value>) {
     }
 }
 
-fn tell_bounds(schema: &mut Map<String, Value>) {
-    let mut told = Vec::new();
+/// Moves bounds that the API does not enforce into the description.
+fn describe_bounds(schema: &mut Map<String, Value>) {
+    let mut described = Vec::new();
     schema.retain(|keyword, value| {
         let many = keyword == "minItems" && value.as_u64().is_none_or(|least| least > 1);
         let is_bound = many || BOUNDS.contains(&keyword.as_str());
         if is_bound {
-            told.push(format!("{keyword}: {value}"));
+            described.push(format!("{keyword}: {value}"));
         }
         !is_bound
     });
-    if told.is_empty() {
+    if described.is_empty() {
         return;
     }
-    let bounds = told.join(", ");
+    let bounds = described.join(", ");
     let description = match schema.get("description").and_then(Value::as_str) {
         Some(description) => format!("{description} ({bounds})"),
         None => bounds,

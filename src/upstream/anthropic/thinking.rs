@@ -1,4 +1,4 @@
-//! Extended thinking: passed on as the caller wrote it, where the API takes it.
+//! Extended thinking: sent as the caller wrote it, unless the API would refuse it.
 
 use serde::Deserialize;
 
@@ -7,34 +7,34 @@ use crate::{
     wire::chat::{Schema, ToolChoice},
 };
 
-/// What goes upstream of the caller's `thinking`.
+/// The thinking configuration to send.
 pub struct Thinking<'a> {
     pub config: Option<&'a Schema>,
     pub is_on: bool,
-    /// The tokens of the output that it may take.
+    /// Output tokens that thinking may use.
     pub budget: u32,
 }
 
 impl<'a> Thinking<'a> {
     pub fn of(call: &'a ChatCall) -> Self {
         #[derive(Default, Deserialize)]
-        struct Written {
+        struct WireThinking {
             #[serde(rename = "type")]
             kind: Option<String>,
             budget_tokens: Option<u32>,
         }
-        const LEFT_OUT: Thinking = Thinking {
+        const OMITTED: Thinking = Thinking {
             config: None,
             is_on: false,
             budget: 0,
         };
         let Some(config) = &call.thinking else {
-            return LEFT_OUT;
+            return OMITTED;
         };
-        let written: Written = serde_json::from_str(config.as_json()).unwrap_or_default();
+        let written: WireThinking = serde_json::from_str(config.as_json()).unwrap_or_default();
         let is_on = written.kind.as_deref() != Some("disabled");
-        if is_on && !is_possible(call) {
-            return LEFT_OUT;
+        if is_on && !is_supported(call) {
+            return OMITTED;
         }
         Self {
             config: Some(config),
@@ -44,9 +44,9 @@ impl<'a> Thinking<'a> {
     }
 }
 
-/// A model that thinks wants its signed thoughts back with the calls they led to, which a chat
-/// history cannot carry; and it must be free not to call.
-fn is_possible(call: &ChatCall) -> bool {
+/// Whether the API accepts thinking for this call. A history with tool calls must contain the signed thinking blocks
+/// that led to them, which a chat history cannot carry; and thinking does not allow forced tool calls.
+fn is_supported(call: &ChatCall) -> bool {
     let called = call.messages.iter().any(|m| !m.tool_calls.is_empty());
     let forced = matches!(
         call.tool_choice,

@@ -1,4 +1,4 @@
-//! The tools a model is offered, and the choice among them.
+//! Translates tool definitions and the tool choice.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::wire::chat::{self, Schema, Tool};
 
 #[derive(Serialize)]
-pub struct OfferedTool<'a> {
+pub struct ToolDefinition<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
@@ -34,16 +34,16 @@ pub enum ToolChoice<'a> {
     },
 }
 
-pub fn offered(tools: &[Tool]) -> Vec<OfferedTool<'_>> {
-    let tools = tools.iter().map(|tool| OfferedTool {
+pub fn definitions(tools: &[Tool]) -> Vec<ToolDefinition<'_>> {
+    let tools = tools.iter().map(|tool| ToolDefinition {
         name: &tool.function.name,
-        description: tool.function.description.as_deref().filter(is_written),
+        description: tool.function.description.as_deref().filter(is_not_blank),
         input_schema: input_schema(tool.function.parameters.as_ref()),
     });
     tools.collect()
 }
 
-/// The choice, with a place for whether several calls at once are welcome.
+/// The tool choice, which in this API also says whether parallel calls are allowed.
 pub fn choice(choice: Option<&chat::ToolChoice>, parallel: Option<bool>) -> Option<ToolChoice<'_>> {
     let disable_parallel_tool_use = parallel == Some(false);
     Some(match choice {
@@ -62,11 +62,11 @@ pub fn choice(choice: Option<&chat::ToolChoice>, parallel: Option<bool>) -> Opti
     })
 }
 
-fn is_written(text: &&str) -> bool {
+fn is_not_blank(text: &&str) -> bool {
     !text.trim().is_empty()
 }
 
-/// The parameters as they stood, or as an object where they do not say what they are.
+/// The parameters' schema, with `type: object` added if it has no type: the API requires one.
 fn input_schema(parameters: Option<&Schema>) -> Cow<'_, Schema> {
     #[derive(Deserialize)]
     struct Typed {
@@ -77,11 +77,11 @@ fn input_schema(parameters: Option<&Schema>) -> Cow<'_, Schema> {
     let typed = serde_json::from_str::<Typed>(json).is_ok_and(|schema| schema.kind.is_some());
     match parameters {
         Some(schema) if typed => Cow::Borrowed(schema),
-        _ => Cow::Owned(an_object(json)),
+        _ => Cow::Owned(with_object_type(json)),
     }
 }
 
-fn an_object(json: &str) -> Schema {
+fn with_object_type(json: &str) -> Schema {
     let mut schema: Map<String, Value> = serde_json::from_str(json).unwrap_or_default();
     schema.insert("type".into(), "object".into());
     Schema::new(&schema)

@@ -1,45 +1,47 @@
-//! Whether an upstream is worth asking: it is left alone for a while after it failed too often.
+//! Circuit breaker: stops sending requests to a deployment that fails too often.
 //!
-//! Pure: times are handed in. Closed, it is asked like any other. Open, it is passed over for as long
-//! as there is someone else. When its rest is over one call is let through to try it: if that is
-//! answered it is closed, else it rests again, for twice as long.
+//! A closed circuit allows requests. An open one is skipped while other deployments are available. When its cooldown
+//! is over the circuit is half-open: one trial is let through, and closes the circuit if it succeeds or opens it for
+//! twice as long if it fails. Pure: the caller passes the time.
 
 use std::time::{Duration, Instant};
 
-/// This many failures in a row, and it rests.
-const MAX_IN_A_ROW: u32 = 5;
-/// Or this many of the last [`REMEMBERED`], once there are [`ENOUGH`] to judge by.
-const MAX_OF_LAST: u32 = 10;
-const REMEMBERED: u32 = 20;
-const ENOUGH: u32 = 10;
-const FIRST_REST: Duration = Duration::from_secs(1);
-const LONGEST_REST: Duration = Duration::from_secs(30);
-/// An upstream may ask to be left alone for longer, up to this.
-const LONGEST_ASKED_REST: Duration = Duration::from_mins(1);
+/// The circuit opens after this many consecutive failures …
+const MAX_CONSECUTIVE_FAILURES: u32 = 5;
+/// … or when this many of the last [`RECENT_OUTCOMES`] attempts failed, once there were [`MIN_OUTCOMES`].
+const MAX_RECENT_FAILURES: u32 = 10;
+const RECENT_OUTCOMES: u32 = 20;
+const MIN_OUTCOMES: u32 = 10;
+/// How long the circuit stays open at first; the time doubles up to [`MAX_COOLDOWN`].
+const FIRST_COOLDOWN: Duration = Duration::from_secs(1);
+const MAX_COOLDOWN: Duration = Duration::from_secs(30);
+/// Longest cooldown that a provider can request with `Retry-After`.
+const MAX_REQUESTED_COOLDOWN: Duration = Duration::from_mins(1);
 
+/// The circuit breaker of one deployment.
 #[derive(Clone, Debug, Default)]
 pub struct Circuit {
-    in_a_row: u32,
-    /// The last outcomes, newest lowest; a set bit is a failure.
-    last: u32,
-    seen: u32,
-    /// Set while it rests, and until a call has tried it.
-    rests_until: Option<Instant>,
-    /// How often it has rested since it was last answered.
-    rests: u32,
-    /// A call is trying it.
-    on_trial: bool,
+    consecutive_failures: u32,
+    /// Outcomes of the recent attempts, the newest in the lowest bit; a set bit is a failure.
+    recent: u32,
+    recent_count: u32,
+    /// End of the cooldown; `None` if the circuit is closed.
+    open_until: Option<Instant>,
+    /// How often failures have opened the circuit since it was last closed.
+    times_opened: u32,
+    /// Whether an attempt is running while the circuit is not closed.
+    trial_running: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum CircuitState {
     Closed,
     Open,
-    /// Its rest is over; the next call tries it, or is trying it.
+    /// The cooldown is over, and the trial has not ended yet.
     HalfOpen,
 }
 
-impl State {
+impl CircuitState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -50,77 +52,81 @@ impl State {
 }
 
 impl Circuit {
-    pub fn state(&self, now: Instant) -> State {
-        match self.rests_until {
-            None => State::Closed,
-            Some(until) if now < until => State::Open,
-            Some(_) => State::HalfOpen,
+    pub fn state(&self, now: Instant) -> CircuitState {
+        match self.open_until {
+            None => CircuitState::Closed,
+            Some(until) if now < until => CircuitState::Open,
+            Some(_) => CircuitState::HalfOpen,
         }
     }
 
-    /// Whether a call may ask it now, others being there.
-    pub fn is_inviting(&self, now: Instant) -> bool {
+    /// Whether an attempt may start now, given that other deployments are available.
+    pub fn allows_attempt(&self, now: Instant) -> bool {
         match self.state(now) {
-            State::Closed => true,
-            State::Open => false,
-            State::HalfOpen => !self.on_trial,
+            CircuitState::Closed => true,
+            CircuitState::Open => false,
+            CircuitState::HalfOpen => !self.trial_running,
         }
     }
 
-    /// When it can be asked again, for choosing among those that rest.
-    pub fn rests_until(&self) -> Option<Instant> {
-        self.rests_until
+    /// The end of the cooldown; `None` if the circuit is closed.
+    pub fn open_until(&self) -> Option<Instant> {
+        self.open_until
     }
 
-    /// Whether it has opened by itself since it last answered, and not only because it was asked to.
+    /// Whether failures have opened the circuit since it was last closed. A `Retry-After` alone does not count.
     pub fn has_opened(&self) -> bool {
-        self.rests > 0
+        self.times_opened > 0
     }
 
-    pub fn in_a_row(&self) -> u32 {
-        self.in_a_row
+    pub fn consecutive_failures(&self) -> u32 {
+        self.consecutive_failures
     }
 
-    /// A call asks it.
-    pub fn asked(&mut self) {
-        self.on_trial = self.rests_until.is_some();
+    /// Records that an attempt starts. If the circuit is not closed, the attempt is a trial.
+    pub fn start_attempt(&mut self) {
+        self.trial_running = self.open_until.is_some();
     }
 
-    /// The call that asked is not heard of again: that says nothing about the upstream.
-    pub fn unheard(&mut self) {
-        self.on_trial = false;
+    /// Records that an attempt ended without an outcome, which counts neither as success nor as failure.
+    pub fn abandon_attempt(&mut self) {
+        self.trial_running = false;
     }
 
-    pub fn answered(&mut self) {
-        if self.rests_until.is_some() {
+    /// Records a success; an open or half-open circuit closes and forgets its past.
+    pub fn record_success(&mut self) {
+        if self.open_until.is_some() {
             *self = Self::default();
         }
-        self.in_a_row = 0;
-        self.remember(false);
+        self.consecutive_failures = 0;
+        self.push_outcome(false);
     }
 
-    /// `asked_rest` is how long the upstream itself wants to be left alone.
-    pub fn failed(&mut self, now: Instant, asked_rest: Option<Duration>) {
-        let on_trial = std::mem::take(&mut self.on_trial);
-        self.in_a_row += 1;
-        self.remember(true);
-        let often = self.seen >= ENOUGH && self.last.count_ones() >= MAX_OF_LAST;
-        let opens = on_trial || self.in_a_row >= MAX_IN_A_ROW || often;
-        let mut rest = asked_rest.map(|rest| rest.min(LONGEST_ASKED_REST));
-        if opens && self.state(now) != State::Open {
-            let own = FIRST_REST.saturating_mul(1 << self.rests.min(16));
-            rest = rest.max(Some(own.min(LONGEST_REST)));
-            self.rests += 1;
+    /// Records a failure, which may open the circuit. `retry_after` is the cooldown that the provider requested; it
+    /// opens the circuit at the first failure.
+    pub fn record_failure(&mut self, now: Instant, retry_after: Option<Duration>) {
+        let was_trial = std::mem::take(&mut self.trial_running);
+        self.consecutive_failures += 1;
+        self.push_outcome(true);
+        let many_recent =
+            self.recent_count >= MIN_OUTCOMES && self.recent.count_ones() >= MAX_RECENT_FAILURES;
+        let opens =
+            was_trial || self.consecutive_failures >= MAX_CONSECUTIVE_FAILURES || many_recent;
+        let mut cooldown = retry_after.map(|cooldown| cooldown.min(MAX_REQUESTED_COOLDOWN));
+        if opens && self.state(now) != CircuitState::Open {
+            let backoff = FIRST_COOLDOWN.saturating_mul(1 << self.times_opened.min(16));
+            cooldown = cooldown.max(Some(backoff.min(MAX_COOLDOWN)));
+            self.times_opened += 1;
         }
-        if let Some(rest) = rest {
-            self.rests_until = self.rests_until.max(Some(now + rest));
+        if let Some(cooldown) = cooldown {
+            self.open_until = self.open_until.max(Some(now + cooldown));
         }
     }
 
-    fn remember(&mut self, failed: bool) {
-        let kept = (1 << REMEMBERED) - 1;
-        self.last = (self.last << 1 | u32::from(failed)) & kept;
-        self.seen = (self.seen + 1).min(REMEMBERED);
+    fn push_outcome(&mut self, failed: bool) {
+        let mask = (1 << RECENT_OUTCOMES) - 1;
+        self.recent = (self.recent << 1 | u32::from(failed)) & mask;
+        self.recent_count = (self.recent_count + 1).min(RECENT_OUTCOMES);
     }
 }
 
@@ -130,78 +136,89 @@ mod tests {
 
     fn fail(circuit: &mut Circuit, now: Instant, times: u32) {
         for _ in 0..times {
-            circuit.asked();
-            circuit.failed(now, None);
+            circuit.start_attempt();
+            circuit.record_failure(now, None);
         }
     }
 
     #[test]
-    fn five_failures_in_a_row_and_it_rests() {
+    fn opens_after_five_consecutive_failures() {
         let (mut circuit, now) = (Circuit::default(), Instant::now());
         fail(&mut circuit, now, 4);
-        assert!(circuit.is_inviting(now));
-        circuit.answered();
+        assert!(circuit.allows_attempt(now));
+        circuit.record_success();
         fail(&mut circuit, now, 4);
-        assert_eq!(circuit.state(now), State::Closed, "they are counted anew");
+        assert_eq!(
+            circuit.state(now),
+            CircuitState::Closed,
+            "a success resets the count"
+        );
         fail(&mut circuit, now, 1);
-        assert_eq!(circuit.state(now), State::Open);
-        assert!(!circuit.is_inviting(now + Duration::from_millis(999)));
-        assert!(circuit.is_inviting(now + FIRST_REST));
+        assert_eq!(circuit.state(now), CircuitState::Open);
+        assert!(!circuit.allows_attempt(now + Duration::from_millis(999)));
+        assert!(circuit.allows_attempt(now + FIRST_COOLDOWN));
     }
 
     #[test]
-    fn half_of_the_last_and_it_rests_though_none_followed_another() {
+    fn opens_when_half_of_the_recent_attempts_failed() {
         let (mut circuit, now) = (Circuit::default(), Instant::now());
-        for turn in 1..=10 {
-            assert_eq!(circuit.state(now), State::Closed, "{turn}");
-            circuit.answered();
+        for round in 1..=10 {
+            assert_eq!(circuit.state(now), CircuitState::Closed, "round {round}");
+            circuit.record_success();
             fail(&mut circuit, now, 1);
         }
-        assert_eq!(circuit.state(now), State::Open);
+        assert_eq!(circuit.state(now), CircuitState::Open);
     }
 
     #[test]
-    fn one_call_tries_it_and_decides() {
+    fn one_trial_closes_the_circuit_or_opens_it_for_longer() {
         let (mut circuit, now) = (Circuit::default(), Instant::now());
         fail(&mut circuit, now, 5);
-        let later = now + FIRST_REST;
-        circuit.asked();
-        assert_eq!(circuit.state(later), State::HalfOpen);
-        assert!(!circuit.is_inviting(later), "one at a time");
-        circuit.unheard();
-        assert!(circuit.is_inviting(later), "the next one tries");
-        circuit.asked();
-        circuit.failed(later, None);
-        assert!(!circuit.is_inviting(later + FIRST_REST), "twice as long");
-        assert!(circuit.is_inviting(later + 2 * FIRST_REST));
-        circuit.asked();
-        circuit.answered();
-        assert_eq!(circuit.state(later), State::Closed);
+        let later = now + FIRST_COOLDOWN;
+        circuit.start_attempt();
+        assert_eq!(circuit.state(later), CircuitState::HalfOpen);
+        assert!(!circuit.allows_attempt(later), "one trial at a time");
+        circuit.abandon_attempt();
+        assert!(circuit.allows_attempt(later), "the trial had no outcome");
+        circuit.start_attempt();
+        circuit.record_failure(later, None);
+        assert!(
+            !circuit.allows_attempt(later + FIRST_COOLDOWN),
+            "twice as long"
+        );
+        assert!(circuit.allows_attempt(later + 2 * FIRST_COOLDOWN));
+        circuit.start_attempt();
+        circuit.record_success();
+        assert_eq!(circuit.state(later), CircuitState::Closed);
         fail(&mut circuit, later, 4);
-        assert_eq!(circuit.state(later), State::Closed, "with a clean slate");
+        assert_eq!(
+            circuit.state(later),
+            CircuitState::Closed,
+            "with a clean slate"
+        );
     }
 
     #[test]
-    fn rests_grow_to_a_bound() {
+    fn cooldowns_grow_up_to_a_limit() {
         let (mut circuit, mut now) = (Circuit::default(), Instant::now());
         for _ in 0..40 {
             fail(&mut circuit, now, 5);
-            now = circuit.rests_until().unwrap();
+            now = circuit.open_until().unwrap();
         }
         fail(&mut circuit, now, 1);
-        assert_eq!(circuit.rests_until().unwrap() - now, LONGEST_REST);
+        assert_eq!(circuit.open_until().unwrap() - now, MAX_COOLDOWN);
     }
 
     #[test]
-    fn who_asks_to_be_left_alone_is() {
+    fn retry_after_opens_the_circuit() {
         let (mut circuit, now) = (Circuit::default(), Instant::now());
-        circuit.failed(now, Some(Duration::from_secs(20)));
-        assert!(!circuit.is_inviting(now + Duration::from_secs(19)));
-        assert!(circuit.is_inviting(now + Duration::from_secs(20)));
-        circuit.failed(now, Some(Duration::from_hours(1)));
+        circuit.record_failure(now, Some(Duration::from_secs(20)));
+        assert!(!circuit.allows_attempt(now + Duration::from_secs(19)));
+        assert!(circuit.allows_attempt(now + Duration::from_secs(20)));
+        circuit.record_failure(now, Some(Duration::from_hours(1)));
         assert!(
-            circuit.is_inviting(now + LONGEST_ASKED_REST),
-            "within reason"
+            circuit.allows_attempt(now + MAX_REQUESTED_COOLDOWN),
+            "limited to the longest cooldown"
         );
     }
 }

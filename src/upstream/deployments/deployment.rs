@@ -1,42 +1,46 @@
-//! One upstream that serves a model, and how it has been doing.
+//! One deployment: a model at a provider, with its circuit breaker and counters.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
 
-use super::circuit::{Circuit, State};
+use super::circuit::{Circuit, CircuitState};
 use crate::{catalog::Prices, upstream::Provider, wire::error::UpstreamError};
 
-/// How much the latest answer counts in the average.
-const NEWEST_SHARE: f64 = 0.2;
+/// Weight of the latest measurement in the moving average of the time to first byte.
+const LATEST_WEIGHT: f64 = 0.2;
 
+/// One model at one provider, ready for attempts.
 pub struct Deployment {
-    /// The provider's name in the configuration, for logs.
+    /// The provider's name in the configuration.
     pub name: Arc<str>,
     pub provider: Arc<Provider>,
     pub upstream_model: Arc<str>,
     pub weight: u32,
     pub priority: u32,
-    /// How long a whole call may take.
-    pub longest: Duration,
-    /// What it costs the operator, if the configuration says so.
+    /// Timeout from the request to the last byte of the response.
+    pub total_timeout: Duration,
+    /// The provider's prices for the operator, if configured.
     pub cost: Option<Arc<Prices>>,
     pub record: Arc<Record>,
 }
 
-/// What an upstream has done so far: shared by all models it serves, and kept when the
-/// configuration is read anew.
+/// Circuit breaker and counters of one configured deployment: shared by all models it serves (`*`), and kept when the
+/// configuration is reloaded.
 #[derive(Default)]
 pub struct Record(Mutex<Counts>);
 
+/// A snapshot of a [`Record`].
 #[derive(Clone, Default)]
 pub struct Counts {
     pub circuit: Circuit,
+    /// Attempts in progress.
     pub running: u64,
+    /// Attempts that succeeded.
     pub answered: u64,
     pub failed: u64,
-    /// Seconds to the first byte, the latest counting most.
+    /// Moving average of the seconds to the first byte.
     pub first_byte: Option<f64>,
     pub last_failure: Option<(SystemTime, String)>,
 }
@@ -46,16 +50,16 @@ impl Record {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn look(&self) -> Counts {
+    pub fn snapshot(&self) -> Counts {
         self.counts().clone()
     }
 
-    pub fn is_inviting(&self, now: Instant) -> bool {
-        self.counts().circuit.is_inviting(now)
+    pub fn allows_attempt(&self, now: Instant) -> bool {
+        self.counts().circuit.allows_attempt(now)
     }
 
-    pub fn rests_until(&self) -> Option<Instant> {
-        self.counts().circuit.rests_until()
+    pub fn open_until(&self) -> Option<Instant> {
+        self.counts().circuit.open_until()
     }
 
     pub fn first_byte(&self) -> Option<f64> {
@@ -63,24 +67,24 @@ impl Record {
     }
 }
 
-/// An upstream that is being asked. Dropped without a word, nothing was learned about it.
-pub struct Asking {
+/// An attempt in progress. If it is dropped without an outcome, it counts neither as success nor as failure.
+pub struct RunningAttempt {
     pub deployment: Arc<Deployment>,
     started: Instant,
-    heard: bool,
+    outcome_recorded: bool,
 }
 
-impl Asking {
-    pub fn begin(deployment: Arc<Deployment>, now: Instant) -> Self {
+impl RunningAttempt {
+    pub fn start(deployment: Arc<Deployment>, now: Instant) -> Self {
         {
             let mut counts = deployment.record.counts();
-            counts.circuit.asked();
+            counts.circuit.start_attempt();
             counts.running += 1;
         }
         Self {
             deployment,
             started: now,
-            heard: false,
+            outcome_recorded: false,
         }
     }
 
@@ -88,43 +92,51 @@ impl Asking {
         self.started.elapsed()
     }
 
-    /// It has begun to answer.
-    pub fn answered(mut self) {
-        self.heard = true;
+    /// Records that the provider has begun to respond.
+    pub fn succeeded(mut self) {
+        self.outcome_recorded = true;
         let seconds = self.started.elapsed().as_secs_f64();
         let mut counts = self.deployment.record.counts();
-        counts.circuit.answered();
+        counts.circuit.record_success();
         counts.answered += 1;
         let before = counts.first_byte.unwrap_or(seconds);
-        counts.first_byte = Some(before + (seconds - before) * NEWEST_SHARE);
+        counts.first_byte = Some(before + (seconds - before) * LATEST_WEIGHT);
     }
 
-    /// It failed. A request that no provider would take says nothing about this one.
+    /// Records a failure, and logs when it opens the circuit. A failure that every provider would report for this
+    /// request is not counted.
     pub fn failed(mut self, error: &UpstreamError) {
         if !error.is_worth_another_try() {
             return;
         }
-        self.heard = true;
+        self.outcome_recorded = true;
         let mut counts = self.deployment.record.counts();
         counts.failed += 1;
         counts.last_failure = Some((SystemTime::now(), error.to_string()));
-        let before = counts.circuit.state(Instant::now());
-        counts.circuit.failed(Instant::now(), error.asked_rest());
-        let after = counts.circuit.state(Instant::now());
+        let now = Instant::now();
+        let before = counts.circuit.state(now);
+        counts.circuit.record_failure(now, error.asked_rest());
+        let after = counts.circuit.state(now);
+        let open_until = counts.circuit.open_until();
         drop(counts);
-        if before == State::Closed && after == State::Open {
-            let upstream = &*self.deployment.name;
-            tracing::warn!(upstream, %error, "an upstream is left alone for a while");
+        if before == CircuitState::Closed && after == CircuitState::Open {
+            let (upstream, model) = (&*self.deployment.name, &*self.deployment.upstream_model);
+            let seconds = open_until.map_or(0.0, |until| (until - now).as_secs_f64());
+            tracing::warn!(
+                upstream,
+                %error,
+                "circuit opened for deployment {upstream}/{model}; next attempt in {seconds:.1} s"
+            );
         }
     }
 }
 
-impl Drop for Asking {
+impl Drop for RunningAttempt {
     fn drop(&mut self) {
         let mut counts = self.deployment.record.counts();
         counts.running -= 1;
-        if !self.heard {
-            counts.circuit.unheard();
+        if !self.outcome_recorded {
+            counts.circuit.abandon_attempt();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which upstream answers for which model.
+//! The deployments of each model, and the choice of one for each attempt.
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
@@ -7,8 +7,8 @@ use rand::RngExt as _;
 mod circuit;
 mod deployment;
 
-pub use circuit::State;
-pub use deployment::{Asking, Counts, Deployment, Record};
+pub use circuit::CircuitState;
+pub use deployment::{Counts, Deployment, Record, RunningAttempt};
 
 use crate::{
     base::fast_map::FastMap,
@@ -16,16 +16,16 @@ use crate::{
     upstream::{Provider, Simulator},
 };
 
-/// Every model's upstreams, worked out once.
+/// The deployments of every catalog model, made once from the configuration.
 pub struct Deployments {
     by_model: FastMap<String, Vec<Arc<Deployment>>>,
-    /// In the order of the configuration, each once.
-    records: Vec<Listed>,
+    /// Each deployment once, in the order of the configuration.
+    configured: Vec<ConfiguredDeployment>,
     choice: Choice,
 }
 
-/// A deployment as it stands in the configuration.
-pub struct Listed {
+/// A deployment as the configuration lists it: its model may be `*`.
+pub struct ConfiguredDeployment {
     pub model: String,
     pub provider: Arc<str>,
     pub upstream_model: Option<String>,
@@ -34,128 +34,145 @@ pub struct Listed {
     record: Arc<Record>,
 }
 
-impl Listed {
+impl ConfiguredDeployment {
     pub fn counts(&self) -> Counts {
-        self.record.look()
+        self.record.snapshot()
     }
 
-    fn is(&self, written: &config::Deployment) -> bool {
-        (&*self.provider, &self.model) == (written.provider.as_str(), &written.model)
-            && self.upstream_model == written.upstream_model
+    /// Whether a configuration entry is this deployment: provider, model and upstream model are equal.
+    fn matches(&self, entry: &config::Deployment) -> bool {
+        (&*self.provider, &self.model) == (entry.provider.as_str(), &entry.model)
+            && self.upstream_model == entry.upstream_model
     }
 }
 
 impl Deployments {
-    /// `before` are those that these take the place of: what was learned about them is kept.
+    /// Makes the deployments of a configuration. Those that `before` has too keep their circuit breaker and counters.
     pub fn new(config: &Config, before: Option<&Self>) -> Result<Self, String> {
         let providers = providers(config)?;
-        let known = |written: &config::Deployment| {
-            let mut records = before.into_iter().flat_map(|before| &before.records);
-            let same = records.find(|listed| listed.is(written));
-            same.map(|listed| listed.record.clone()).unwrap_or_default()
+        let previous_record = |entry: &config::Deployment| {
+            let mut configured = before.into_iter().flat_map(|before| &before.configured);
+            let found = configured.find(|listed| listed.matches(entry));
+            found
+                .map(|listed| listed.record.clone())
+                .unwrap_or_default()
         };
-        let records: Vec<_> = config
+        let configured: Vec<_> = config
             .deployments
             .iter()
-            .map(|written| Listed {
-                model: written.model.clone(),
-                provider: written.provider.as_str().into(),
-                upstream_model: written.upstream_model.clone(),
-                weight: written.weight,
-                priority: written.priority,
-                record: known(written),
+            .map(|entry| ConfiguredDeployment {
+                model: entry.model.clone(),
+                provider: entry.provider.as_str().into(),
+                upstream_model: entry.upstream_model.clone(),
+                weight: entry.weight,
+                priority: entry.priority,
+                record: previous_record(entry),
             })
             .collect();
-        let own = own_providers(config)?;
+        let own_providers = providers_with_own_timeouts(config)?;
         let models = config.catalog.models().filter(|model| !model.is_hybrid());
         let by_model = models.map(|model| {
-            let listed = || config.deployments.iter().zip(&records).zip(&own);
-            let serving = |id: &str| -> Vec<Arc<Deployment>> {
-                let serving = listed().filter(|((written, _), _)| written.model == id);
-                let made = serving.filter_map(|((written, listed), own)| {
-                    let shared = || providers.get(&written.provider).cloned();
-                    let name = written.upstream_model.as_deref();
+            let entries = || {
+                config
+                    .deployments
+                    .iter()
+                    .zip(&configured)
+                    .zip(&own_providers)
+            };
+            let deployments_of = |id: &str| -> Vec<Arc<Deployment>> {
+                let entries = entries().filter(|((entry, _), _)| entry.model == id);
+                let deployments = entries.filter_map(|((entry, listed), own)| {
+                    let shared = || providers.get(&entry.provider).cloned();
+                    let name = entry.upstream_model.as_deref();
                     Some(Arc::new(Deployment {
                         name: listed.provider.clone(),
                         provider: own.clone().or_else(shared)?,
                         upstream_model: name.unwrap_or(&model.id).into(),
-                        weight: written.weight,
-                        priority: written.priority,
-                        longest: config.longest_call(written),
-                        cost: written.cost.clone(),
+                        weight: entry.weight,
+                        priority: entry.priority,
+                        total_timeout: config.longest_call(entry),
+                        cost: entry.cost.clone(),
                         record: listed.record.clone(),
                     }))
                 });
-                made.collect()
+                deployments.collect()
             };
-            let mut deployments = serving(&model.id);
+            let mut deployments = deployments_of(&model.id);
             if deployments.is_empty() {
-                deployments = serving("*");
+                deployments = deployments_of("*");
             }
             (model.id.clone(), deployments)
         });
         Ok(Self {
             by_model: by_model.collect(),
-            records,
+            configured,
             choice: config.routing.choice,
         })
     }
 
-    pub fn listed(&self) -> &[Listed] {
-        &self.records
+    /// All deployments, in the order of the configuration.
+    pub fn configured(&self) -> &[ConfiguredDeployment] {
+        &self.configured
     }
 
-    /// How many upstreams a model has.
+    /// The number of deployments of a model.
     pub fn count(&self, model: &str) -> usize {
         self.by_model.get(model).map_or(0, Vec::len)
     }
 
-    /// Whether some upstream of a model would be asked now, others being there.
+    /// Whether the circuit of some deployment of a model allows an attempt now.
     pub fn is_healthy(&self, model: &str, now: Instant) -> bool {
         let deployments = self.by_model.get(model).into_iter().flatten();
         deployments
             .into_iter()
-            .any(|one| one.record.is_inviting(now))
+            .any(|one| one.record.allows_attempt(now))
     }
 
-    /// The upstream to ask next, of those that were not tried: of the lowest priority number, one
-    /// that is not left alone, each as often as its weight says. Where all are left alone, the one
-    /// that is soonest over it: being asked too often is better than nobody being asked.
-    pub fn pick(&self, model: &str, tried: &[Arc<Record>]) -> Option<Asking> {
+    /// Picks a deployment that was not tried, and starts an attempt with it; `None` if all were tried.
+    ///
+    /// Of those whose circuit allows an attempt, it takes the lowest priority number, and among these picks at random
+    /// by weight. With [`Choice::Latency`] it picks two and takes the one with the lower latency. If no circuit allows
+    /// an attempt, it takes the deployment whose cooldown ends first: a request too many is better than a call that
+    /// fails without an attempt.
+    pub fn pick(&self, model: &str, tried: &[Arc<Record>]) -> Option<RunningAttempt> {
         let now = Instant::now();
         let untried = |deployment: &&Arc<Deployment>| {
             let mut tried = tried.iter();
             !tried.any(|record| Arc::ptr_eq(record, &deployment.record))
         };
         let all = self.by_model.get(model)?;
-        // Most have one, and there is nothing to choose.
+        // Most models have one deployment.
         if let [only] = all.as_slice() {
-            return untried(&only).then(|| Asking::begin(only.clone(), now));
+            return untried(&only).then(|| RunningAttempt::start(only.clone(), now));
         }
         let all: Vec<&Arc<Deployment>> = all.iter().filter(untried).collect();
-        let inviting = all.iter().filter(|one| one.record.is_inviting(now));
-        let first = inviting.clone().map(|one| one.priority).min();
-        let inviting: Vec<_> = inviting
+        let available = all.iter().filter(|one| one.record.allows_attempt(now));
+        let first = available.clone().map(|one| one.priority).min();
+        let available: Vec<_> = available
             .copied()
             .filter(|one| Some(one.priority) == first)
             .collect();
-        let picked = match (inviting.as_slice(), self.choice) {
-            ([], _) => all.into_iter().min_by_key(|one| one.record.rests_until())?,
+        let picked = match (available.as_slice(), self.choice) {
+            ([], _) => all.into_iter().min_by_key(|one| one.record.open_until())?,
             ([only], _) => only,
-            (several, Choice::Weight) => drawn(several),
+            (several, Choice::Weight) => weighted_pick(several),
             (several, Choice::Latency) => {
-                let (one, other) = (drawn(several), drawn(several));
-                // One that was never asked is worth asking.
-                let slow = |one: &Arc<Deployment>| one.record.first_byte().unwrap_or(0.0);
-                if slow(one) <= slow(other) { one } else { other }
+                let (one, other) = (weighted_pick(several), weighted_pick(several));
+                // Without a measurement yet, it counts as fastest, so that it gets measured.
+                let latency = |one: &Arc<Deployment>| one.record.first_byte().unwrap_or(0.0);
+                if latency(one) <= latency(other) {
+                    one
+                } else {
+                    other
+                }
             }
         };
-        Some(Asking::begin(picked.clone(), now))
+        Some(RunningAttempt::start(picked.clone(), now))
     }
 }
 
-/// One of these, each as often as its weight says.
-fn drawn<'a>(deployments: &[&'a Arc<Deployment>]) -> &'a Arc<Deployment> {
+/// Picks one at random, by weight.
+fn weighted_pick<'a>(deployments: &[&'a Arc<Deployment>]) -> &'a Arc<Deployment> {
     let total: u32 = deployments.iter().map(|one| one.weight).sum();
     let mut ticket = rand::rng().random_range(0..total.max(1));
     for deployment in deployments {
@@ -167,10 +184,10 @@ fn drawn<'a>(deployments: &[&'a Arc<Deployment>]) -> &'a Arc<Deployment> {
     deployments[0]
 }
 
-/// The providers of a configuration, ready to be asked.
+/// The adapters for the providers of a configuration, by name.
 pub fn providers(config: &Config) -> Result<HashMap<String, Arc<Provider>>, String> {
-    let make = |(name, written): (&String, &config::Provider)| {
-        let provider = match written {
+    let make = |(name, entry): (&String, &config::Provider)| {
+        let provider = match entry {
             config::Provider::Simulator => Provider::Simulator(Simulator),
             config::Provider::Remote(remote) => {
                 Provider::remote(remote).map_err(|error| format!("provider `{name}`: {error}"))?
@@ -181,8 +198,8 @@ pub fn providers(config: &Config) -> Result<HashMap<String, Arc<Provider>>, Stri
     config.providers.iter().map(make).collect()
 }
 
-/// For each deployment with timeouts of its own, a provider that keeps to them.
-fn own_providers(config: &Config) -> Result<Vec<Option<Arc<Provider>>>, String> {
+/// For each deployment with timeouts of its own, an adapter that uses them; `None` for the others.
+fn providers_with_own_timeouts(config: &Config) -> Result<Vec<Option<Arc<Provider>>>, String> {
     let own = config.deployments.iter().map(|deployment| {
         let Some(timeouts) = deployment.timeouts else {
             return Ok(None);
@@ -194,9 +211,9 @@ fn own_providers(config: &Config) -> Result<Vec<Option<Arc<Provider>>>, String> 
                     ..(**remote).clone()
                 };
                 let name = &deployment.provider;
-                let made = Provider::remote(&remote);
-                let made = made.map_err(|error| format!("provider `{name}`: {error}"))?;
-                Ok(Some(Arc::new(made)))
+                let provider = Provider::remote(&remote);
+                let provider = provider.map_err(|error| format!("provider `{name}`: {error}"))?;
+                Ok(Some(Arc::new(provider)))
             }
             _ => Ok(None),
         }

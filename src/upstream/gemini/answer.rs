@@ -1,10 +1,10 @@
-//! A whole answer.
+//! Parses a non-streamed response.
 
 use super::{
-    calls::Calls,
+    call_cache::CallCache,
+    fields::{Produced, finish_reason, read_usage},
     logprobs,
-    response::{Candidate, Piece, Response, Said},
-    words::{Produced, finish_reason, read_usage},
+    response::{Candidate, Outcome, Response, VisiblePart},
 };
 use crate::wire::{
     chat::{Answer, Choice, FinishReason},
@@ -12,13 +12,13 @@ use crate::wire::{
     json_text::JsonText,
 };
 
-/// The answer, with at most the `n` choices that were asked for.
-pub fn read(body: &[u8], n: u32, calls: &Calls) -> Result<Answer, UpstreamError> {
+/// Parses a response body; keeps at most the `n` choices that were requested.
+pub fn read(body: &[u8], n: u32, calls: &CallCache) -> Result<Answer, UpstreamError> {
     let response = Response::read(body)?;
     let usage = response.usage_metadata.as_ref().and_then(read_usage);
-    let choices: Vec<_> = match response.said() {
-        Said::Blocked => (0..n).map(blocked).collect(),
-        Said::Candidates(candidates) => {
+    let choices: Vec<_> = match response.outcome() {
+        Outcome::PromptBlocked => (0..n).map(blocked).collect(),
+        Outcome::Candidates(candidates) => {
             let choices = (0..n).zip(candidates);
             let choices = choices.map(|(at, candidate)| read_choice(at, candidate, calls));
             choices.collect::<Result<_, _>>()?
@@ -26,7 +26,7 @@ pub fn read(body: &[u8], n: u32, calls: &Calls) -> Result<Answer, UpstreamError>
     };
     if choices.is_empty() {
         return Err(UpstreamError::Malformed(
-            "an answer without candidates".into(),
+            "a response without candidates".into(),
         ));
     }
     Ok(Answer { choices, usage })
@@ -42,25 +42,29 @@ fn blocked(index: u32) -> Choice {
     }
 }
 
-fn read_choice(at: u32, mut candidate: Candidate, calls: &Calls) -> Result<Choice, UpstreamError> {
+fn read_choice(
+    at: u32,
+    mut candidate: Candidate,
+    calls: &CallCache,
+) -> Result<Choice, UpstreamError> {
     let (mut texts, mut tool_calls) = (Vec::new(), Vec::new());
-    for piece in candidate.take_pieces(calls) {
-        match piece {
-            Piece::Text(text) => texts.push(text),
-            Piece::Call(call) => tool_calls.push(call),
+    for part in candidate.take_visible_parts(calls) {
+        match part {
+            VisiblePart::Text(text) => texts.push(text),
+            VisiblePart::Call(call) => tool_calls.push(call),
         }
     }
     let produced = Produced {
         text: !texts.is_empty(),
         calls: !tool_calls.is_empty(),
     };
-    // A whole answer that does not say why it ended is judged by what is in it.
-    let word = candidate.finish_reason.as_deref().unwrap_or_default();
-    let finish = finish_reason(word, produced)?;
-    let silent = produced.calls || finish == FinishReason::ContentFilter;
+    // Without a finish reason, the content decides.
+    let reason = candidate.finish_reason.as_deref().unwrap_or_default();
+    let finish = finish_reason(reason, produced)?;
+    let may_lack_text = produced.calls || finish == FinishReason::ContentFilter;
     Ok(Choice {
         index: candidate.index.unwrap_or(at),
-        content: (produced.text || !silent).then(|| JsonText::concat(&texts)),
+        content: (produced.text || !may_lack_text).then(|| JsonText::concat(&texts)),
         tool_calls,
         finish,
         logprobs: candidate.logprobs_result.as_ref().and_then(logprobs::read),

@@ -1,10 +1,10 @@
-//! A conversation as Gemini reads it: two roles that take turns, and parts.
+//! Translates chat messages into `contents`: parts, with the roles user and model in turn.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
-    calls::{Calls, Origin, UNKNOWN},
+    call_cache::{CallCache, CallMetadata, PLACEHOLDER_SIGNATURE},
     object::{self, ARGUMENTS, RESULT},
 };
 use crate::wire::{
@@ -15,13 +15,13 @@ use crate::wire::{
 #[derive(Serialize)]
 pub struct Content<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    role: Option<Speaker>,
+    role: Option<ContentRole>,
     parts: Vec<Part<'a>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Speaker {
+enum ContentRole {
     User,
     Model,
 }
@@ -30,24 +30,24 @@ enum Speaker {
 #[serde(rename_all = "camelCase")]
 enum Part<'a> {
     Text(&'a JsonText),
-    /// Where something must be said and there is nothing to say.
+    /// Text of a user content that only exists because Gemini requires one.
     #[serde(rename = "text")]
-    Blank(&'static str),
-    FunctionResponse(Returned<'a>),
+    Placeholder(&'static str),
+    FunctionResponse(FunctionResponse<'a>),
     #[serde(untagged)]
-    Call(CallPart<'a>),
+    Call(FunctionCallPart<'a>),
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CallPart<'a> {
-    function_call: Call<'a>,
+struct FunctionCallPart<'a> {
+    function_call: FunctionCall<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thought_signature: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Call<'a> {
+struct FunctionCall<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     name: &'a str,
@@ -55,14 +55,14 @@ struct Call<'a> {
 }
 
 #[derive(Serialize)]
-struct Returned<'a> {
+struct FunctionResponse<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     name: &'a str,
     response: Box<RawValue>,
 }
 
-/// The system prompt, if there is one with something in it.
+/// The first system message, unless it is empty.
 pub fn system(messages: &[Message]) -> Option<Content<'_>> {
     let mut prompts = messages
         .iter()
@@ -72,60 +72,64 @@ pub fn system(messages: &[Message]) -> Option<Content<'_>> {
     (!prompt.is_empty()).then_some(Content { role: None, parts })
 }
 
-/// Everything that was said, less the system prompt.
-pub fn contents<'a>(messages: &'a [Message], calls: &Calls, sign: bool) -> Vec<Content<'a>> {
+/// All messages but the system prompt. With `needs_signatures`, calls without a signature get the placeholder.
+pub fn contents<'a>(
+    messages: &'a [Message],
+    calls: &CallCache,
+    needs_signatures: bool,
+) -> Vec<Content<'a>> {
     let mut contents = Vec::new();
     let mut at = 0;
     while let Some(message) = messages.get(at) {
         at += 1;
         match message.role {
-            // The system prompt stands elsewhere; results are taken with their calls, below.
+            // The system prompt has its own field; results are taken together with their calls, below.
             Role::System | Role::Tool => {}
-            Role::User => say(&mut contents, Speaker::User, text(message)),
+            Role::User => push_parts(&mut contents, ContentRole::User, text(message)),
             Role::Assistant => {
-                let origins: Vec<_> = message
+                let metadata: Vec<_> = message
                     .tool_calls
                     .iter()
-                    .map(|call| calls.find(&call.id))
+                    .map(|call| calls.get(&call.id))
                     .collect();
-                say(&mut contents, Speaker::Model, text(message));
-                let made = call_parts(&message.tool_calls, &origins, sign);
-                say(&mut contents, Speaker::Model, made);
+                push_parts(&mut contents, ContentRole::Model, text(message));
+                let calls_made = call_parts(&message.tool_calls, &metadata, needs_signatures);
+                push_parts(&mut contents, ContentRole::Model, calls_made);
                 let results = messages[at..].iter();
                 let results: Vec<_> = results
                     .take_while(|message| message.role == Role::Tool)
                     .collect();
                 at += results.len();
-                let parts = result_parts(&message.tool_calls, &origins, results);
+                let parts = result_parts(&message.tool_calls, &metadata, results);
                 if !parts.is_empty() {
                     contents.push(Content {
-                        role: Some(Speaker::User),
+                        role: Some(ContentRole::User),
                         parts,
                     });
                 }
             }
         }
     }
-    if contents.first().and_then(|first| first.role) != Some(Speaker::User) {
-        // The user speaks first, even where a chat has nothing but a system prompt.
-        let parts = vec![Part::Blank(" ")];
-        let role = Some(Speaker::User);
+    if contents.first().and_then(|first| first.role) != Some(ContentRole::User) {
+        // Gemini requires the user first, even if a chat has only a system prompt.
+        let parts = vec![Part::Placeholder(" ")];
+        let role = Some(ContentRole::User);
         contents.insert(0, Content { role, parts });
     }
     contents
 }
 
-/// Adds to what the same speaker is saying, or begins a new turn.
+/// Adds parts to the last content if it has this role, or begins a new one.
 ///
-/// Results of functions stay a turn of their own: there must be as many of them as calls.
-fn say<'a>(contents: &mut Vec<Content<'a>>, speaker: Speaker, parts: Vec<Part<'a>>) {
+/// Function results stay in a content of their own: there must be as many of them as calls.
+fn push_parts<'a>(contents: &mut Vec<Content<'a>>, role: ContentRole, parts: Vec<Part<'a>>) {
     if parts.is_empty() {
         return;
     }
     match contents.last_mut() {
-        Some(last) if last.role == Some(speaker) && !last.has_results() => last.parts.extend(parts),
+        Some(last) if last.role == Some(role) && !last.has_results() => last.parts.extend(parts),
         _ => contents.push(Content {
-            role: Some(speaker),
+            role: Some(role),
             parts,
         }),
     }
@@ -138,42 +142,48 @@ impl Content<'_> {
     }
 }
 
-/// An empty text is no part: Gemini refuses one.
+/// A message's text as a part; none if it is empty, because Gemini refuses empty texts.
 fn text(message: &Message) -> Vec<Part<'_>> {
     let text = message.content.as_ref().filter(|text| !text.is_empty());
     text.map(Part::Text).into_iter().collect()
 }
 
-/// Of calls made at once Gemini signs the first one only, so that is where a signature is missed.
-fn call_parts<'a>(calls: &'a [ToolCall], origins: &[Origin], sign: bool) -> Vec<Part<'a>> {
-    let part = |(at, (call, origin)): (usize, (&'a ToolCall, &Origin))| {
-        let stand_in = || (at == 0 && sign).then(|| UNKNOWN.to_owned());
-        Part::Call(CallPart {
-            function_call: Call {
-                id: origin.id.clone(),
+/// The calls of a message. Gemini signs only the first of parallel calls, so only the first needs the placeholder.
+fn call_parts<'a>(
+    calls: &'a [ToolCall],
+    metadata: &[CallMetadata],
+    needs_signatures: bool,
+) -> Vec<Part<'a>> {
+    let part = |(at, (call, metadata)): (usize, (&'a ToolCall, &CallMetadata))| {
+        let placeholder =
+            || (at == 0 && needs_signatures).then(|| PLACEHOLDER_SIGNATURE.to_owned());
+        Part::Call(FunctionCallPart {
+            function_call: FunctionCall {
+                id: metadata.id.clone(),
                 name: &call.function.name,
                 args: object::from_text(&call.function.arguments, ARGUMENTS),
             },
-            thought_signature: origin.signature.clone().or_else(stand_in),
+            thought_signature: metadata.signature.clone().or_else(placeholder),
         })
     };
-    calls.iter().zip(origins).enumerate().map(part).collect()
+    calls.iter().zip(metadata).enumerate().map(part).collect()
 }
 
-/// The results in the order of their calls, by which Gemini knows which is whose.
+/// The results in the order of their calls, which is how Gemini matches them.
 fn result_parts<'a>(
     calls: &'a [ToolCall],
-    origins: &[Origin],
+    metadata: &[CallMetadata],
     mut results: Vec<&'a Message>,
 ) -> Vec<Part<'a>> {
-    let part = |(call, origin): (&'a ToolCall, &Origin)| {
-        let answers = |result: &&Message| result.tool_call_id.as_deref() == Some(&call.id);
-        let result = results.remove(results.iter().position(answers)?);
-        Some(Part::FunctionResponse(Returned {
-            id: origin.id.clone(),
+    let part = |(call, metadata): (&'a ToolCall, &CallMetadata)| {
+        let is_result_of_call =
+            |result: &&Message| result.tool_call_id.as_deref() == Some(&call.id);
+        let result = results.remove(results.iter().position(is_result_of_call)?);
+        Some(Part::FunctionResponse(FunctionResponse {
+            id: metadata.id.clone(),
             name: &call.function.name,
             response: object::from_text(result.content.as_ref()?, RESULT),
         }))
     };
-    calls.iter().zip(origins).filter_map(part).collect()
+    calls.iter().zip(metadata).filter_map(part).collect()
 }

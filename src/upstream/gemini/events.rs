@@ -1,7 +1,7 @@
-//! A streamed answer: events → [`Part`]s.
+//! Translates a streamed response: events → [`Part`]s.
 //!
-//! Each event is a response with what is new. There is no goodbye: the stream is over when every
-//! candidate has said why it ended, and one that ends before that was cut off.
+//! Each event is a response object with the new content. There is no end marker: a stream is complete when every
+//! candidate has a finish reason, and was cut off if it ends before that.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,13 +11,13 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    calls::Calls,
+    call_cache::CallCache,
+    fields::{Produced, finish_reason, read_usage},
     logprobs,
-    response::{Candidate, Piece, Response, Said},
-    words::{Produced, finish_reason, read_usage},
+    response::{Candidate, Outcome, Response, VisiblePart},
 };
 use crate::{
-    upstream::stream::{Then, Translator},
+    upstream::stream::{AfterEvent, Translator},
     wire::{
         chat::{FinishReason, ToolCall},
         error::UpstreamError,
@@ -26,48 +26,52 @@ use crate::{
     },
 };
 
-/// What must be remembered from one event to the next.
-pub struct Events {
+/// Stream translator; its state is what later events depend on.
+pub struct EventTranslator {
     n: u32,
-    calls: Arc<Calls>,
+    calls: Arc<CallCache>,
     choices: BTreeMap<u32, Choice>,
-    /// The latest counts, until they are handed on.
+    /// The latest token counts, until they are emitted.
     counts: Option<Value>,
 }
 
 #[derive(Default)]
 struct Choice {
     has_text: bool,
-    /// How many calls it has made.
+    /// Number of tool calls so far.
     calls: u32,
     finished: bool,
 }
 
-impl Translator for Events {
+impl Translator for EventTranslator {
     fn is_finished(&self) -> bool {
         let finished = self.choices.values().filter(|choice| choice.finished);
         finished.count() >= self.n as usize
     }
 
-    fn on_event(&mut self, data: &[u8], parts: &mut VecDeque<Part>) -> Result<Then, UpstreamError> {
+    fn on_event(
+        &mut self,
+        data: &[u8],
+        parts: &mut VecDeque<Part>,
+    ) -> Result<AfterEvent, UpstreamError> {
         if data.is_empty() {
-            return Ok(Then::GoOn);
+            return Ok(AfterEvent::Continue);
         }
         let mut response = Response::read(data)?;
         self.counts = response.usage_metadata.take().or(self.counts.take());
-        match response.said() {
-            Said::Blocked => {
+        match response.outcome() {
+            Outcome::PromptBlocked => {
                 for choice in 0..self.n {
                     self.finish(choice, FinishReason::ContentFilter, parts);
                 }
             }
-            Said::Candidates(candidates) => {
+            Outcome::Candidates(candidates) => {
                 for candidate in candidates {
                     self.on_candidate(candidate, parts)?;
                 }
             }
         }
-        // Counts grow with the answer, so those from its middle are nothing to bill by.
+        // Counts grow with the response, so they are billed only once a candidate has finished.
         if self.choices.values().any(|choice| choice.finished) {
             let counts = self.counts.take();
             parts.extend(counts.as_ref().and_then(read_usage).map(Part::Usage));
@@ -75,13 +79,13 @@ impl Translator for Events {
         if parts.is_empty() {
             parts.push_back(Part::Silence);
         }
-        Ok(Then::GoOn)
+        Ok(AfterEvent::Continue)
     }
 }
 
-impl Events {
-    /// Of an answer with `n` choices.
-    pub fn new(n: u32, calls: Arc<Calls>) -> Self {
+impl EventTranslator {
+    /// For a response with `n` choices.
+    pub fn new(n: u32, calls: Arc<CallCache>) -> Self {
         Self {
             n,
             calls,
@@ -97,40 +101,40 @@ impl Events {
     ) -> Result<(), UpstreamError> {
         let index = candidate.index.unwrap_or(0);
         if index >= self.n {
-            return Ok(()); // nobody asked for it
+            return Ok(()); // not requested
         }
         let choice = self.choices.entry(index).or_default();
-        let odds = candidate.logprobs_result.as_ref();
-        let mut odds = odds.and_then(logprobs::read);
-        for piece in candidate.take_pieces(&self.calls) {
-            match piece {
-                Piece::Text(text) => {
+        let logprobs = candidate.logprobs_result.as_ref();
+        let mut logprobs = logprobs.and_then(logprobs::read);
+        for part in candidate.take_visible_parts(&self.calls) {
+            match part {
+                VisiblePart::Text(text) => {
                     choice.has_text = true;
                     parts.push_back(Part::Content {
                         choice: index,
                         text,
-                        logprobs: odds.take(),
+                        logprobs: logprobs.take(),
                     });
                 }
-                Piece::Call(call) => {
+                VisiblePart::Call(call) => {
                     parts.push_back(tool_call(index, choice.calls, call));
                     choice.calls += 1;
                 }
             }
         }
-        if odds.is_some() {
+        if logprobs.is_some() {
             parts.push_back(Part::Content {
                 choice: index,
                 text: JsonText::new(""),
-                logprobs: odds,
+                logprobs,
             });
         }
-        if let Some(word) = candidate.finish_reason {
+        if let Some(reason) = candidate.finish_reason {
             let produced = Produced {
                 text: choice.has_text,
                 calls: choice.calls > 0,
             };
-            let reason = finish_reason(&word, produced)?;
+            let reason = finish_reason(&reason, produced)?;
             self.finish(index, reason, parts);
         }
         Ok(())
@@ -142,7 +146,7 @@ impl Events {
     }
 }
 
-/// A call comes whole, so its one fragment has everything.
+/// A tool call as a single fragment: Gemini sends calls whole.
 fn tool_call(choice: u32, slot: u32, call: ToolCall) -> Part {
     Part::ToolCall {
         choice,

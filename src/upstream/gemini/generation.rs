@@ -1,4 +1,4 @@
-//! The settings of a generation.
+//! Translates sampling settings, response format and thinking into `generationConfig`.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ use crate::{
     wire::chat::{ResponseFormat, Schema},
 };
 
-/// The largest `topK` that is taken.
+/// Largest `topK` that Gemini accepts.
 const MAX_TOP_K: i64 = 64;
-/// A penalty must be less than 2.
+/// Penalties are capped here, because Gemini accepts only values below 2.
 const MAX_PENALTY: f64 = 1.99;
 
 #[derive(Serialize)]
@@ -68,7 +68,7 @@ pub fn config<'a>(call: &'a ChatCall, model: &str) -> GenerationConfig<'a> {
     }
 }
 
-/// The same seed where it fits in 32 bits, and always the same one for it where it does not.
+/// The seed as 32 bits, which Gemini accepts; a larger one is reduced deterministically.
 fn seed(seed: i64) -> i32 {
     i32::try_from(seed)
         .unwrap_or_else(|_| i32::try_from(seed & i64::from(i32::MAX)).expect("31 bits fit in 32"))

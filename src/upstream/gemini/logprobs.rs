@@ -1,4 +1,4 @@
-//! The odds of each token, as a chat shows them.
+//! Translates log probabilities into the form of a chat completion.
 
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
@@ -12,30 +12,31 @@ struct Logprobs<'a> {
 #[derive(Serialize)]
 struct Token<'a> {
     #[serde(flatten)]
-    chosen: Odds<'a>,
-    top_logprobs: Vec<Odds<'a>>,
+    chosen: TokenLogprob<'a>,
+    top_logprobs: Vec<TokenLogprob<'a>>,
 }
 
 #[derive(Serialize)]
-struct Odds<'a> {
+struct TokenLogprob<'a> {
     token: &'a str,
     logprob: f64,
     bytes: &'a [u8],
 }
 
-/// `None` where there is nothing of the kind in it.
+/// Parses a `logprobsResult`; `None` if it has no usable log probabilities.
 pub fn read(result: &Value) -> Option<Box<RawValue>> {
     let chosen = result.get("chosenCandidates")?.as_array()?;
     let alternatives = result.get("topCandidates").and_then(Value::as_array);
     let content = chosen.iter().enumerate().map(|(at, chosen)| {
-        let at_this_place = alternatives.and_then(|alternatives| alternatives.get(at));
-        let at_this_place = at_this_place.and_then(|place| place.get("candidates")?.as_array());
+        let candidates_at = alternatives.and_then(|alternatives| alternatives.get(at));
+        let candidates_at =
+            candidates_at.and_then(|position| position.get("candidates")?.as_array());
         Some(Token {
-            chosen: odds(chosen)?,
-            top_logprobs: at_this_place
+            chosen: token_logprob(chosen)?,
+            top_logprobs: candidates_at
                 .into_iter()
                 .flatten()
-                .filter_map(odds)
+                .filter_map(token_logprob)
                 .collect(),
         })
     });
@@ -46,11 +47,11 @@ pub fn read(result: &Value) -> Option<Box<RawValue>> {
     serde_json::value::to_raw_value(&logprobs).ok()
 }
 
-/// A token without a probability has one of 1, whose logarithm Gemini leaves out like any zero.
-fn odds(candidate: &Value) -> Option<Odds<'_>> {
+/// A token and its log probability. A missing one is 0 (certainty), because Gemini omits zeros.
+fn token_logprob(candidate: &Value) -> Option<TokenLogprob<'_>> {
     let token = candidate.get("token")?.as_str()?;
     let logprob = candidate.get("logProbability");
-    Some(Odds {
+    Some(TokenLogprob {
         token,
         logprob: logprob.and_then(Value::as_f64).unwrap_or(0.0),
         bytes: token.as_bytes(),

@@ -1,26 +1,26 @@
-//! Google's Gemini: `generateContent` and `streamGenerateContent`.
+//! Adapter for Google's Gemini API: `generateContent` and `streamGenerateContent`.
 //!
-//! The translation is pure, but for one thing: what Gemini wants to see again with a function call
-//! has no place in a chat, so [`calls`] keeps it here.
+//! The translation has one piece of state: signatures of function calls, which Gemini requires in the history and a
+//! chat cannot carry, are kept in [`call_cache`]. A stream in which a candidate has no finish reason was cut off.
 
 mod answer;
-mod calls;
+mod call_cache;
 mod contents;
 mod events;
+mod fields;
 mod generation;
 mod logprobs;
 mod object;
 mod request;
 mod response;
 mod thinking;
-mod words;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use self::{calls::Calls, events::Events};
+use self::{call_cache::CallCache, events::EventTranslator};
 use super::{
     Parts,
     client::{Client, KeyHeader},
@@ -37,52 +37,54 @@ const KEY: KeyHeader = KeyHeader {
     prefix: "",
 };
 
-/// Words that would tell who it is, besides its host and model.
-const TELLTALE: &[&str] = &["google", "gemini", "vertex", "generatecontent"];
+/// Names redacted from error messages, besides the host and the model.
+const VENDOR_NAMES: &[&str] = &["google", "gemini", "vertex", "generatecontent"];
 
 pub struct Gemini {
     client: Client,
-    calls: Arc<Calls>,
+    calls: Arc<CallCache>,
 }
 
 impl Gemini {
     pub fn new(config: &RemoteProvider) -> Result<Self, String> {
         Ok(Self {
-            client: Client::new(config, KEY)?.hiding(TELLTALE),
-            calls: Arc::new(Calls::default()),
+            client: Client::new(config, KEY)?.redacting(VENDOR_NAMES),
+            calls: Arc::new(CallCache::default()),
         })
     }
 
     pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
         let body = request::write(call, model, &self.calls);
         let path = path(model, "generateContent");
-        let reply = self.client.ask(&path, body, call, model).await?;
-        let body = reply.json().await?;
+        let response = self.client.post(&path, body, call, model).await?;
+        let body = response.json().await?;
         answer::read(&body, call.choices(), &self.calls)
     }
 
     pub async fn stream(&self, call: &ChatCall, model: &str) -> Result<Parts, UpstreamError> {
         let body = request::write(call, model, &self.calls);
         let path = path(model, "streamGenerateContent?alt=sse");
-        let reply = self.client.ask(&path, body, call, model).await?;
-        stream::parts(reply, Events::new(call.choices(), self.calls.clone()))
+        let response = self.client.post(&path, body, call, model).await?;
+        stream::parts(
+            response,
+            EventTranslator::new(call.choices(), self.calls.clone()),
+        )
     }
 
-    /// Lists the provider's models, which costs nothing.
+    /// Lists the provider's models, which is free of charge.
     pub async fn probe(&self) -> Result<String, String> {
         self.client.probe("/models").await
     }
 }
 
-/// A model is `models/{model}`, unless it is written with a collection of its own
-/// (`tunedModels/mine`).
+/// The path of a method: `/models/{model}:{method}`, unless the model names another collection (`tunedModels/mine`).
 fn path(model: &str, method: &str) -> String {
     let collection = if model.contains('/') { "" } else { "models/" };
     format!("/{collection}{model}:{method}")
 }
 
-/// The body that goes upstream for a call.
+/// The body sent upstream for a call.
 #[cfg(test)]
 pub fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
-    request::write(call, "vendor-model-9", &calls::Calls::default())
+    request::write(call, "vendor-model-9", &call_cache::CallCache::default())
 }

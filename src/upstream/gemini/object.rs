@@ -1,17 +1,16 @@
-//! Between JSON in a string, as a chat has it, and the object that Gemini wants.
+//! Converts between JSON in a string, as chats have it, and the JSON object that Gemini requires.
 
 use serde_json::value::RawValue;
 
 use crate::wire::{depth::too_deep, json_text::JsonText};
 
-/// The object that a text holds, as it stands; a text that holds none is put into one, under
-/// `key`.
+/// The JSON object in a text, with its exact digits and order. Any other text is wrapped in an object under `key`.
 pub fn from_text(text: &JsonText, key: &str) -> Box<RawValue> {
     let decoded = text.decode();
     if decoded.trim().is_empty() && key == ARGUMENTS {
         return raw("{}".into());
     }
-    // The depth of a request was checked before this string was opened.
+    // The request's depth was checked without looking into this string.
     if decoded.trim_start().starts_with('{')
         && !too_deep(decoded.as_bytes())
         && let Ok(object) = serde_json::from_str(&decoded)
@@ -21,17 +20,16 @@ pub fn from_text(text: &JsonText, key: &str) -> Box<RawValue> {
     raw(format!("{{\"{key}\":{}}}", text.as_json()))
 }
 
-/// Where arguments stand that are no object.
+/// Key for arguments that are not an object.
 pub const ARGUMENTS: &str = "arguments";
-/// Where a tool's result stands that is no object.
+/// Key for a tool's result that is not an object.
 pub const RESULT: &str = "result";
 
 fn raw(json: String) -> Box<RawValue> {
-    RawValue::from_string(json).expect("an object of one JSON text, or of none")
+    RawValue::from_string(json).expect("an object with at most one JSON string is valid JSON")
 }
 
-/// JSON in a string. Gemini prints its answers with line breaks and indents, which are not part
-/// of the arguments; numbers keep the digits they were written with.
+/// Writes an object as text without the whitespace that Gemini indents its responses with. Numbers keep their digits.
 pub fn to_text(object: &RawValue) -> JsonText {
     let json = object.get();
     let mut compact = String::with_capacity(json.len());
@@ -77,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_nests_without_end_stays_a_text() {
+    fn a_text_that_nests_too_deeply_is_wrapped() {
         let deep = format!("{}1{}", "{\"a\":".repeat(200), "}".repeat(200));
         let object = from_text(&JsonText::new(&deep), RESULT);
         assert!(object.get().starts_with(r#"{"result":"{"#));
     }
 
     #[test]
-    fn arguments_lose_their_indents_and_nothing_else() {
+    fn only_whitespace_is_removed_from_arguments() {
         for (object, text) in [
             ("{\n  \"a\": [ 1 , 2 ]\n}", r#"{"a":[1,2]}"#),
             (r#"{ "a b" : " \" \\ " }"#, r#"{"a b":" \" \\ "}"#),

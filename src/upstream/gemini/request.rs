@@ -1,9 +1,9 @@
-//! The body of a request: these fields and no others, whatever the caller sent.
+//! Writes the request body.
 
 use serde::Serialize;
 
 use super::{
-    calls::Calls,
+    call_cache::CallCache,
     contents::{self, Content},
     generation::{self, GenerationConfig},
     thinking,
@@ -13,6 +13,7 @@ use crate::{
     wire::chat::{Schema, Tool, ToolChoice},
 };
 
+/// The body sent upstream. No other field of the caller's is sent.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Request<'a> {
@@ -20,7 +21,7 @@ struct Request<'a> {
     system_instruction: Option<Content<'a>>,
     contents: Vec<Content<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<[Tools<'a>; 1]>,
+    tools: Option<[ToolDeclarations<'a>; 1]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_config: Option<ToolConfig<'a>>,
     generation_config: GenerationConfig<'a>,
@@ -28,17 +29,17 @@ struct Request<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Tools<'a> {
-    function_declarations: Vec<Declaration<'a>>,
+struct ToolDeclarations<'a> {
+    function_declarations: Vec<FunctionDeclaration<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Declaration<'a> {
+struct FunctionDeclaration<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
-    /// Not `parameters`, which knows a part of JSON Schema only.
+    /// Used instead of `parameters`, which supports only a part of JSON Schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     parameters_json_schema: Option<&'a Schema>,
 }
@@ -57,23 +58,23 @@ struct CallingConfig<'a> {
     allowed_function_names: Option<[&'a str; 1]>,
 }
 
-pub fn write(call: &ChatCall, model: &str, calls: &Calls) -> Vec<u8> {
-    let sign = thinking::wants_signatures(model);
-    // Gemini refuses functions beside a JSON answer. The caller's own are theirs to be refused; ours
-    // are not worth that.
-    let ours_in_the_way = call.tools.are_built_in() && call.response_format.is_some();
-    let offers = !call.tools.is_empty() && !ours_in_the_way;
-    let tools = offers.then(|| Tools {
+pub fn write(call: &ChatCall, model: &str, calls: &CallCache) -> Vec<u8> {
+    let needs_signatures = thinking::needs_signatures(model);
+    // Gemini refuses functions together with a JSON response format. The caller's own functions are sent anyway,
+    // and the caller gets the refusal; built-in tools are dropped.
+    let built_in_tools_conflict = call.tools.are_built_in() && call.response_format.is_some();
+    let sends_tools = !call.tools.is_empty() && !built_in_tools_conflict;
+    let tools = sends_tools.then(|| ToolDeclarations {
         function_declarations: call.tools.iter().map(declaration).collect(),
     });
     let request = Request {
         system_instruction: contents::system(&call.messages),
-        contents: contents::contents(&call.messages, calls, sign),
+        contents: contents::contents(&call.messages, calls, needs_signatures),
         tools: tools.map(|tools| [tools]),
         tool_config: call
             .tool_choice
             .as_ref()
-            .filter(|_| offers)
+            .filter(|_| sends_tools)
             .map(|choice| ToolConfig {
                 function_calling_config: calling_config(choice),
             }),
@@ -82,8 +83,8 @@ pub fn write(call: &ChatCall, model: &str, calls: &Calls) -> Vec<u8> {
     serde_json::to_vec(&request).expect("strings, numbers and JSON serialise")
 }
 
-fn declaration(tool: &Tool) -> Declaration<'_> {
-    Declaration {
+fn declaration(tool: &Tool) -> FunctionDeclaration<'_> {
+    FunctionDeclaration {
         name: &tool.function.name,
         description: tool.function.description.as_deref(),
         parameters_json_schema: tool.function.parameters.as_ref(),

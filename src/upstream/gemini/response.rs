@@ -1,10 +1,10 @@
-//! What Gemini answers with, whole or in pieces: the same object.
+//! The response object, which is also the content of each event of a stream.
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    calls::{Calls, Origin},
+    call_cache::{CallCache, CallMetadata},
     object,
 };
 use crate::wire::{chat::ToolCall, error::UpstreamError, json_text::JsonText};
@@ -14,7 +14,7 @@ use crate::wire::{chat::ToolCall, error::UpstreamError, json_text::JsonText};
 pub struct Response {
     candidates: Option<Vec<Candidate>>,
     prompt_feedback: Option<PromptFeedback>,
-    /// Everything that was used so far.
+    /// Token counts so far.
     pub usage_metadata: Option<Value>,
     error: Option<Value>,
 }
@@ -55,21 +55,21 @@ struct FunctionCall {
     args: Option<Box<RawValue>>,
 }
 
-/// What a response says, as a whole.
-pub enum Said {
+/// The result of a response.
+pub enum Outcome {
     Candidates(Vec<Candidate>),
-    /// The prompt was refused: no candidate will come.
-    Blocked,
+    /// The prompt was blocked, and there are no candidates.
+    PromptBlocked,
 }
 
-/// What a part says.
-pub enum Piece {
+/// A part of the content that the caller sees.
+pub enum VisiblePart {
     Text(JsonText),
     Call(ToolCall),
 }
 
 impl Response {
-    /// Reads a response, which in a failure may be the only element of a list.
+    /// Parses a response object. Errors may be wrapped in a list of one element.
     pub fn read(json: &[u8]) -> Result<Self, UpstreamError> {
         let response: Self = if json.trim_ascii_start().starts_with(b"[") {
             let [response] = parse::<[Self; 1]>(json)?;
@@ -83,14 +83,14 @@ impl Response {
         }
     }
 
-    pub fn said(self) -> Said {
+    pub fn outcome(self) -> Outcome {
         let candidates = self.candidates.unwrap_or_default();
         let feedback = self.prompt_feedback;
         let blocked = feedback.is_some_and(|feedback| feedback.block_reason.is_some());
         if candidates.is_empty() && blocked {
-            return Said::Blocked;
+            return Outcome::PromptBlocked;
         }
-        Said::Candidates(candidates)
+        Outcome::Candidates(candidates)
     }
 }
 
@@ -99,31 +99,37 @@ fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, UpstreamError> {
 }
 
 impl Candidate {
-    /// What the caller is to see of it. Thoughts are not, nor are empty texts.
-    pub fn take_pieces(&mut self, calls: &Calls) -> Vec<Piece> {
+    /// Takes the parts that the caller sees: not thoughts, nor empty texts.
+    pub fn take_visible_parts(&mut self, calls: &CallCache) -> Vec<VisiblePart> {
         let content = self.content.take();
         let parts = content
             .and_then(|content| content.parts)
             .unwrap_or_default();
-        let shown = parts.into_iter().filter(|part| part.thought != Some(true));
-        shown.filter_map(|part| part.shown(calls)).collect()
+        let visible = parts.into_iter().filter(|part| part.thought != Some(true));
+        visible
+            .filter_map(|part| part.into_visible(calls))
+            .collect()
     }
 }
 
 impl Part {
-    fn shown(self, calls: &Calls) -> Option<Piece> {
+    /// The text or call. The metadata of a call is cached under the ID that the caller gets.
+    fn into_visible(self, calls: &CallCache) -> Option<VisiblePart> {
         let Some(call) = self.function_call else {
-            return self.text.filter(|text| !text.is_empty()).map(Piece::Text);
+            return self
+                .text
+                .filter(|text| !text.is_empty())
+                .map(VisiblePart::Text);
         };
         let arguments = call.args.filter(|args| args.get().starts_with('{'));
         let arguments = arguments.map_or_else(
             || JsonText::new("{}"),
             |arguments| object::to_text(&arguments),
         );
-        let id = calls.keep(Origin {
+        let id = calls.insert(CallMetadata {
             id: call.id.filter(|id| !id.is_empty()),
             signature: self.thought_signature,
         });
-        Some(Piece::Call(ToolCall::new(id, call.name, arguments)))
+        Some(VisiblePart::Call(ToolCall::new(id, call.name, arguments)))
     }
 }

@@ -1,8 +1,7 @@
-//! How much a model may think, in the words of its generation.
+//! Translates requested thinking into what the model's generation supports.
 //!
-//! Gemini 2.5 takes a number of tokens, later ones take a level, earlier ones and other families
-//! refuse to be told. A request is never refused for it (SPEC §2.1): where a model has no words
-//! for what was asked, it gets the nearest it has, or none.
+//! Gemini 2.5 takes a budget in tokens and later models a level; earlier ones and other families refuse the setting. A
+//! request is never refused because of it (§2.1): the nearest supported value is sent, or none.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,81 +14,87 @@ pub enum ThinkingConfig {
     ThinkingLevel(&'static str),
 }
 
-/// What a model understands about thinking and signatures.
+/// What a model supports in thinking and signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Generation {
-    /// Before 2.5: nothing.
+    /// Before 2.5: no thinking.
     Early,
+    /// 2.5: a budget in tokens.
     Budget,
+    /// After 2.5: a level, and signed function calls.
     Level,
-    /// By another name than Gemini's: nobody knows.
+    /// Not named `gemini-…`: unknown.
     Other,
 }
 
-/// The bounds within which every 2.5 takes a budget.
-const BUDGETS: std::ops::RangeInclusive<u32> = 512..=24_576;
+/// Budgets that every 2.5 model accepts.
+const BUDGET_RANGE: std::ops::RangeInclusive<u32> = 512..=24_576;
 
-/// Whether a call in the history may need a signature, be it the stand-in.
-pub fn wants_signatures(model: &str) -> bool {
+/// Whether function calls in the history may need a signature, real or placeholder.
+pub fn needs_signatures(model: &str) -> bool {
     matches!(generation(model), Generation::Level | Generation::Other)
 }
 
+/// The thinking configuration for a call: from `thinking`, or else from `reasoning_effort`.
 pub fn config(call: &ChatCall, model: &str) -> Option<ThinkingConfig> {
     let written = call.thinking.as_ref().and_then(|thinking| {
         let written = serde_json::from_str(thinking.as_json()).ok()?;
-        wanted_by(&written)
+        requested_by(&written)
     });
-    let wanted = written.or_else(|| match call.reasoning_effort? {
-        "low" => Some(Wanted::Tokens(1_024)),
-        "medium" => Some(Wanted::Tokens(8_192)),
-        _ => Some(Wanted::Tokens(24_576)),
+    let requested = written.or_else(|| match call.reasoning_effort? {
+        "low" => Some(Requested::Tokens(1_024)),
+        "medium" => Some(Requested::Tokens(8_192)),
+        _ => Some(Requested::Tokens(24_576)),
     })?;
-    in_its_words(model, wanted)
+    config_for(model, requested)
 }
 
-fn in_its_words(model: &str, wanted: Wanted) -> Option<ThinkingConfig> {
-    match (generation(model), wanted) {
+fn config_for(model: &str, requested: Requested) -> Option<ThinkingConfig> {
+    match (generation(model), requested) {
         (Generation::Early | Generation::Other, _) => None,
-        (Generation::Budget, Wanted::Tokens(tokens)) => Some(ThinkingConfig::ThinkingBudget(
-            tokens.clamp(*BUDGETS.start(), *BUDGETS.end()),
+        (Generation::Budget, Requested::Tokens(tokens)) => Some(ThinkingConfig::ThinkingBudget(
+            tokens.clamp(*BUDGET_RANGE.start(), *BUDGET_RANGE.end()),
         )),
-        // The large one thinks, whatever it is told; this is the least it takes.
-        (Generation::Budget, Wanted::None) if model.contains("pro") => {
+        // Thinking cannot be turned off for 2.5 Pro; this is its smallest budget.
+        (Generation::Budget, Requested::None) if model.contains("pro") => {
             Some(ThinkingConfig::ThinkingBudget(128))
         }
-        (Generation::Budget, Wanted::None) => Some(ThinkingConfig::ThinkingBudget(0)),
-        (Generation::Level, wanted) => Some(ThinkingConfig::ThinkingLevel(level(wanted, model))),
+        (Generation::Budget, Requested::None) => Some(ThinkingConfig::ThinkingBudget(0)),
+        (Generation::Level, requested) => {
+            Some(ThinkingConfig::ThinkingLevel(level(requested, model)))
+        }
     }
 }
 
+/// Requested thinking, as a number of tokens.
 #[derive(Clone, Copy, Debug)]
-enum Wanted {
+enum Requested {
     None,
     Tokens(u32),
 }
 
-/// The `thinking` block of callers who know another family's models.
+/// The caller's `thinking` object, in the form of Anthropic's API.
 #[derive(Deserialize)]
-struct Thinking {
+struct CallerThinking {
     #[serde(rename = "type")]
     kind: Option<String>,
     budget_tokens: Option<u32>,
 }
 
-fn wanted_by(written: &Thinking) -> Option<Wanted> {
+fn requested_by(written: &CallerThinking) -> Option<Requested> {
     match (written.kind.as_deref(), written.budget_tokens) {
-        (Some("disabled"), _) => Some(Wanted::None),
-        (_, Some(tokens)) => Some(Wanted::Tokens(tokens)),
+        (Some("disabled"), _) => Some(Requested::None),
+        (_, Some(tokens)) => Some(Requested::Tokens(tokens)),
         _ => None,
     }
 }
 
-fn level(wanted: Wanted, model: &str) -> &'static str {
-    match wanted {
-        Wanted::None | Wanted::Tokens(..=4_096) => "low",
-        // The first of the third generation knows two levels only.
-        Wanted::Tokens(..=16_384) if !model.contains("gemini-3-pro") => "medium",
-        Wanted::Tokens(_) => "high",
+fn level(requested: Requested, model: &str) -> &'static str {
+    match requested {
+        Requested::None | Requested::Tokens(..=4_096) => "low",
+        // Gemini 3 Pro has no medium level.
+        Requested::Tokens(..=16_384) if !model.contains("gemini-3-pro") => "medium",
+        Requested::Tokens(_) => "high",
     }
 }
 
@@ -101,7 +106,7 @@ fn generation(model: &str) -> Generation {
     match rest.as_bytes() {
         [b'2', b'.', b'5', ..] => Generation::Budget,
         [b'1' | b'2', ..] => Generation::Early,
-        // Also `gemini-flash-latest`, which is always one of the newest.
+        // Also aliases such as `gemini-flash-latest`, which name the newest models.
         _ => Generation::Level,
     }
 }
@@ -111,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_the_generation() {
+    fn generation_is_read_from_the_name() {
         for (model, expected) in [
             ("gemini-1.5-pro", Generation::Early),
             ("gemini-2.0-flash", Generation::Early),
@@ -126,56 +131,60 @@ mod tests {
             assert_eq!(generation(model), expected, "{model}");
         }
         let signed = ["gemini-1.5-pro", "gemini-2.5-pro", "gemini-3-pro", "mine"];
-        let signed = signed.map(wants_signatures);
+        let signed = signed.map(needs_signatures);
         assert_eq!(signed, [false, false, true, true]);
     }
 
     #[test]
-    fn what_a_model_has_no_words_for_is_the_nearest_it_has() {
+    fn unsupported_values_become_the_nearest_supported_ones() {
         use ThinkingConfig::{ThinkingBudget as Budget, ThinkingLevel as Level};
-        for (model, wanted, expected) in [
-            ("gemini-2.0-flash", Wanted::Tokens(1_024), None),
-            ("mine", Wanted::None, None),
-            ("gemini-2.5-flash", Wanted::Tokens(1), Some(Budget(512))),
+        for (model, requested, expected) in [
+            ("gemini-2.0-flash", Requested::Tokens(1_024), None),
+            ("mine", Requested::None, None),
+            ("gemini-2.5-flash", Requested::Tokens(1), Some(Budget(512))),
             (
                 "gemini-2.5-flash",
-                Wanted::Tokens(9_999),
+                Requested::Tokens(9_999),
                 Some(Budget(9_999)),
             ),
             (
                 "gemini-2.5-pro",
-                Wanted::Tokens(u32::MAX),
+                Requested::Tokens(u32::MAX),
                 Some(Budget(24_576)),
             ),
-            ("gemini-2.5-pro", Wanted::None, Some(Budget(128))),
-            ("gemini-2.5-flash", Wanted::None, Some(Budget(0))),
-            ("gemini-3-flash", Wanted::None, Some(Level("low"))),
-            ("gemini-3-flash", Wanted::Tokens(1_024), Some(Level("low"))),
+            ("gemini-2.5-pro", Requested::None, Some(Budget(128))),
+            ("gemini-2.5-flash", Requested::None, Some(Budget(0))),
+            ("gemini-3-flash", Requested::None, Some(Level("low"))),
             (
                 "gemini-3-flash",
-                Wanted::Tokens(8_192),
+                Requested::Tokens(1_024),
+                Some(Level("low")),
+            ),
+            (
+                "gemini-3-flash",
+                Requested::Tokens(8_192),
                 Some(Level("medium")),
             ),
             (
                 "gemini-3-pro-preview",
-                Wanted::Tokens(8_192),
+                Requested::Tokens(8_192),
                 Some(Level("high")),
             ),
             (
                 "gemini-3.1-pro",
-                Wanted::Tokens(8_192),
+                Requested::Tokens(8_192),
                 Some(Level("medium")),
             ),
             (
                 "gemini-3-flash",
-                Wanted::Tokens(24_576),
+                Requested::Tokens(24_576),
                 Some(Level("high")),
             ),
         ] {
             assert_eq!(
-                in_its_words(model, wanted),
+                config_for(model, requested),
                 expected,
-                "{wanted:?} of {model}"
+                "{requested:?} of {model}"
             );
         }
     }

@@ -1,9 +1,9 @@
-//! A whole answer, as OpenAI-compatible servers give it.
+//! Parses a non-streamed response.
 
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::words::{Arguments, finish_reason, read_usage};
+use super::fields::{Arguments, finish_reason, read_usage};
 use crate::{
     base::keys::random_id,
     wire::{
@@ -14,66 +14,68 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-struct Written<'a> {
-    choices: Option<Vec<WrittenChoice>>,
+struct WireResponse<'a> {
+    choices: Option<Vec<WireChoice>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct WrittenChoice {
+struct WireChoice {
     index: Option<u32>,
-    message: WrittenMessage,
+    message: WireMessage,
     finish_reason: Option<String>,
     logprobs: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
-struct WrittenMessage {
+struct WireMessage {
     content: Option<JsonText>,
-    tool_calls: Option<Vec<WrittenCall>>,
+    tool_calls: Option<Vec<WireToolCall>>,
     refusal: Option<JsonText>,
 }
 
 #[derive(Deserialize)]
-struct WrittenCall {
+struct WireToolCall {
     id: Option<String>,
-    function: WrittenFunction,
+    function: WireFunction,
 }
 
 #[derive(Deserialize)]
-struct WrittenFunction {
+struct WireFunction {
     name: String,
     arguments: Option<Arguments>,
 }
 
-/// The answer, with at most the `n` choices that were asked for.
+/// Parses a response body; keeps at most the `n` choices that were requested.
 pub fn read(body: &[u8], n: u32) -> Result<Answer, UpstreamError> {
-    // As text where all of it is text: then it need not be asked again of every part.
-    let written = match str::from_utf8(body) {
+    // Checks UTF-8 once for the whole body: `from_slice` would check every string on its own.
+    let response = match str::from_utf8(body) {
         Ok(text) => serde_json::from_str(text),
         Err(_) => serde_json::from_slice(body),
     };
-    let written: Written<'_> = written.map_err(|error| UpstreamError::unreadable(&error))?;
-    if let Some(error) = written.error {
+    let response: WireResponse<'_> = response.map_err(|error| UpstreamError::unreadable(&error))?;
+    if let Some(error) = response.error {
         return Err(UpstreamError::reported(&error));
     }
-    let choices = (0..n).zip(written.choices.unwrap_or_default());
+    let choices = (0..n).zip(response.choices.unwrap_or_default());
     let choices = choices.map(|(at, choice)| read_choice(at, choice));
     let mut choices: Vec<_> = choices.collect::<Result<_, _>>()?;
-    choices.sort_by_key(|choice| choice.index); // the first one decides about tools
+    choices.sort_by_key(|choice| choice.index); // built-in tools are run for the first choice
     if choices.is_empty() {
-        return Err(UpstreamError::Malformed("an answer without choices".into()));
+        return Err(UpstreamError::Malformed(
+            "a response without choices".into(),
+        ));
     }
-    let usage = written.usage.map(read_usage).transpose()?;
+    let usage = response.usage.map(read_usage).transpose()?;
     Ok(Answer {
         choices,
         usage: usage.flatten(),
     })
 }
 
-fn read_choice(at: u32, choice: WrittenChoice) -> Result<Choice, UpstreamError> {
+fn read_choice(at: u32, choice: WireChoice) -> Result<Choice, UpstreamError> {
     let message = choice.message;
     let calls = message.tool_calls.unwrap_or_default().into_iter();
     let tool_calls: Vec<_> = calls.map(read_call).collect();
@@ -94,13 +96,13 @@ fn read_choice(at: u32, choice: WrittenChoice) -> Result<Choice, UpstreamError> 
     })
 }
 
-fn read_call(call: WrittenCall) -> ToolCall {
+fn read_call(call: WireToolCall) -> ToolCall {
     let id = call.id.filter(|id| !id.is_empty());
     let arguments = call.function.arguments.map(|Arguments(text)| text);
     ToolCall::new(
         id.unwrap_or_else(|| random_id("call_")),
         call.function.name,
-        // JSON in a string, always: a call without arguments is one with none.
+        // Callers expect a JSON object in a string, also for a call without arguments.
         arguments
             .filter(|text| !text.is_empty())
             .unwrap_or_else(|| JsonText::new("{}")),

@@ -1,22 +1,22 @@
-//! A streamed answer: the provider's chunks → [`Part`]s.
+//! Translates a streamed response: chunks → [`Part`]s.
 
 use std::collections::VecDeque;
 
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::words::{self, Arguments};
+use super::fields::{self, Arguments};
 use crate::{
-    upstream::stream::{Then, Translator},
+    upstream::stream::{AfterEvent, Translator},
     wire::{error::UpstreamError, json_text::JsonText, part::Part},
 };
 
-/// What must be remembered from one chunk to the next.
-pub struct Chunks {
+/// Stream translator; its state is what later chunks depend on.
+pub struct ChunkTranslator {
     n: u32,
-    /// The choices that have called a tool.
+    /// Indexes of choices that have called a tool.
     called_tools: Vec<u32>,
-    /// The choices that have ended.
+    /// Indexes of choices that have finished.
     finished: Vec<u32>,
 }
 
@@ -60,17 +60,21 @@ struct FunctionDelta {
     arguments: Option<Arguments>,
 }
 
-impl Translator for Chunks {
+impl Translator for ChunkTranslator {
     fn is_finished(&self) -> bool {
         self.finished.len() >= self.n as usize
     }
 
-    fn on_event(&mut self, data: &[u8], parts: &mut VecDeque<Part>) -> Result<Then, UpstreamError> {
+    fn on_event(
+        &mut self,
+        data: &[u8],
+        parts: &mut VecDeque<Part>,
+    ) -> Result<AfterEvent, UpstreamError> {
         if data.trim_ascii() == b"[DONE]" {
-            return Ok(Then::End);
+            return Ok(AfterEvent::End);
         }
         if data.is_empty() {
-            return Ok(Then::GoOn);
+            return Ok(AfterEvent::Continue);
         }
         let chunk: Chunk =
             serde_json::from_slice(data).map_err(|error| UpstreamError::unreadable(&error))?;
@@ -81,17 +85,17 @@ impl Translator for Chunks {
         for choice in chunk.choices.unwrap_or_default() {
             self.on_choice(choice, parts)?;
         }
-        let usage = chunk.usage.map(words::read_usage).transpose()?;
+        let usage = chunk.usage.map(fields::read_usage).transpose()?;
         parts.extend(usage.flatten().map(Part::Usage));
         if parts.is_empty() {
             parts.push_back(Part::Silence);
         }
-        Ok(Then::GoOn)
+        Ok(AfterEvent::Continue)
     }
 }
 
-impl Chunks {
-    /// Of an answer with `n` choices.
+impl ChunkTranslator {
+    /// For a response with `n` choices.
     pub fn new(n: u32) -> Self {
         Self {
             n,
@@ -121,14 +125,14 @@ impl Chunks {
                 _ => {}
             }
             for call in delta.tool_calls.unwrap_or_default() {
-                note(&mut self.called_tools, index);
+                remember(&mut self.called_tools, index);
                 parts.push_back(tool_fragment(index, call));
             }
         }
         let called_tools = self.called_tools.contains(&index);
-        let reason = words::finish_reason(choice.finish_reason.as_deref(), called_tools)?;
+        let reason = fields::finish_reason(choice.finish_reason.as_deref(), called_tools)?;
         if let Some(reason) = reason {
-            note(&mut self.finished, index);
+            remember(&mut self.finished, index);
             parts.push_back(Part::Finish {
                 choice: index,
                 reason,
@@ -144,8 +148,8 @@ impl Chunks {
     }
 }
 
-/// Remembers a choice; a provider that makes up choices without end is not followed.
-fn note(choices: &mut Vec<u32>, choice: u32) {
+/// Adds an index to a list, which is bounded in case a provider invents choices without end.
+fn remember(choices: &mut Vec<u32>, choice: u32) {
     if choices.len() < 128 && !choices.contains(&choice) {
         choices.push(choice);
     }
@@ -167,7 +171,7 @@ fn tool_fragment(choice: u32, call: ToolDelta) -> Part {
     }
 }
 
-/// The same JSON without line breaks, which would end our own event early.
+/// Removes line breaks from JSON, because they would end the event that is sent to the caller.
 fn on_one_line(raw: Box<RawValue>) -> Box<RawValue> {
     if !raw.get().contains(['\n', '\r']) {
         return raw;

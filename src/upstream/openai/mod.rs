@@ -1,12 +1,15 @@
-//! Any server that speaks OpenAI's chat completions.
+//! Adapter for servers with OpenAI's chat completions API.
+//!
+//! Servers differ in details, which the configured [`Quirks`] and lenient parsing cover. A response that was cut off,
+//! or that reports a failure in its body or stream, is an [`UpstreamError`].
 
 mod answer;
 mod chunks;
-mod count;
+mod fields;
 mod request;
 #[cfg(test)]
 mod tests;
-mod words;
+mod token_count;
 
 use futures_util::StreamExt as _;
 
@@ -39,8 +42,8 @@ impl OpenAi {
 
     pub async fn complete(&self, call: &ChatCall, model: &str) -> Result<Answer, UpstreamError> {
         let body = request::write(call, model, false, &self.quirks);
-        let reply = self.client.ask(CHAT, body, call, model).await?;
-        let body = reply.json().await?;
+        let response = self.client.post(CHAT, body, call, model).await?;
+        let body = response.json().await?;
         answer::read(&body, call.choices())
     }
 
@@ -50,17 +53,17 @@ impl OpenAi {
             return Ok(futures_util::stream::iter(part::of(answer).map(Ok)).boxed());
         }
         let body = request::write(call, model, true, &self.quirks);
-        let reply = self.client.ask(CHAT, body, call, model).await?;
-        stream::parts(reply, chunks::Chunks::new(call.choices()))
+        let response = self.client.post(CHAT, body, call, model).await?;
+        stream::parts(response, chunks::ChunkTranslator::new(call.choices()))
     }
 
-    /// Lists the provider's models, which every such server can do and none charges for.
+    /// Lists the provider's models, which every such server supports free of charge.
     pub async fn probe(&self) -> Result<String, String> {
         self.client.probe("/models").await
     }
 }
 
-/// The body that goes upstream for a call.
+/// The body sent upstream for a call.
 #[cfg(test)]
 pub fn body_of(call: &crate::prompt::ChatCall) -> Vec<u8> {
     request::write(

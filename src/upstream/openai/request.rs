@@ -1,4 +1,4 @@
-//! The request, as OpenAI-compatible servers take it.
+//! Writes the request body.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -12,10 +12,10 @@ use crate::{
     },
 };
 
-/// About what a request takes, beside its messages.
+/// Estimated size of a request without its messages, for the buffer's capacity.
 const FIELDS_BYTES: usize = 512;
 
-/// The body that goes upstream is the model, the messages and these fields, and no others, whatever the caller sent.
+/// The fields sent upstream in addition to the model and the messages. No other field of the caller's is sent.
 #[derive(Serialize)]
 struct Fields<'a> {
     stream: bool,
@@ -54,10 +54,10 @@ pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec
         let named = quirks.max_tokens_field == field;
         call.budget.max_tokens.filter(|_| named)
     };
-    let offers = quirks.builtin_tools || !call.tools.are_built_in();
+    let sends_tools = quirks.builtin_tools || !call.tools.are_built_in();
     let fields = Fields {
         stream,
-        // Always: what is not counted cannot be billed.
+        // Always requested: without usage a stream cannot be billed.
         stream_options: stream.then_some(StreamOptions {
             include_usage: true,
         }),
@@ -65,24 +65,24 @@ pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec
         max_completion_tokens: budget(MaxTokensField::MaxCompletionTokens),
         settings: &call.settings,
         n: call.n,
-        tools: if offers { &call.tools } else { &[] },
+        tools: if sends_tools { &call.tools } else { &[] },
         tool_choice: call
             .tool_choice
             .as_ref()
-            .filter(|_| offers)
+            .filter(|_| sends_tools)
             .map(tool_choice),
-        parallel_tool_calls: call.parallel_tool_calls.filter(|_| offers),
+        parallel_tool_calls: call.parallel_tool_calls.filter(|_| sends_tools),
         response_format: call.response_format.as_ref(),
         reasoning_effort: call.reasoning_effort,
         thinking: call.thinking.as_ref(),
         user: &call.user,
     };
-    let texts = call
+    let message_bytes = call
         .messages
         .iter()
         .map(Message::about_bytes)
         .sum::<usize>();
-    let mut json = JsonWriter::with_capacity(texts + FIELDS_BYTES);
+    let mut json = JsonWriter::with_capacity(message_bytes + FIELDS_BYTES);
     json.raw("{\"model\":").string(model).raw(",\"messages\":");
     json.list(&call.messages, Message::write);
     if quirks.omit.is_empty() && quirks.rename.is_empty() {
@@ -93,7 +93,7 @@ pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec
     json.into_bytes()
 }
 
-/// As a server takes them that has other words for some, or none.
+/// The fields with the configured omissions and renames applied.
 fn with_quirks(fields: &Fields<'_>, quirks: &Quirks) -> Value {
     let mut fields = serde_json::to_value(fields).expect("strings, numbers and JSON serialise");
     if let Some(fields) = fields.as_object_mut() {

@@ -1,8 +1,8 @@
-//! What the simulator says, and what it counts.
+//! Composes the simulator's responses and their usage.
 
 use serde_json::json;
 
-use super::{directives::Directives, example, pace};
+use super::{directives::Directives, example, tokens};
 use crate::{
     prompt::ChatCall,
     wire::{
@@ -14,53 +14,56 @@ use crate::{
     },
 };
 
+/// How many characters of the user's message a response quotes.
 const QUOTED_CHARS: usize = 200;
 
-/// The whole answer to `call`, as `script` asks for it.
-pub fn compose(call: &ChatCall, script: &Directives) -> Answer {
-    let tool_calls = called_tools(call, script);
+/// The whole response to `call`, according to `directives`.
+pub fn compose(call: &ChatCall, directives: &Directives) -> Answer {
+    let tool_calls = tool_calls_for(call, directives);
     let (content, finish) = if tool_calls.is_empty() {
-        let (text, finish) = cut(said(call, script), call);
+        let (text, finish) = truncate(full_text(call, directives), call);
         (Some(text), finish)
     } else {
         (None, FinishReason::ToolCalls)
     };
-    let written = content.as_deref().map_or(0, pace::count_tokens)
+    let output_tokens = content.as_deref().map_or(0, tokens::count)
         + tool_calls.iter().map(call_tokens).sum::<u32>();
     let choice = |index| Choice {
         index,
         content: content.as_deref().map(JsonText::new),
         tool_calls: tool_calls.clone(),
-        finish: script.finish.unwrap_or(finish),
+        finish: directives.finish.unwrap_or(finish),
         logprobs: None,
     };
     let prompt = call.messages.iter().map(message_tokens).sum::<u32>();
-    let cache_write = script.cache_write + script.cache_write_1h;
+    let cache_write = directives.cache_write + directives.cache_write_1h;
     let usage = Usage {
-        // What came from a cache or was written to it is part of what was read.
-        prompt: prompt.max(script.cached + cache_write),
-        cached: script.cached,
+        // The prompt includes tokens read from and written to the cache.
+        prompt: prompt.max(directives.cached + cache_write),
+        cached: directives.cached,
         cache_write,
-        cache_write_1h: script.cache_write_1h,
-        completion: call.choices() * (written + script.reasoning),
-        reasoning: call.choices() * script.reasoning,
+        cache_write_1h: directives.cache_write_1h,
+        completion: call.choices() * (output_tokens + directives.reasoning),
+        reasoning: call.choices() * directives.reasoning,
     };
     Answer {
         choices: (0..call.choices()).map(choice).collect(),
-        usage: (!script.no_usage).then_some(usage),
+        usage: (!directives.no_usage).then_some(usage),
     }
 }
 
-fn called_tools(call: &ChatCall, script: &Directives) -> Vec<ToolCall> {
-    let answering = call
+/// The tools to call: those that directives name and the request offers, or else the one that `tool_choice` forces.
+/// After a tool result none is called.
+fn tool_calls_for(call: &ChatCall, directives: &Directives) -> Vec<ToolCall> {
+    let after_tool_result = call
         .messages
         .last()
         .is_some_and(|message| message.role == Role::Tool);
-    if answering || call.tool_choice == Some(ToolChoice::None) {
+    if after_tool_result || call.tool_choice == Some(ToolChoice::None) {
         return Vec::new();
     }
     let offered = |name: &str| call.tools.iter().find(|tool| tool.function.name == name);
-    let directed = script
+    let directed = directives
         .tools
         .iter()
         .filter(|(name, _)| offered(name).is_some());
@@ -91,12 +94,12 @@ fn called_tools(call: &ChatCall, script: &Directives) -> Vec<ToolCall> {
         .collect()
 }
 
-/// The text before it meets the caller's limits.
-fn said(call: &ChatCall, script: &Directives) -> String {
-    if let Some(tokens) = script.tokens {
-        return pace::words(tokens);
+/// The text before stop sequences and token limit are applied.
+fn full_text(call: &ChatCall, directives: &Directives) -> String {
+    if let Some(tokens) = directives.tokens {
+        return tokens::filler_text(tokens);
     }
-    let heard = call
+    let user_text = call
         .last_user_text()
         .map(JsonText::decode)
         .unwrap_or_default();
@@ -109,42 +112,45 @@ fn said(call: &ChatCall, script: &Directives) -> String {
             return example::value_for(schema).to_string();
         }
         Some(ResponseFormat::JsonObject) => {
-            return json!({ "simulator": true, "you_said": tail(&heard) }).to_string();
+            return json!({ "simulator": true, "you_said": tail(&user_text) }).to_string();
         }
         Some(ResponseFormat::Text) | None => {}
     }
-    if !script.unknown.is_empty() {
+    if !directives.unknown.is_empty() {
         return format!(
             "This is Tollgate's simulator. It does not know {:?}.",
-            script.unknown
+            directives.unknown
         );
     }
-    let answers: Vec<_> = call
+    let results: Vec<_> = call
         .messages
         .iter()
         .rev()
         .take_while(|message| message.role == Role::Tool)
         .filter_map(|message| message.content.as_ref().map(JsonText::decode))
         .collect();
-    if answers.is_empty() {
-        format!("This is Tollgate's simulator. You said: {}", tail(&heard))
+    if results.is_empty() {
+        format!(
+            "This is Tollgate's simulator. You said: {}",
+            tail(&user_text)
+        )
     } else {
-        let answers: Vec<_> = answers.into_iter().rev().collect();
+        let results: Vec<_> = results.into_iter().rev().collect();
         format!(
             "This is Tollgate's simulator. The tools answered: {}",
-            answers.join("; ")
+            results.join("; ")
         )
     }
 }
 
-/// The end of what was said.
+/// The last [`QUOTED_CHARS`] characters of a text.
 fn tail(text: &str) -> String {
     let skipped = text.chars().count().saturating_sub(QUOTED_CHARS);
     text.chars().skip(skipped).collect()
 }
 
-/// Stop sequences, then the budget: as a real model would end.
-fn cut(mut text: String, call: &ChatCall) -> (String, FinishReason) {
+/// Applies stop sequences and then the token limit, as a model would.
+fn truncate(mut text: String, call: &ChatCall) -> (String, FinishReason) {
     let stops = call.settings.stop.iter().filter(|stop| !stop.is_empty());
     if let Some(at) = stops.filter_map(|stop| text.find(stop.as_str())).min() {
         text.truncate(at);
@@ -153,19 +159,19 @@ fn cut(mut text: String, call: &ChatCall) -> (String, FinishReason) {
         .budget
         .max_tokens
         .unwrap_or(call.route.target.max_output);
-    if pace::count_tokens(&text) <= budget {
+    if tokens::count(&text) <= budget {
         return (text, FinishReason::Stop);
     }
-    let kept = pace::tokens(&text).take(budget as usize).collect();
+    let kept = tokens::split(&text).take(budget as usize).collect();
     (kept, FinishReason::Length)
 }
 
 fn message_tokens(message: &Message) -> u32 {
     let content = message.content.as_ref().map(JsonText::decode);
-    let content = content.as_deref().map_or(0, pace::count_tokens);
+    let content = content.as_deref().map_or(0, tokens::count);
     4 + content + message.tool_calls.iter().map(call_tokens).sum::<u32>()
 }
 
 fn call_tokens(call: &ToolCall) -> u32 {
-    pace::count_tokens(&call.function.name) + pace::count_tokens(&call.function.arguments.decode())
+    tokens::count(&call.function.name) + tokens::count(&call.function.arguments.decode())
 }

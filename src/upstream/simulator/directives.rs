@@ -1,4 +1,4 @@
-//! `[[sim …]]` in a message: what the simulator is asked to do.
+//! Parses `[[sim …]]` directives, which control the simulator (docs/SIMULATOR.md).
 
 use std::time::Duration;
 
@@ -7,13 +7,16 @@ use serde_json::Value;
 use crate::wire::chat::FinishReason;
 
 const OPENING: &str = "[[sim ";
-/// How many words that are no directives the answer names.
+/// How many unknown directives are listed in the response.
 const MAX_UNKNOWN: usize = 8;
 
+/// What the response should be like.
 #[derive(Debug, Default, PartialEq)]
 pub struct Directives {
     pub tokens: Option<u32>,
+    /// Delay before each chunk.
     pub delay: Duration,
+    /// Delay before the response begins.
     pub first: Duration,
     pub tools: Vec<(String, Value)>,
     pub status: Option<u16>,
@@ -24,7 +27,7 @@ pub struct Directives {
     pub cache_write: u32,
     pub cache_write_1h: u32,
     pub reasoning: u32,
-    /// Words that are no directives; the answer says so.
+    /// Unknown or invalid directives, which the response lists.
     pub unknown: Vec<String>,
 }
 
@@ -38,7 +41,7 @@ impl Directives {
         directives
     }
 
-    /// Reads up to the closing brackets; returns what comes after them.
+    /// Parses up to the closing brackets; returns the text after them.
     fn read_one<'a>(&mut self, mut rest: &'a str) -> &'a str {
         loop {
             rest = rest.trim_start();
@@ -48,7 +51,7 @@ impl Directives {
             let end = rest.find(|c: char| c.is_whitespace()).unwrap_or(rest.len());
             let end = rest[..end].find("]]").unwrap_or(end);
             if end == 0 {
-                return rest; // the end of the text: the brackets were never closed
+                return rest; // end of the text, without closing brackets
             }
             let (word, after) = rest.split_at(end);
             rest = after;
@@ -91,18 +94,18 @@ impl Directives {
     }
 }
 
-/// A number of tokens: no more than a million, so that a slip of the pen adds up to no overflow.
+/// A number of tokens: at most a million, so that sums cannot overflow.
 fn count(value: &str) -> Option<u32> {
     value.parse().ok().filter(|count| *count <= 1_000_000)
 }
 
-/// A pause of no more than ten minutes.
+/// A delay of at most ten minutes.
 fn milliseconds(value: &str) -> Option<Duration> {
     let milliseconds = value.parse().ok().filter(|ms| *ms <= 600_000)?;
     Some(Duration::from_millis(milliseconds))
 }
 
-/// The JSON object the text begins with (an empty one where there is none) and what follows it.
+/// The JSON object at the beginning of a text (an empty one if there is none), and the text after it.
 fn leading_json(text: &str) -> (Value, &str) {
     let empty = Value::Object(serde_json::Map::new());
     let trimmed = text.trim_start();
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directive_is_remembered() {
+    fn unknown_directives_are_listed() {
         assert_eq!(
             Directives::read("[[sim tokens=many speed=9]]").unknown,
             ["tokens=many", "speed=9"]

@@ -1,7 +1,7 @@
-//! A value that satisfies a JSON Schema: small, plain, always the same.
+//! Generates a small, deterministic value that satisfies a JSON Schema.
 //!
-//! It covers what tools and structured outputs are described with: types, `enum`, `const`,
-//! references, combinations, bounds and formats. It does not invent texts for a `pattern`.
+//! Supported are types, `enum`, `const`, references, combinations, bounds and formats, which tools and structured
+//! outputs use. A `pattern` is ignored.
 
 use std::borrow::Cow;
 
@@ -9,22 +9,23 @@ use serde_json::{Map, Value, json};
 
 mod scalar;
 
-/// Past this depth only what a schema insists on is filled in, so that recursive schemas end.
-const GENEROUS_DEPTH: usize = 4;
+/// Beyond this depth only required fields and items are generated, so that recursive schemas end.
+const OPTIONAL_DEPTH: usize = 4;
 const MAX_DEPTH: usize = 24;
-/// The most values in one example: a schema can ask for more than a machine can hold.
+/// Limit of values in one example: a schema can require more than fits in memory.
 const MAX_VALUES: usize = 10_000;
 
+/// A value that satisfies the schema.
 pub fn value_for(schema: &str) -> Value {
     let root: Value = serde_json::from_str(schema).unwrap_or_default();
     let mut builder = Builder {
         root: &root,
-        left: MAX_VALUES,
+        values_left: MAX_VALUES,
     };
     builder.example(&root, 0)
 }
 
-/// Like [`value_for`], for a place where only an object will do.
+/// Like [`value_for`], but always an object: empty if the schema is for something else.
 pub fn object_for(schema: &str) -> Value {
     match value_for(schema) {
         object @ Value::Object(_) => object,
@@ -34,16 +35,16 @@ pub fn object_for(schema: &str) -> Value {
 
 struct Builder<'a> {
     root: &'a Value,
-    /// How many more values may be made.
-    left: usize,
+    /// How many more values may be generated.
+    values_left: usize,
 }
 
 impl Builder<'_> {
     fn example(&mut self, schema: &Value, depth: usize) -> Value {
-        if depth > MAX_DEPTH || self.left == 0 {
+        if depth > MAX_DEPTH || self.values_left == 0 {
             return Value::Null;
         }
-        self.left -= 1;
+        self.values_left -= 1;
         let schema = &*self.combined(schema, depth);
         if let Some(value) = schema.get("const") {
             return value.clone();
@@ -62,8 +63,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The schema with its reference, every part of `allOf` and one option of `anyOf` or `oneOf`
-    /// put into it.
+    /// The schema merged with its reference, every part of `allOf` and one option of `anyOf` or `oneOf`.
     fn combined<'s>(&mut self, schema: &'s Value, depth: usize) -> Cow<'s, Value> {
         let mut parts: Vec<Value> = Vec::new();
         if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
@@ -77,9 +77,9 @@ impl Builder<'_> {
         parts.extend(list(schema, "allOf").into_iter().flatten().cloned());
         for either in ["anyOf", "oneOf"] {
             let options = list(schema, either).unwrap_or_default();
-            // The option that ends soonest: recursive schemas offer `null` for that.
+            // At depth prefers `null`, by which recursive schemas end.
             let null = options.iter().find(|option| kind(option) == "null");
-            let chosen = null.filter(|_| depth > GENEROUS_DEPTH);
+            let chosen = null.filter(|_| depth > OPTIONAL_DEPTH);
             parts.extend(chosen.or(options.first()).cloned());
         }
         if parts.is_empty() {
@@ -90,9 +90,9 @@ impl Builder<'_> {
             merged.remove(key);
         }
         for part in parts {
-            // A part may be a combination in turn, without end if it contains itself.
-            if depth < MAX_DEPTH && self.left > 0 {
-                self.left -= 1;
+            // A part may be a combination too, and may contain itself, so depth and number are limited.
+            if depth < MAX_DEPTH && self.values_left > 0 {
+                self.values_left -= 1;
                 merge(&mut merged, &self.combined(&part, depth + 1));
             }
         }
@@ -105,7 +105,7 @@ impl Builder<'_> {
         let properties = schema.get("properties").and_then(Value::as_object);
         let mut fields = Map::new();
         for (name, schema) in properties.into_iter().flatten() {
-            if depth <= GENEROUS_DEPTH || required.contains(&name.as_str()) {
+            if depth <= OPTIONAL_DEPTH || required.contains(&name.as_str()) {
                 fields.insert(name.clone(), self.example(schema, depth + 1));
             }
         }
@@ -123,12 +123,12 @@ impl Builder<'_> {
     fn array(&mut self, schema: &Value, depth: usize) -> Value {
         let size = |key: &str| schema.get(key).and_then(Value::as_u64);
         let least = size("minItems").unwrap_or(0);
-        let wanted = if depth <= GENEROUS_DEPTH {
+        let length = if depth <= OPTIONAL_DEPTH {
             least.max(1)
         } else {
             least
         };
-        let wanted = wanted.min(size("maxItems").unwrap_or(u64::MAX));
+        let length = length.min(size("maxItems").unwrap_or(u64::MAX));
         let text = json!({ "type": "string" });
         let items = schema
             .get("items")
@@ -137,8 +137,8 @@ impl Builder<'_> {
         let first = list(schema, "prefixItems").unwrap_or_default();
         let unique = schema.get("uniqueItems") == Some(&json!(true));
         let mut values = Vec::new();
-        for at in 0..usize::try_from(wanted).unwrap_or(usize::MAX) {
-            if self.left == 0 {
+        for at in 0..usize::try_from(length).unwrap_or(usize::MAX) {
+            if self.values_left == 0 {
                 break;
             }
             let value = self.example(first.get(at).unwrap_or(items), depth + 1);
@@ -152,6 +152,7 @@ impl Builder<'_> {
     }
 }
 
+/// The schema's type; without `type`, a guess by its keywords.
 fn kind(schema: &Value) -> &str {
     let known = ["properties", "required", "additionalProperties"];
     match schema.get("type") {
@@ -170,7 +171,7 @@ fn kind(schema: &Value) -> &str {
     }
 }
 
-/// Adds what `part` says to `schema`: properties and requirements join, the rest is kept or taken.
+/// Merges `part` into `schema`: `properties` and `required` are united; of other keywords, `schema`'s own win.
 fn merge(schema: &mut Map<String, Value>, part: &Value) {
     for (key, value) in part.as_object().into_iter().flatten() {
         match (schema.get_mut(key), value) {
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_asks_for_more_than_a_machine_can_hold_ends() {
+    fn a_schema_that_requires_too_many_values_ends() {
         let huge = (0..8).fold(
             json!({"type":"string"}),
             |items, _| json!({"type":"array","items":items,"minItems":1_000_000}),

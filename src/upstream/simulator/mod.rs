@@ -1,12 +1,12 @@
-//! A provider inside the program: for `tollgate dev`, for tests, for trying things out.
+//! Built-in provider for `tollgate dev`, tests and experiments, without network or cost.
 //!
-//! The same request always gets the same answer and the same usage. What it does beyond a plain
-//! answer is asked for in the last user message: see [`directives`].
+//! Responses and usage are deterministic. Anything but a plain response, failures included, is requested by
+//! [`directives`] in the last user message.
 
 mod answer;
 mod directives;
 mod example;
-mod pace;
+mod tokens;
 
 use std::time::Duration;
 
@@ -19,33 +19,35 @@ use crate::{
     wire::{chat::Answer, error::UpstreamError, json_text::JsonText},
 };
 
-/// The longest that an answer in one piece is held back.
-const MAX_PAUSE: Duration = Duration::from_mins(10);
+/// Longest delay of a non-streamed response.
+const MAX_DELAY: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Default)]
 pub struct Simulator;
 
 impl Simulator {
     pub async fn complete(&self, call: &ChatCall) -> Result<Answer, UpstreamError> {
-        let script = begin(call).await?;
-        let answer = answer::compose(call, &script);
-        if let Some(after) = script.drop_after {
-            return Err(broken(after));
+        let directives = start(call).await?;
+        let answer = answer::compose(call, &directives);
+        if let Some(after) = directives.drop_after {
+            return Err(interrupted(after));
         }
-        let pause = script.delay.saturating_mul(pace::pieces(&answer));
-        tokio::time::sleep(pause.min(MAX_PAUSE)).await;
+        let delay = directives
+            .delay
+            .saturating_mul(tokens::content_pieces(&answer));
+        tokio::time::sleep(delay.min(MAX_DELAY)).await;
         Ok(answer)
     }
 
     pub async fn stream(&self, call: &ChatCall) -> Result<Parts, UpstreamError> {
-        let script = begin(call).await?;
-        let answer = answer::compose(call, &script);
-        let parts = pace::parts(answer).map(Ok);
-        let cut = script.drop_after.unwrap_or(usize::MAX);
+        let directives = start(call).await?;
+        let answer = answer::compose(call, &directives);
+        let parts = tokens::stream_parts(answer).map(Ok);
+        let cut = directives.drop_after.unwrap_or(usize::MAX);
         let parts = parts
             .take(cut)
-            .chain(script.drop_after.map(|after| Err(broken(after))));
-        let delay = script.delay;
+            .chain(directives.drop_after.map(|after| Err(interrupted(after))));
+        let delay = directives.delay;
         let paced = stream::iter(parts).then(move |part| async move {
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
@@ -56,25 +58,25 @@ impl Simulator {
     }
 }
 
-/// What happens before the first byte of an answer.
-async fn begin(call: &ChatCall) -> Result<Directives, UpstreamError> {
+/// Parses the directives, and applies those that come before the response: the first delay and the status.
+async fn start(call: &ChatCall) -> Result<Directives, UpstreamError> {
     let text = call
         .last_user_text()
         .map(JsonText::decode)
         .unwrap_or_default();
-    let script = Directives::read(&text);
-    tokio::time::sleep(script.first).await;
-    match script.status {
+    let directives = Directives::read(&text);
+    tokio::time::sleep(directives.first).await;
+    match directives.status {
         Some(status) => Err(UpstreamError::Status {
             status,
             reason: None,
             retry_after: None,
             about_us: false,
         }),
-        None => Ok(script),
+        None => Ok(directives),
     }
 }
 
-fn broken(after: usize) -> UpstreamError {
-    UpstreamError::Broken(format!("as directed, after {after} chunks"))
+fn interrupted(after: usize) -> UpstreamError {
+    UpstreamError::Broken(format!("simulated after {after} chunks"))
 }

@@ -1,16 +1,16 @@
-// The gateway under test, as programs see it: the operator's API, and the one that is sold.
+// API clients of the gateway under test: the operator API and the public API.
 
 import assert from 'node:assert/strict';
 
 export const PORTAL = process.env.TOLLGATE_PORTAL_URL;
 export const ORIGIN = new URL(PORTAL).origin;
-/** Whoever `tollgate dev` has ready. */
+/** The demo person of `tollgate dev`. */
 export const DEMO = {
   email: process.env.TOLLGATE_PORTAL_EMAIL,
   password: process.env.TOLLGATE_PORTAL_PASSWORD,
 };
 
-/** A call of the operator API. */
+/** Sends a request to the operator API and returns the JSON body. */
 export async function operate(method, path, body) {
   const response = await fetch(process.env.TOLLGATE_OPERATOR_URL + path, {
     method,
@@ -22,7 +22,7 @@ export async function operate(method, path, body) {
   return JSON.parse(text);
 }
 
-/** A chat completion with this key, as any program would ask for it. */
+/** Sends a chat completion with this key. */
 export function chat(key, content, more = {}) {
   const { model = 'svc-native-fast', signal, ...rest } = more;
   return fetch(`${ORIGIN}/v1/chat/completions`, {
@@ -33,14 +33,14 @@ export function chat(key, content, more = {}) {
   });
 }
 
-/** Whether the key is taken: 200 or 401. */
+/** The status of a chat completion with this key: 200, or 401 if the key is refused. */
 export async function statusWith(key) {
   const response = await chat(key, 'Hello!');
   await response.arrayBuffer();
   return response.status;
 }
 
-/** Billionths of a dollar, of an amount as a page or the API writes it. */
+/** The nano-dollars of an amount as written by a page or the API. */
 export function nanos(text) {
   const written = /^([+−-]?)\$?([\d,]+)(?:\.(\d{1,9}))?$/.exec(text.trim());
   assert.ok(written, `${JSON.stringify(text)} is no amount of money`);

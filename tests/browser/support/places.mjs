@@ -1,4 +1,4 @@
-// Every page there is, how one gets there, and what it must say: also without a script.
+// All pages under test: how to open each, and the texts that it must contain, with and without scripts.
 
 import assert from 'node:assert/strict';
 import { DEMO } from './gateway.mjs';
@@ -9,7 +9,7 @@ import {
 
 const page = (name, path, ...says) => ({ name, says, open: (page) => go(page, path) });
 
-/** Those in the navigation, in its order. */
+/** The portal's pages in the navigation, in its order. */
 export const PAGES = [
   page('overview', '/portal', 'Overview', 'Balance', 'Spent in 7 days', 'Latest requests', 'All requests'),
   page('keys', '/portal/keys', 'API keys', 'production', 'old laptop', 'disabled', 'Create key'),
@@ -22,7 +22,7 @@ export const PAGES = [
   page('settings', '/portal/settings', 'Settings', 'ada@example.com', 'Change password', 'this one'),
 ];
 
-/** Those that are reached from there, in whatever state they are worth a look in. */
+/** Pages reached from those, and special states of them. */
 export const STATES = [
   page('usage-by-key', '/portal/usage?days=7&by=key', 'Usage by key', 'nightly tests'),
   {
@@ -52,8 +52,8 @@ export const STATES = [
   },
 ];
 
-/** What takes a script to get to, or leaves something behind. */
-export const DEEDS = [
+/** Pages that need a script to get to, or that change something. */
+export const ACTIONS = [
   {
     name: 'test-payment',
     says: ['Test payment', '$25.00', 'Pay', 'Cancel'],
@@ -79,14 +79,14 @@ export const DEEDS = [
     async open(page) {
       await go(page, '/portal/playground');
       await (await named(page, 'button', 'Send')).click();
-      await until(page, () => document.querySelector('#told').textContent.includes('tokens in'));
+      await until(page, () => document.querySelector('#playground-status').textContent.includes('tokens in'));
     },
   },
 ];
 
 let guesses = 0;
 
-/** The operator's, in the order of their navigation, and what is reached from there. */
+/** The console's pages in its navigation, in its order; after them the pages reached from those. */
 export const CONSOLE = [
   page('console-live', '/portal/console', 'Live', 'Requests a second', 'Spend', 'Running'),
   page('console-accounts', '/portal/console/accounts', 'Accounts', 'ada@example.com', 'New account'),
@@ -137,7 +137,7 @@ export const CONSOLE_STATES = [
   },
 ];
 
-/** For those who are not signed in. */
+/** Pages for visitors without a session. */
 export const OUTSIDE = [
   page('sign-in', '/portal/sign-in', 'Sign in', 'E-mail', 'Password', 'Make an account'),
   page('console-sign-in', '/portal/console/sign-in', 'Operator token'),
@@ -156,7 +156,7 @@ export const OUTSIDE = [
     async open(page) {
       page.expected.push('401');
       await go(page, '/portal/sign-in');
-      // Guesses are counted by address.
+      // Attempts are throttled by address, so each uses another one.
       guesses += 1;
       await fill(page, 'email', `nobody-${guesses}@example.com`);
       await fill(page, 'password', 'not the password');
@@ -183,17 +183,17 @@ export async function operator(t, options = {}) {
   return visitor(t, { ...options, cookies: await operatorsCookies });
 }
 
-/** Every page in turn, each with a visitor who is there. */
-export async function everywhere(t, options, look) {
+/** Runs `check` on every page in turn, with a visitor who may see it. */
+export async function everywhere(t, options, check) {
   const [inside, outside] = [await resident(t, options), await visitor(t, options)];
-  const atTheDesk = await operator(t, options);
-  for (const place of [...PAGES, ...STATES, ...DEEDS]) await at(inside, place, look);
-  for (const place of [...CONSOLE, ...CONSOLE_STATES]) await at(atTheDesk, place, look);
-  for (const place of OUTSIDE) await at(outside, place, look);
+  const inConsole = await operator(t, options);
+  for (const place of [...PAGES, ...STATES, ...ACTIONS]) await at(inside, place, check);
+  for (const place of [...CONSOLE, ...CONSOLE_STATES]) await at(inConsole, place, check);
+  for (const place of OUTSIDE) await at(outside, place, check);
 }
 
-async function at(page, place, look) {
+async function at(page, place, check) {
   await place.open(page);
-  await look(page, place);
+  await check(page, place);
   await place.undo?.(page);
 }

@@ -1,5 +1,4 @@
-// Someone who has been here for a while: with keys, credit that expires and credit that does not, and
-// requests that ended in each of the ways that happen.
+// A customer with history: keys, credit with and without expiry, and requests with various outcomes.
 
 import assert from 'node:assert/strict';
 import { chat, operate } from './gateway.mjs';
@@ -20,13 +19,13 @@ const REQUESTS = [
 
 let resident = null;
 
-/** Who they are, and their cookies. They move in, as a visitor, with the first test that asks for them. */
+/** The customer and their cookies. They are created with the first test that needs them. */
 export async function theResident(newVisitor) {
-  resident ??= newVisitor().then(moveIn);
+  resident ??= newVisitor().then(create);
   return resident;
 }
 
-async function moveIn(visitor) {
+async function create(visitor) {
   const person = { name: 'Ada Lovelace', email: 'ada@example.com', password: 'a tower of correct horses' };
   await signUp(visitor, person);
   const account = `/operator/accounts/${await accountOf(visitor)}`;

@@ -1,4 +1,4 @@
-// Visitors: pages of one real browser, each with cookies of its own, and an eye on what goes wrong there.
+// Visitors: pages of one real browser, each with its own cookies, and with browser errors recorded.
 
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
@@ -7,13 +7,13 @@ import { after } from 'node:test';
 import puppeteer from 'puppeteer-core';
 import { ORIGIN } from './gateway.mjs';
 
-/** How long something may take to appear. */
-const PATIENCE_MS = 20_000;
+/** The timeout of waiting for something to appear. */
+const TIMEOUT_MS = 20_000;
 const PICTURES = process.env.TOLLGATE_PICTURES;
 export const DESKTOP = { width: 1280, height: 800 };
 export const PHONE = { width: 390, height: 844, isMobile: true, hasTouch: true };
 
-// Over a pipe: a browser whose other end is gone goes too, however the tests end.
+// Controlled over a pipe, so that the browser exits with the tests, however they end.
 const browser = await puppeteer.launch({
   executablePath: process.env.TOLLGATE_BROWSER,
   userDataDir: process.env.TOLLGATE_BROWSER_PROFILE,
@@ -27,15 +27,15 @@ const browser = await puppeteer.launch({
     '--disable-dev-shm-usage',
     '--disable-gpu',
     '--disable-breakpad',
-    // The sandbox does not work for root, as whom tests in containers run; the pages are our own.
+    // The sandbox does not work as root, which tests in containers run as. Only our own pages are loaded.
     ...(process.getuid() === 0 ? ['--no-sandbox'] : []),
   ],
 });
 after(() => browser.close());
 
 /**
- * A new visitor, who is gone with the test `t`. A test fails if anything is complained about on a page
- * of theirs that is not in `page.expected`.
+ * A new visitor, closed at the end of the test `t`. The test fails if the browser reports an error or warning on
+ * a page of theirs that does not match `page.expected`.
  */
 export async function visitor(t, { theme = 'light', screen = DESKTOP, script = true, cookies = [] } = {}) {
   const context = await browser.createBrowserContext();
@@ -53,11 +53,11 @@ export async function visitor(t, { theme = 'light', screen = DESKTOP, script = t
   await page.setViewport(screen);
   await wearTheme(page, theme);
   await page.setJavaScriptEnabled(script);
-  page.setDefaultTimeout(PATIENCE_MS);
+  page.setDefaultTimeout(TIMEOUT_MS);
   return page;
 }
 
-/** Everything that a browser complains about: errors, refusals, broken policies, strangers. */
+/** Records errors, warnings, failed requests, policy violations and requests to other origins. */
 async function watch(page) {
   const complaints = [];
   const complain = (text) => complaints.push(`${text} (on ${page.url()})`);
@@ -66,14 +66,14 @@ async function watch(page) {
   });
   page.on('pageerror', (error) => complain(`uncaught: ${error}`));
   page.on('request', (request) => {
-    // The browser's own pictures, of a date field for one, come with it; ours could not: see the policy.
+    // The browser's own images, e.g. of a date field, are data URLs; the policy forbids such images to our pages.
     const { origin, protocol, href } = new URL(request.url());
-    if (origin !== ORIGIN && protocol !== 'data:') complain(`asked elsewhere: ${href}`);
+    if (origin !== ORIGIN && protocol !== 'data:') complain(`request to another origin: ${href}`);
   });
   page.on('response', (response) => {
     if (response.status() >= 400) complain(`${response.status()} for ${new URL(response.url()).pathname}`);
   });
-  // A policy that was broken is on the console too; here it has its name.
+  // Violations are on the browser's console anyway; this adds the name of the directive.
   await page.evaluateOnNewDocument(() => {
     addEventListener('securitypolicyviolation', ({ effectiveDirective, blockedURI }) => {
       console.error(`broke the policy: ${effectiveDirective} ${blockedURI}`);
@@ -85,20 +85,20 @@ async function watch(page) {
 export const wearTheme = (page, theme) =>
   page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: theme }]);
 
-/** Goes to a page of the portal. */
+/** Opens a page of the portal. */
 export async function go(page, path, status = 200) {
   const response = await page.goto(ORIGIN + path);
   assert.equal(response.status(), status, path);
   return response;
 }
 
-/** Does what leads to another page, and waits for that. */
+/** Runs an action that opens another page, and waits for that page. */
 export async function follow(page, action) {
   const [response] = await Promise.all([page.waitForNavigation(), action()]);
   return response;
 }
 
-/** What a screen reader finds under this role and name. */
+/** The element with this ARIA role and accessible name. */
 export async function named(page, role, name) {
   const found = await page.$(`::-p-aria([name="${name}"][role="${role}"])`);
   assert.ok(found, `no ${role} called ${name} on ${page.url()}: ${await textOf(page)}`);
@@ -113,16 +113,16 @@ export async function clickTo(page, role, name) {
   return follow(page, () => found.click());
 }
 
-/** Orders credit, to the page where it is paid for. */
+/** Orders credit, up to the payment page. */
 export async function orderCredit(page, button) {
   const there = () => location.pathname.startsWith('/portal/billing/test-payment/')
     && document.readyState === 'complete';
   await (await named(page, 'button', button)).click();
-  // By way of a page that leads on.
+  // There is a page with a refresh in between.
   await page.waitForFunction(there);
 }
 
-/** From the billing page and back to it. */
+/** Buys credit, from the billing page and back to it. */
 export async function buyCredit(page, button) {
   await orderCredit(page, button);
   await clickTo(page, 'button', 'Pay');
@@ -141,28 +141,28 @@ export async function rowWith(page, text) {
   return found;
 }
 
-/** Waits until `holds` is true in the page; it is asked whenever something changes there. */
+/** Waits until `holds` returns true in the page. It is evaluated after every change of the document. */
 export function until(page, holds, ...given) {
-  const wait = (holds, given, patience) => new Promise((done, failed) => {
-    const observer = new MutationObserver(look);
+  const wait = (holds, given, timeout) => new Promise((done, failed) => {
+    const observer = new MutationObserver(check);
     const late = () => failed(new Error(`it never came to ${holds}: ${document.body.innerText}`));
-    const timer = setTimeout(late, patience);
-    function look() {
+    const timer = setTimeout(late, timeout);
+    function check() {
       if (!holds(...given)) return;
       clearTimeout(timer);
       observer.disconnect();
       done();
     }
     observer.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
-    look();
+    check();
   });
-  // As text: pages allow no evaluation of their own.
-  return page.evaluate(`(${wait})(${holds}, ${JSON.stringify(given)}, ${PATIENCE_MS})`);
+  // Passed as text, because the content security policy forbids `eval` in the page.
+  return page.evaluate(`(${wait})(${holds}, ${JSON.stringify(given)}, ${TIMEOUT_MS})`);
 }
 
-/** Goes to a page again and again, for what is written down a moment after its cause. */
+/** Reloads a page until `holds` is true, for data that is stored with a delay. */
 export async function eventually(page, path, holds) {
-  const deadline = Date.now() + PATIENCE_MS;
+  const deadline = Date.now() + TIMEOUT_MS;
   for (;;) {
     await go(page, path);
     if (await holds()) return;
@@ -170,7 +170,7 @@ export async function eventually(page, path, holds) {
   }
 }
 
-/** A picture of the whole page, and how many bytes it has. */
+/** Takes a screenshot of the whole page and returns its size in bytes. */
 export async function photograph(page, name, format = { type: 'png' }) {
   const file = join(PICTURES, `${name}.${format.type}`);
   await mkdir(dirname(file), { recursive: true });
@@ -193,7 +193,7 @@ export async function signUp(page, { name, email, password }) {
   await clickTo(page, 'button', 'Make an account');
 }
 
-/** Makes a key on the page of keys, and gives what is shown of it this once. */
+/** Creates a key in the portal and returns it, as shown once. */
 export async function makeKey(page, name) {
   await go(page, '/portal/keys');
   await fill(page, 'name', name);

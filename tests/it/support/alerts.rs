@@ -51,7 +51,7 @@ impl Watched {
     /// Checks all alert conditions as if `seconds` had passed since the start, and delivers the notifications due by
     /// then.
     pub async fn look(&self, seconds: i64) {
-        let looked = alerts::look(self.gateway.inside(), self.now + seconds).await;
+        let looked = alerts::check(self.gateway.inside(), self.now + seconds).await;
         looked.unwrap();
         self.tell(seconds).await;
     }

@@ -1,4 +1,4 @@
-//! An operator in the console.
+//! Browsers of operators in the console.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub const PAGES: [&str; 11] = [
     "/portal/console/alerts",
 ];
 
-/// Whoever has the operator token.
+/// A browser that signed in with the operator token.
 pub async fn with_token(gateway: &TestGateway) -> Browser {
     let browser = Browser::new(gateway);
     let signed_in = give_token(&browser, OPERATOR_TOKEN).await;
@@ -38,7 +38,7 @@ pub async fn give_token(browser: &Browser, token: &str) -> Seen {
     browser.post("/portal/console/sign-in", &secret).await
 }
 
-/// Somebody with an account of their own and the operator's role.
+/// A browser of a person with an account and the operator role.
 pub async fn person(gateway: &TestGateway) -> Browser {
     let browser = Browser::signed_in(gateway).await;
     set_role(gateway, &browser, Role::Operator).await;
@@ -54,7 +54,7 @@ pub async fn set_role(gateway: &TestGateway, browser: &Browser, role: Role) {
         .unwrap();
 }
 
-/// What was written down, the latest first.
+/// The recorded operator actions, newest first.
 pub async fn actions(gateway: &TestGateway, subject: Option<&str>) -> Vec<Action> {
     let page = gateway
         .inside()
@@ -64,7 +64,7 @@ pub async fn actions(gateway: &TestGateway, subject: Option<&str>) -> Vec<Action
     page.into_iter().map(|recorded| recorded.action).collect()
 }
 
-/// Loads a page until there is this on it.
+/// Loads a page repeatedly until it contains the text.
 pub async fn until_shown(browser: &Browser, path: &str, text: &str) -> Seen {
     for _ in 0..200 {
         let seen = browser.get(path).await;

@@ -1,4 +1,4 @@
-//! What holds for any answer, whole or streamed.
+//! Properties of any response, whole or streamed.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::{
     wire::{chat::FinishReason, json_text::JsonText, part::Part},
 };
 
-/// A block of an answer.
+/// A content block of a response; a text is streamed in pieces.
 #[derive(Clone, Debug)]
 enum Block {
     Text(Vec<String>),
@@ -36,7 +36,7 @@ const STOP_REASONS: [&str; 5] = [
     "stop_sequence",
 ];
 
-/// The same answer, whole.
+/// The blocks as a non-streamed response.
 fn whole(blocks: &[Block], stop_reason: &str) -> Value {
     let content = blocks.iter().enumerate().map(|(at, block)| match block {
         Block::Text(pieces) => json!({ "type": "text", "text": pieces.concat() }),
@@ -55,7 +55,7 @@ fn usage() -> Value {
     json!({ "input_tokens": 9, "cache_read_input_tokens": 5, "output_tokens": 7 })
 }
 
-/// The same answer, streamed.
+/// The blocks as a stream.
 fn streamed(blocks: &[Block], stop_reason: &str) -> String {
     let start = json!({ "input_tokens": 9, "cache_read_input_tokens": 5, "output_tokens": 1 });
     let mut events = vec![
@@ -97,7 +97,7 @@ fn streamed(blocks: &[Block], stop_reason: &str) -> String {
     events.collect()
 }
 
-/// An input's text in pieces of three letters; none for an empty one, as the API has it.
+/// A tool's input as fragments of three characters; the API sends none for an empty input.
 fn input_deltas(input: &Value) -> Vec<Value> {
     if input == &json!({}) {
         return Vec::new();
@@ -110,16 +110,16 @@ fn input_deltas(input: &Value) -> Vec<Value> {
     pieces.map(delta).collect()
 }
 
-/// What a caller makes of an answer.
+/// The content of a response.
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct Parsed {
     text: String,
     calls: Vec<(String, String, String)>,
     finish: Option<FinishReason>,
     tokens: Option<(u32, u32, u32)>,
 }
 
-fn heard_whole(body: &Value) -> Heard {
+fn parse_whole(body: &Value) -> Parsed {
     let answer = answer::read(body.to_string().as_bytes()).unwrap();
     let choice = &answer.choices[0];
     let calls = choice.tool_calls.iter().map(|call| {
@@ -130,7 +130,7 @@ fn heard_whole(body: &Value) -> Heard {
             function.arguments.decode(),
         )
     });
-    Heard {
+    Parsed {
         text: choice
             .content
             .as_ref()
@@ -141,12 +141,12 @@ fn heard_whole(body: &Value) -> Heard {
     }
 }
 
-fn heard_streamed(parts: Vec<Part>) -> Heard {
-    let mut heard = Heard::default();
+fn parse_streamed(parts: Vec<Part>) -> Parsed {
+    let mut parsed = Parsed::default();
     for part in parts {
-        assert_eq!(heard.finish, None, "nothing follows the end");
+        assert_eq!(parsed.finish, None, "nothing follows the end");
         match part {
-            Part::Content { text, .. } => heard.text.push_str(&text.decode()),
+            Part::Content { text, .. } => parsed.text.push_str(&text.decode()),
             Part::ToolCall {
                 slot,
                 id,
@@ -155,24 +155,24 @@ fn heard_streamed(parts: Vec<Part>) -> Heard {
                 ..
             } => {
                 let slot = slot as usize;
-                if slot == heard.calls.len() {
-                    heard
+                if slot == parsed.calls.len() {
+                    parsed
                         .calls
                         .push((id.unwrap(), name.unwrap(), String::new()));
                 }
                 let arguments = arguments.as_ref().map_or(String::new(), JsonText::decode);
-                heard.calls[slot].2.push_str(&arguments);
+                parsed.calls[slot].2.push_str(&arguments);
             }
-            Part::Finish { reason, .. } => heard.finish = Some(reason),
-            Part::Usage(u) => heard.tokens = Some((u.prompt, u.cached, u.completion)),
+            Part::Finish { reason, .. } => parsed.finish = Some(reason),
+            Part::Usage(u) => parsed.tokens = Some((u.prompt, u.cached, u.completion)),
             Part::Silence => {}
         }
     }
-    heard
+    parsed
 }
 
 proptest! {
-    /// However the bytes arrive, the parts are the same.
+    /// The parts do not depend on how the bytes are split.
     #[test]
     fn any_split_gives_the_same_parts(
         blocks in prop::collection::vec(block(), 0..5),
@@ -189,20 +189,20 @@ proptest! {
         prop_assert_eq!(format!("{:?}", parts(bytes.chunks(1))), &*expected);
     }
 
-    /// Streamed or whole, an answer is the same.
+    /// A streamed and a whole response with the same blocks are equal.
     #[test]
-    fn a_stream_says_what_the_whole_answer_says(
+    fn a_stream_equals_the_whole_response(
         blocks in prop::collection::vec(block(), 0..5),
         stop_reason in prop::sample::select(STOP_REASONS.to_vec()),
     ) {
         let (parts, failed) = parts([streamed(&blocks, stop_reason).as_bytes()]);
         prop_assert!(failed.is_none());
-        prop_assert_eq!(heard_streamed(parts), heard_whole(&whole(&blocks, stop_reason)));
+        prop_assert_eq!(parse_streamed(parts), parse_whole(&whole(&blocks, stop_reason)));
     }
 
-    /// Wherever a stream is cut before its last event, it has no end and no price.
+    /// A stream that is cut before its last event has neither finish reason nor usage.
     #[test]
-    fn a_stream_that_is_cut_has_no_end(
+    fn a_stream_that_is_cut_off_has_no_finish_and_no_usage(
         blocks in prop::collection::vec(block(), 0..5),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -212,8 +212,8 @@ proptest! {
         for cut in between_events.chain([cut.index(last)]) {
             let (parts, failed) = parts([&stream.as_bytes()[..cut]]);
             prop_assert!(failed.is_none());
-            let heard = heard_streamed(parts);
-            prop_assert_eq!((heard.finish, heard.tokens), (None, None));
+            let parsed = parse_streamed(parts);
+            prop_assert_eq!((parsed.finish, parsed.tokens), (None, None));
         }
     }
 }

@@ -1,28 +1,28 @@
-//! What holds for any conversation on its way to the API.
+//! Properties of any conversation that is sent to the API.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::sent;
+use super::upstream_body;
 use crate::upstream::{
     anthropic::request,
     testing::{arguments, call, text},
 };
 
-/// Something that was said, wherever it stands in a body.
+/// A text, call or result, in a chat or in a body of the Messages API.
 #[derive(Clone, Debug, PartialEq)]
-enum Said {
+enum Item {
     Text(&'static str, String),
     Call(String, String, Value),
     Result(String, String),
 }
 
-/// A message or two of a caller's history.
+/// One or more messages of a caller's history.
 #[derive(Clone, Debug)]
 enum Round {
     User(String),
     Assistant(String),
-    /// What was said beside the calls; their names and arguments; what the tools said.
+    /// Text beside the calls; then name, arguments and result of each call.
     Calls(String, Vec<(String, Value, String)>),
 }
 
@@ -35,19 +35,19 @@ fn round() -> impl Strategy<Value = Round> {
     ]
 }
 
-/// The body of these rounds, and what is said in it; blank texts say nothing.
-fn chat(rounds: &[Round]) -> (Value, Vec<Said>) {
+/// The chat body of these rounds, and its items; blank texts are not among them.
+fn chat(rounds: &[Round]) -> (Value, Vec<Item>) {
     let mut messages = vec![json!({ "role": "user", "content": "first" })];
-    let mut said = vec![Said::Text("user", "first".into())];
+    let mut items = vec![Item::Text("user", "first".into())];
     for (at, round) in rounds.iter().enumerate() {
         match round {
             Round::User(text) => {
                 messages.push(json!({ "role": "user", "content": text }));
-                said.extend(told("user", text));
+                items.extend(text_item("user", text));
             }
             Round::Assistant(text) => {
                 messages.push(json!({ "role": "assistant", "content": text }));
-                said.extend(told("assistant", text));
+                items.extend(text_item("assistant", text));
             }
             Round::Calls(beside, calls) => {
                 let id = |number: usize| format!("call_{at}-{number}");
@@ -62,35 +62,35 @@ fn chat(rounds: &[Round]) -> (Value, Vec<Said>) {
                 messages.push(
                     json!({ "role": "assistant", "content": beside, "tool_calls": tool_calls }),
                 );
-                said.extend(told("assistant", beside));
+                items.extend(text_item("assistant", beside));
                 for (number, (name, arguments, _)) in calls.iter().enumerate() {
-                    said.push(Said::Call(id(number), name.clone(), arguments.clone()));
+                    items.push(Item::Call(id(number), name.clone(), arguments.clone()));
                 }
-                // Results may come in any order.
+                // Results need not be in the order of the calls.
                 for (number, (_, _, result)) in calls.iter().enumerate().rev() {
                     let id = id(number);
                     messages.push(json!({ "role": "tool", "tool_call_id": id, "content": result }));
                     let blank = result.trim().is_empty();
                     let result = if blank { "" } else { result };
-                    said.push(Said::Result(id, result.to_owned()));
+                    items.push(Item::Result(id, result.to_owned()));
                 }
             }
         }
     }
     (
         json!({ "model": "svc-native-fast", "messages": messages }),
-        said,
+        items,
     )
 }
 
-fn told(role: &'static str, text: &str) -> Option<Said> {
-    (!text.trim().is_empty()).then(|| Said::Text(role, text.to_owned()))
+fn text_item(role: &'static str, text: &str) -> Option<Item> {
+    (!text.trim().is_empty()).then(|| Item::Text(role, text.to_owned()))
 }
 
-/// The way back: what is said in a body of the Messages API.
-fn said_in(body: &Value) -> Vec<Said> {
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let mut said = Vec::new();
+/// The items in a body of the Messages API.
+fn items_in(body: &Value) -> Vec<Item> {
+    let owned = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut items = Vec::new();
     for turn in body["messages"].as_array().unwrap() {
         let role = if turn["role"] == "user" {
             "user"
@@ -98,28 +98,30 @@ fn said_in(body: &Value) -> Vec<Said> {
             "assistant"
         };
         for block in turn["content"].as_array().unwrap() {
-            said.push(match block["type"].as_str().unwrap() {
-                "text" => Said::Text(role, word(&block["text"])),
+            items.push(match block["type"].as_str().unwrap() {
+                "text" => Item::Text(role, owned(&block["text"])),
                 "tool_use" => {
-                    let (id, name) = (word(&block["id"]), word(&block["name"]));
-                    Said::Call(id, name, block["input"].clone())
+                    let (id, name) = (owned(&block["id"]), owned(&block["name"]));
+                    Item::Call(id, name, block["input"].clone())
                 }
-                "tool_result" => Said::Result(word(&block["tool_use_id"]), word(&block["content"])),
+                "tool_result" => {
+                    Item::Result(owned(&block["tool_use_id"]), owned(&block["content"]))
+                }
                 other => panic!("no block of ours: {other}"),
             });
         }
     }
-    said
+    items
 }
 
-/// The rules that the API refuses a conversation by.
+/// Checks the rules by which the API accepts a conversation.
 fn assert_acceptable(body: &Value) {
     let turns = body["messages"].as_array().unwrap();
     for (at, turn) in turns.iter().enumerate() {
         let expected = if at % 2 == 0 { "user" } else { "assistant" };
         assert_eq!(turn["role"], expected, "turns alternate, the user's first");
         let blocks = turn["content"].as_array().unwrap();
-        assert!(!blocks.is_empty(), "a turn says something");
+        assert!(!blocks.is_empty(), "no turn is empty");
         let is_result = |block: &Value| block["type"] == "tool_result";
         let results = blocks.iter().filter(|block| is_result(block)).count();
         assert!(blocks[..results].iter().all(is_result), "results first");
@@ -128,29 +130,29 @@ fn assert_acceptable(body: &Value) {
             let calls = before.iter().filter(|block| block["type"] == "tool_use");
             calls.count()
         });
-        assert_eq!(results, called, "each call is answered in the next turn");
+        assert_eq!(results, called, "each call has a result in the next turn");
     }
 }
 
 proptest! {
-    /// Every text, call and result arrives, in its order, under its name, and is acceptable.
+    /// Every text, call and result is sent in order and with its role, and the API accepts the conversation.
     #[test]
-    fn nothing_that_was_said_is_lost(rounds in prop::collection::vec(round(), 0..8)) {
-        let (body, said) = chat(&rounds);
-        let sent = sent(body.to_string().as_bytes());
-        prop_assert_eq!(said_in(&sent), said);
+    fn every_item_is_sent(rounds in prop::collection::vec(round(), 0..8)) {
+        let (body, items) = chat(&rounds);
+        let sent = upstream_body(body.to_string().as_bytes());
+        prop_assert_eq!(items_in(&sent), items);
         assert_acceptable(&sent);
     }
 }
 
-/// Numbers that a float cannot hold reach the tool's history as they were written.
+/// Numbers in arguments keep their digits, also those that a float cannot represent.
 #[test]
 fn arguments_are_not_rewritten() {
     let arguments = r#"{"wei": 12345678901234567890123, "rate": 1.10}"#;
-    let asked = json!({ "id": "c", "function": { "name": "f", "arguments": arguments } });
+    let tool_call = json!({ "id": "c", "function": { "name": "f", "arguments": arguments } });
     let body = json!({ "model": "svc-native-fast", "messages": [
         { "role": "user", "content": "Go" },
-        { "role": "assistant", "tool_calls": [asked] },
+        { "role": "assistant", "tool_calls": [tool_call] },
         { "role": "tool", "tool_call_id": "c", "content": "done" },
     ] });
     let call = call(body.to_string().as_bytes());

@@ -1,8 +1,8 @@
-//! Golden files: a quirk is a new file in `fixtures/`, and its snapshot a diff to read.
+//! Snapshot tests of the files in `fixtures/`. A new quirk of the API is a new file.
 
 use serde_json::{Value, json};
 
-use super::{parts, sent};
+use super::{parts, upstream_body};
 use crate::{
     upstream::{
         anthropic::answer,
@@ -12,20 +12,21 @@ use crate::{
 };
 
 fn each(folder: &str, check: impl Fn(&str, &[u8])) {
-    testing::each("anthropic", folder, check);
+    testing::for_each_fixture("anthropic", folder, check);
 }
 
 #[test]
 fn requests() {
     each("requests", |name, chat| {
-        insta::assert_json_snapshot!(name, sent(chat));
+        insta::assert_json_snapshot!(name, upstream_body(chat));
     });
 }
 
 #[test]
 fn answers() {
     each("answers", |name, message| {
-        let shown = answer::read(message).map_or_else(|error| failure(&error), |read| shown(&read));
+        let shown =
+            answer::read(message).map_or_else(|error| failure(&error), |read| caller_json(&read));
         insta::assert_json_snapshot!(name, shown);
     });
 }
@@ -37,8 +38,8 @@ fn streams() {
     });
 }
 
-/// An answer as the caller gets it. That it has no usage is shown as null.
-fn shown(answer: &Answer) -> Value {
+/// A response as the caller gets it, with a null `usage` if there is none.
+fn caller_json(answer: &Answer) -> Value {
     let bill = answer.usage.map(testing::bill);
     let body = answer.to_json("[id]", 1, MODEL, bill, true);
     let mut shown: Value = serde_json::from_slice(&body).unwrap();
@@ -49,10 +50,10 @@ fn shown(answer: &Answer) -> Value {
 }
 
 fn failure(error: &UpstreamError) -> Value {
-    json!({ "failure": error.to_string(), "told the caller": error.public_message() })
+    json!({ "failure": error.to_string(), "shown to the caller": error.public_message() })
 }
 
-/// The frames of a stream as the caller gets them, one a line, and the failure that ends them.
+/// The frames of a stream as the caller gets them, one per line, and the failure, if any.
 fn frames(stream: &[u8]) -> String {
     let (frames, failure) = testing::frames(parts([stream]), 1);
     let lines = frames.iter().map(|frame| frame.trim_end().to_owned());

@@ -1,4 +1,4 @@
-//! The translation as a whole: fixtures to read, and properties of any conversation.
+//! Tests of the translation in both directions: fixtures with snapshots, and properties.
 
 mod answers;
 mod conversations;
@@ -6,20 +6,20 @@ mod fixtures;
 
 use serde_json::Value;
 
-use super::{events::Messages, request};
+use super::{events::EventTranslator, request};
 use crate::{
     upstream::testing::{self, call},
     wire::{error::UpstreamError, part::Part},
 };
 
-/// The body that goes upstream for a caller's.
-fn sent(body: &[u8]) -> Value {
+/// The body sent upstream, for a caller's body.
+fn upstream_body(body: &[u8]) -> Value {
     let call = call(body);
     let written = request::write(&call, "vendor-model-9", call.stream);
     serde_json::from_slice(&written).unwrap()
 }
 
-/// The parts of a stream that arrives in these pieces, and how it failed if it did.
+/// The parts of a stream that arrives in these pieces, and the error that ended it, if any.
 fn parts<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Part>, Option<UpstreamError>) {
-    testing::parts(Messages::default(), pieces)
+    testing::parts(EventTranslator::default(), pieces)
 }

@@ -1,35 +1,33 @@
-//! Examples in `fixtures/`, each beside what becomes of it: a quirk of Gemini's is a new file, and
-//! a difference to read.
+//! Snapshot tests of the files in `fixtures/`. A new quirk of Gemini is a new file.
 
 use serde_json::Value;
 
 use super::{answer, frames, request};
 use crate::upstream::{
-    gemini::calls::Calls,
-    testing::{self, listed, numbered},
+    gemini::call_cache::CallCache,
+    testing::{self, frame_list, with_numbered_ids},
 };
 
 fn each(folder: &str, check: impl Fn(&str, &[u8])) {
-    testing::each("gemini", folder, check);
+    testing::for_each_fixture("gemini", folder, check);
 }
 
 fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap()
 }
 
-/// A chat request → the body for `generateContent`. `upstream_model`, which is not part of a
-/// request, says for which model.
+/// A chat request → the body for `generateContent`. The extra field `upstream_model` names the model.
 #[test]
 fn requests() {
     each("requests", |name, chat| {
         let body: Value = serde_json::from_slice(chat).unwrap();
         let model = body["upstream_model"].as_str().unwrap_or("gemini-3-flash");
-        let body = request(&body, model, &Calls::default());
+        let body = request(&body, model, &CallCache::default());
         insta::assert_snapshot!(name, pretty(&body));
     });
 }
 
-/// An answer of Gemini's → ours, or how it failed.
+/// A response of Gemini → the caller's, or the failure.
 #[test]
 fn answers() {
     each("answers", |name, text| {
@@ -40,16 +38,16 @@ fn answers() {
             |failure| format!("failure: {failure}"),
             |answer| pretty(&answer),
         );
-        insta::assert_snapshot!(name, numbered(&shown));
+        insta::assert_snapshot!(name, with_numbered_ids(&shown));
     });
 }
 
-/// A stream of Gemini's → our frames, and how it failed if it did.
+/// A stream of Gemini → the caller's frames, and the failure, if any.
 #[test]
 fn streams() {
     each("streams", |name, stream| {
         let two = stream.windows(9).any(|bytes| bytes == b"\"index\":1");
         let n = if two { 2 } else { 1 };
-        insta::assert_snapshot!(name, listed(frames(&[stream], n)));
+        insta::assert_snapshot!(name, frame_list(frames(&[stream], n)));
     });
 }

@@ -1,17 +1,17 @@
-//! What holds for every conversation and every stream.
+//! Properties of every conversation and every stream.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{answer, frames, request};
 use crate::upstream::{
-    gemini::calls::Calls,
-    testing::{self, assembled, flattened, numbered},
+    gemini::call_cache::CallCache,
+    testing::{self, assembled, flattened, with_numbered_ids},
 };
 
-/// Something said: by whom, in which words, or which function with which arguments.
+/// A text of the user or the model, a call with its arguments, or a function's result.
 #[derive(Clone, Debug, PartialEq)]
-enum Said {
+enum Item {
     User(String),
     Model(String),
     Call(String, Value),
@@ -41,14 +41,14 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A turn: what the user said, or what the model said with calls and their results.
+/// A message of the user, or one of the model with calls and their results.
 #[derive(Clone, Debug)]
 enum Turn {
     User(String),
     Model {
         text: Option<String>,
         calls: Vec<(String, Value, String)>,
-        /// Where the results begin, so that their order differs from that of the calls.
+        /// How far the results are rotated, so that their order differs from that of the calls.
         rotated: usize,
     },
 }
@@ -68,23 +68,23 @@ fn turn() -> impl Strategy<Value = Turn> {
     ]
 }
 
-/// The turns as a chat, and everything that is said in them.
-fn chat(turns: &[Turn]) -> (Value, Vec<Said>) {
-    // The user speaks first, as Gemini wants it.
+/// The turns as a chat, and its items.
+fn chat(turns: &[Turn]) -> (Value, Vec<Item>) {
+    // Gemini requires the user first.
     let mut messages = vec![json!({ "role": "user", "content": "first" })];
-    let mut said = vec![Said::User("first".into())];
+    let mut items = vec![Item::User("first".into())];
     for (number, turn) in turns.iter().enumerate() {
         match turn {
             Turn::User(text) => {
                 messages.push(json!({ "role": "user", "content": text }));
-                said.push(Said::User(text.clone()));
+                items.push(Item::User(text.clone()));
             }
             Turn::Model {
                 text,
                 calls,
                 rotated,
             } => {
-                said.extend(text.clone().map(Said::Model));
+                items.extend(text.clone().map(Item::Model));
                 let id = |at: usize| format!("call_{number}_{at}");
                 let written: Vec<_> = (0..)
                     .zip(calls)
@@ -106,32 +106,32 @@ fn chat(turns: &[Turn]) -> (Value, Vec<Said>) {
                     .collect();
                 results.rotate_left(rotated % calls.len().max(1));
                 messages.extend(results);
-                let made = calls.iter().cloned();
-                said.extend(made.map(|(name, arguments, _)| Said::Call(name, arguments)));
-                let given = calls.iter().cloned();
-                said.extend(given.map(|(name, _, result)| Said::Result(name, result)));
+                let calls_made = calls.iter().cloned();
+                items.extend(calls_made.map(|(name, arguments, _)| Item::Call(name, arguments)));
+                let results = calls.iter().cloned();
+                items.extend(results.map(|(name, _, result)| Item::Result(name, result)));
             }
         }
     }
     let chat = json!({ "model": "svc-native-fast", "messages": messages });
-    (chat, said)
+    (chat, items)
 }
 
-/// Reads a conversation back, the way Gemini would.
-fn heard(contents: &Value) -> Vec<Said> {
-    let mut heard = Vec::new();
+/// The items in a request's `contents`.
+fn items_in(contents: &Value) -> Vec<Item> {
+    let mut items = Vec::new();
     for content in contents.as_array().unwrap() {
         for part in content["parts"].as_array().unwrap() {
             let owned = |value: &Value| value.as_str().unwrap().to_owned();
             let role = content["role"].as_str().unwrap();
-            heard.push(if let Some(text) = part.get("text") {
+            items.push(if let Some(text) = part.get("text") {
                 match role {
-                    "user" => Said::User(owned(text)),
-                    _ => Said::Model(owned(text)),
+                    "user" => Item::User(owned(text)),
+                    _ => Item::Model(owned(text)),
                 }
             } else if let Some(call) = part.get("functionCall") {
                 assert_eq!(role, "model");
-                Said::Call(owned(&call["name"]), call["args"].clone())
+                Item::Call(owned(&call["name"]), call["args"].clone())
             } else {
                 assert_eq!(role, "user");
                 let result = &part["functionResponse"];
@@ -139,14 +139,14 @@ fn heard(contents: &Value) -> Vec<Said> {
                     Some(text) => owned(text),
                     None => result["response"].to_string(),
                 };
-                Said::Result(owned(&result["name"]), text)
+                Item::Result(owned(&result["name"]), text)
             });
         }
     }
-    heard
+    items
 }
 
-/// Pieces of an answer: texts and calls, in any order.
+/// Parts of a response: texts, thoughts and calls, in any order.
 fn pieces() -> impl Strategy<Value = Vec<Value>> {
     let piece = prop_oneof![
         text().prop_map(|text| json!({ "text": text })),
@@ -170,7 +170,7 @@ fn candidate(parts: &[Value], finish: Option<&str>) -> Value {
     json!({ "candidates": [candidate], "usageMetadata": usage })
 }
 
-/// The pieces as a stream, some events with several of them.
+/// The parts as a stream, with `an_event` of them in each event.
 fn stream(pieces: &[Value], finish: &str, an_event: usize) -> String {
     let mut events: Vec<_> = pieces
         .chunks(an_event)
@@ -182,18 +182,18 @@ fn stream(pieces: &[Value], finish: &str, an_event: usize) -> String {
 }
 
 proptest! {
-    /// Every word, name and argument arrives, in order, results in the order of their calls.
+    /// Every text, call and result is sent in order, results in the order of their calls.
     #[test]
-    fn nothing_that_is_said_is_lost(turns in prop::collection::vec(turn(), 0..6)) {
-        let (chat, said) = chat(&turns);
-        let body = request(&chat, "gemini-3-flash", &Calls::default());
-        prop_assert_eq!(heard(&body["contents"]), said);
+    fn every_item_is_sent(turns in prop::collection::vec(turn(), 0..6)) {
+        let (chat, items) = chat(&turns);
+        let body = request(&chat, "gemini-3-flash", &CallCache::default());
+        prop_assert_eq!(items_in(&body["contents"]), items);
     }
 
-    /// No content is empty, and speakers alternate but for results, which stand alone.
+    /// No content is empty, and roles alternate, except after results, which have a content of their own.
     #[test]
-    fn speakers_take_turns(turns in prop::collection::vec(turn(), 0..6)) {
-        let body = request(&chat(&turns).0, "gemini-3-flash", &Calls::default());
+    fn roles_alternate(turns in prop::collection::vec(turn(), 0..6)) {
+        let body = request(&chat(&turns).0, "gemini-3-flash", &CallCache::default());
         let contents = body["contents"].as_array().unwrap();
         let is_result = |content: &Value| content["parts"][0].get("functionResponse").is_some();
         for pair in contents.windows(2) {
@@ -208,9 +208,9 @@ proptest! {
         }
     }
 
-    /// How the bytes of a stream are cut makes no difference.
+    /// The frames do not depend on how the bytes of a stream are split.
     #[test]
-    fn a_stream_may_be_cut_anywhere(
+    fn a_stream_may_be_split_anywhere(
         pieces in pieces(),
         finish in finish(),
         an_event in 1..4_usize,
@@ -218,14 +218,14 @@ proptest! {
     ) {
         let stream = stream(&pieces, finish, an_event);
         let pieces = testing::pieces(stream.as_bytes(), &cuts);
-        let shown = |(frames, failure): (Vec<String>, _)| (numbered(&frames.concat()), failure);
+        let shown = |(frames, failure): (Vec<String>, _)| (with_numbered_ids(&frames.concat()), failure);
         let whole = shown(frames(&[stream.as_bytes()], 1));
         prop_assert_eq!(shown(frames(&pieces, 1)), whole);
     }
 
-    /// A streamed answer and a whole one with the same content say the same.
+    /// A streamed and a whole response with the same parts are equal for the caller.
     #[test]
-    fn a_stream_says_what_a_whole_answer_says(
+    fn a_stream_equals_the_whole_response(
         pieces in pieces(),
         finish in finish(),
         an_event in 1..4_usize,
@@ -242,9 +242,9 @@ proptest! {
         }
     }
 
-    /// A stream that ends before its candidates do was cut off, wherever that was.
+    /// A stream that ends before its finish reason is a failure, wherever it was cut.
     #[test]
-    fn a_stream_without_an_end_is_an_interruption(pieces in pieces(), an_event in 1..4_usize) {
+    fn a_stream_without_a_finish_reason_is_a_failure(pieces in pieces(), an_event in 1..4_usize) {
         let stream = stream(&pieces, "STOP", an_event);
         let events: Vec<_> = stream.split_inclusive("\r\n\r\n").collect();
         for kept in 0..events.len() {

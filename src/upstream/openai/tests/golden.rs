@@ -1,26 +1,25 @@
-//! Examples in `fixtures/`, each beside what becomes of it: a server's quirk is a new file, and a
-//! difference to read.
+//! Snapshot tests of the files in `fixtures/`. A new quirk of a server is a new file.
 
 use serde_json::{Value, json};
 
-use super::{UPSTREAM_MODEL, answer, frames, quirks, sent, shown};
+use super::{UPSTREAM_MODEL, answer, caller_json, frames, quirks, upstream_body};
 use crate::{
     upstream::{
-        reason::{self, Cleaner},
-        testing::{self, MODEL, listed, numbered},
+        reason::{self, Redactor},
+        testing::{self, MODEL, frame_list, with_numbered_ids},
     },
     wire::error::UpstreamError,
 };
 
 fn each(folder: &str, check: impl Fn(&str, &[u8])) {
-    testing::each("openai", folder, check);
+    testing::for_each_fixture("openai", folder, check);
 }
 
 fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap()
 }
 
-/// How many choices were asked for, which an answer does not say.
+/// The number of requested choices, which a response does not contain.
 fn choices(name: &str) -> u32 {
     if name.starts_with("two_choices") {
         2
@@ -30,49 +29,48 @@ fn choices(name: &str) -> u32 {
 }
 
 fn failure(error: &UpstreamError) -> Value {
-    json!({ "failure": error.to_string(), "told the caller": error.public_message() })
+    json!({ "failure": error.to_string(), "shown to the caller": error.public_message() })
 }
 
-/// A chat request → the body that goes upstream. `upstream`, which is not part of a request, says
-/// what is known of the server.
+/// A chat request → the body sent upstream. The extra field `upstream` has the server's quirks.
 #[test]
 fn requests() {
     each("requests", |name, chat| {
         let body: Value = serde_json::from_slice(chat).unwrap();
-        let sent = sent(chat, &quirks(&body["upstream"]));
+        let sent = upstream_body(chat, &quirks(&body["upstream"]));
         insta::assert_snapshot!(name, pretty(&sent));
     });
 }
 
-/// A server's answer → ours, or how it failed.
+/// A server's response → the caller's, or the failure.
 #[test]
 fn answers() {
     each("answers", |name, body| {
         let answer = answer::read(body, choices(name));
-        let shown = answer.map_or_else(|error| failure(&error), |answer| shown(&answer));
-        insta::assert_snapshot!(name, numbered(&pretty(&shown)));
+        let shown = answer.map_or_else(|error| failure(&error), |answer| caller_json(&answer));
+        insta::assert_snapshot!(name, with_numbered_ids(&pretty(&shown)));
     });
 }
 
-/// A server's stream → our frames, and how it failed if it did.
+/// A server's stream → the caller's frames, and the failure, if any.
 #[test]
 fn streams() {
     each("streams", |name, stream| {
-        insta::assert_snapshot!(name, listed(frames(stream, choices(name))));
+        insta::assert_snapshot!(name, frame_list(frames(stream, choices(name))));
     });
 }
 
-/// The body of a refusal → what the caller is told. The status is the first word of the name.
+/// An error body → the message for the caller. The file name begins with the status.
 #[test]
 fn errors() {
-    let cleaner = Cleaner::new("https://api.acme.com/v1", &[]);
+    let redactor = Redactor::new("https://api.acme.com/v1", &[]);
     each("errors", |name, body| {
         let status = name.split('_').next().unwrap().parse().unwrap();
         let error = UpstreamError::Status {
             status,
-            reason: cleaner.for_caller(status, body, UPSTREAM_MODEL, MODEL),
+            reason: redactor.public_reason(status, body, UPSTREAM_MODEL, MODEL),
             retry_after: None,
-            about_us: reason::is_about_us(body),
+            about_us: reason::is_operators_fault(body),
         };
         insta::assert_snapshot!(name, pretty(&failure(&error)));
     });

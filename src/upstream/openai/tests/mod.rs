@@ -1,11 +1,11 @@
-//! The whole translation, there and back.
+//! Tests of the translation in both directions: fixtures with snapshots, and properties.
 
 mod golden;
 mod properties;
 
 use serde_json::Value;
 
-use super::{answer, chunks::Chunks, request};
+use super::{answer, chunks::ChunkTranslator, request};
 use crate::{
     config::{MaxTokensField, Quirks},
     upstream::testing,
@@ -14,14 +14,14 @@ use crate::{
 
 const UPSTREAM_MODEL: &str = "vendor-model-9";
 
-/// The body that goes upstream for a caller's, to a server with these quirks.
-fn sent(body: &[u8], quirks: &Quirks) -> Value {
+/// The body sent to a server with these quirks, for a caller's body.
+fn upstream_body(body: &[u8], quirks: &Quirks) -> Value {
     let call = testing::call(body);
     let written = request::write(&call, UPSTREAM_MODEL, call.stream, quirks);
     serde_json::from_slice(&written).unwrap()
 }
 
-/// Quirks as an example has them: those known of a `base_url`, and its own.
+/// The quirks of a fixture: those known of its `base_url`, and those it lists.
 fn quirks(upstream: &Value) -> Quirks {
     let mut quirks = Quirks::for_base_url(upstream["base_url"].as_str().unwrap_or_default());
     let owned = |value: &Value| value.as_str().unwrap().to_owned();
@@ -36,8 +36,8 @@ fn quirks(upstream: &Value) -> Quirks {
     quirks
 }
 
-/// An answer as the caller gets it. That it has no usage is shown as null.
-fn shown(answer: &Answer) -> Value {
+/// A response as the caller gets it, with a null `usage` if there is none.
+fn caller_json(answer: &Answer) -> Value {
     let bill = answer.usage.map(testing::bill);
     let body = answer.to_json("[id]", 1, testing::MODEL, bill, true);
     let mut shown: Value = serde_json::from_slice(&body).unwrap();
@@ -47,12 +47,12 @@ fn shown(answer: &Answer) -> Value {
     shown
 }
 
-/// The parts of a stream that arrives in these pieces, and how it failed if it did.
+/// The parts of a stream that arrives in these pieces, and the error that ended it, if any.
 fn parts(pieces: &[&[u8]], n: u32) -> (Vec<Part>, Option<UpstreamError>) {
-    testing::parts(Chunks::new(n), pieces.iter().copied())
+    testing::parts(ChunkTranslator::new(n), pieces.iter().copied())
 }
 
-/// The frames that a caller gets for a stream, and what ended it early.
+/// The frames that a caller gets for a stream, and the error that ended it, if any.
 fn frames(stream: &[u8], n: u32) -> (Vec<String>, Option<String>) {
     testing::frames(parts(&[stream], n), n)
 }

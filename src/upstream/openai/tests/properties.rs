@@ -1,21 +1,21 @@
-//! What holds for every conversation and every stream.
+//! Properties of every conversation and every stream.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{answer, frames, parts, sent, shown};
+use super::{answer, caller_json, frames, parts, upstream_body};
 use crate::{
     config::Quirks,
     upstream::testing::{self, MODEL, arguments, assembled, flattened, pieces, text},
     wire::part,
 };
 
-/// A message or more of a caller's history.
+/// One or more messages of a caller's history.
 #[derive(Clone, Debug)]
 enum Turn {
     User(String),
     Assistant(String),
-    /// What was said beside the calls; their names and arguments; what the tools said.
+    /// Text beside the calls; then name, arguments and result of each call.
     Calls(Option<String>, Vec<(String, Value, String)>),
 }
 
@@ -28,7 +28,7 @@ fn turn() -> impl Strategy<Value = Turn> {
     ]
 }
 
-/// The turns as messages, every key in its place.
+/// The turns as chat messages.
 fn messages(system: Option<&str>, turns: &[Turn]) -> Vec<Value> {
     let system = system.map(|text| json!({ "role": "system", "content": text }));
     let mut messages: Vec<_> = system.into_iter().collect();
@@ -55,21 +55,21 @@ fn messages(system: Option<&str>, turns: &[Turn]) -> Vec<Value> {
         let results = calls.iter().enumerate().map(|(at, (_, _, result))| {
             json!({ "role": "tool", "tool_call_id": id(at), "content": result })
         });
-        messages.extend(results.rev()); // in an order of their own
+        messages.extend(results.rev()); // results need not be in the order of the calls
     }
     messages
 }
 
-/// An answer: pieces of text, pieces of reasoning beside them, calls, why it ended.
+/// What a model produces: pieces of text, reasoning, tool calls and a finish reason.
 #[derive(Clone, Debug)]
-struct Said {
+struct ModelOutput {
     texts: Vec<String>,
     reasoning: Option<String>,
     calls: Vec<(String, Value)>,
     finish: &'static str,
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn model_output() -> impl Strategy<Value = ModelOutput> {
     let finish = [
         "stop",
         "length",
@@ -84,7 +84,7 @@ fn said() -> impl Strategy<Value = Said> {
         prop::collection::vec(("[a-z_]{1,8}", arguments()), 0..3),
         prop::sample::select(finish.to_vec()),
     )
-        .prop_map(|(texts, reasoning, calls, finish)| Said {
+        .prop_map(|(texts, reasoning, calls, finish)| ModelOutput {
             texts,
             reasoning,
             calls,
@@ -97,9 +97,9 @@ fn usage() -> Value {
         "prompt_tokens_details": { "cached_tokens": 4 } })
 }
 
-/// The same answer, whole.
-fn whole(said: &Said) -> Value {
-    let calls = said
+/// The output as a non-streamed response.
+fn whole(output: &ModelOutput) -> Value {
+    let calls = output
         .calls
         .iter()
         .enumerate()
@@ -108,22 +108,22 @@ fn whole(said: &Said) -> Value {
             "function": { "name": name, "arguments": arguments.to_string() } })
         });
     let calls: Vec<_> = calls.collect();
-    let message = json!({ "role": "assistant", "content": said.texts.concat(),
-        "reasoning_content": said.reasoning, "tool_calls": calls });
+    let message = json!({ "role": "assistant", "content": output.texts.concat(),
+        "reasoning_content": output.reasoning, "tool_calls": calls });
     json!({
         "id": "cmpl-9", "object": "chat.completion", "model": "vendor-model-9",
-        "choices": [{ "index": 0, "message": message, "finish_reason": said.finish }],
+        "choices": [{ "index": 0, "message": message, "finish_reason": output.finish }],
         "usage": usage(),
     })
 }
 
-/// The same answer, streamed, by a server that is tidy or one that is not.
-fn streamed(said: &Said, tidy: bool) -> String {
+/// The output as a stream, of a server that follows the API closely or of one that does not.
+fn streamed(output: &ModelOutput, tidy: bool) -> String {
     let mut deltas = vec![json!({ "role": "assistant", "content": "" })];
-    let reasoning = said.reasoning.iter();
+    let reasoning = output.reasoning.iter();
     deltas.extend(reasoning.map(|text| json!({ "reasoning_content": text, "content": null })));
-    deltas.extend(said.texts.iter().map(|text| json!({ "content": text })));
-    for (at, (name, arguments)) in said.calls.iter().enumerate() {
+    deltas.extend(output.texts.iter().map(|text| json!({ "content": text })));
+    for (at, (name, arguments)) in output.calls.iter().enumerate() {
         let id = format!("call_{at}");
         deltas.push(
             json!({ "tool_calls": [{ "index": at, "id": id, "type": "function",
@@ -152,7 +152,8 @@ fn streamed(said: &Said, tidy: bool) -> String {
                 "usage": null })
         })
         .collect();
-    let mut end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": said.finish }] });
+    let mut end =
+        json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": output.finish }] });
     if tidy {
         events.push(end);
         events.push(json!({ "choices": [], "usage": usage() }));
@@ -175,27 +176,27 @@ fn streamed(said: &Said, tidy: bool) -> String {
 }
 
 proptest! {
-    /// Every message arrives as it was: its text, its place, its calls and whom it answers.
+    /// Every message is sent unchanged and in order, with its calls and call IDs.
     #[test]
-    fn nothing_that_is_said_is_lost(
+    fn messages_are_sent_unchanged(
         system in prop::option::of(text()),
         turns in prop::collection::vec(turn(), 0..6),
         known in prop::sample::select(vec!["", "https://api.openai.com/v1", "https://api.mistral.ai/v1"]),
     ) {
         let messages = messages(system.as_deref(), &turns);
         let chat = json!({ "model": MODEL, "messages": messages }).to_string();
-        let sent = sent(chat.as_bytes(), &Quirks::for_base_url(known));
+        let sent = upstream_body(chat.as_bytes(), &Quirks::for_base_url(known));
         prop_assert_eq!(&sent["messages"], &Value::from(messages));
     }
 
-    /// How the bytes of a stream are cut makes no difference.
+    /// The parts do not depend on how the bytes of a stream are split.
     #[test]
-    fn a_stream_may_be_cut_anywhere(
-        said in said(),
+    fn a_stream_may_be_split_anywhere(
+        output in model_output(),
         tidy in any::<bool>(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {
-        let stream = streamed(&said, tidy);
+        let stream = streamed(&output, tidy);
         let bytes = stream.as_bytes();
         let expected = format!("{:?}", parts(&[bytes], 1));
         let single: Vec<_> = bytes.chunks(1).collect();
@@ -203,38 +204,38 @@ proptest! {
         prop_assert_eq!(format!("{:?}", parts(&single, 1)), &*expected);
     }
 
-    /// A streamed answer and a whole one with the same content say the same.
+    /// A streamed and a whole response of the same output are equal for the caller.
     #[test]
-    fn a_stream_says_what_a_whole_answer_says(said in said(), tidy in any::<bool>()) {
-        let (frames, failure) = frames(streamed(&said, tidy).as_bytes(), 1);
-        match answer::read(whole(&said).to_string().as_bytes(), 1) {
+    fn a_stream_equals_the_whole_response(output in model_output(), tidy in any::<bool>()) {
+        let (frames, failure) = frames(streamed(&output, tidy).as_bytes(), 1);
+        match answer::read(whole(&output).to_string().as_bytes(), 1) {
             Ok(whole) => {
                 prop_assert_eq!(failure, None);
-                prop_assert_eq!(assembled(&frames), flattened(&shown(&whole)));
+                prop_assert_eq!(assembled(&frames), flattened(&caller_json(&whole)));
             }
             Err(why) => prop_assert_eq!(failure, Some(why.to_string())),
         }
     }
 
-    /// So does a whole answer that is streamed for a server that cannot.
+    /// A whole response is equal for the caller when it is sent as parts, for a server that cannot stream.
     #[test]
-    fn an_answer_in_parts_says_the_same(said in said()) {
-        if let Ok(whole) = answer::read(whole(&said).to_string().as_bytes(), 1) {
-            let expected = flattened(&shown(&whole));
+    fn a_whole_response_equals_its_parts(output in model_output()) {
+        if let Ok(whole) = answer::read(whole(&output).to_string().as_bytes(), 1) {
+            let expected = flattened(&caller_json(&whole));
             let (frames, failure) = testing::frames((part::of(whole).collect(), None), 1);
             prop_assert_eq!(failure, None);
             prop_assert_eq!(assembled(&frames), expected);
         }
     }
 
-    /// A stream that ends before its answer does was cut off, wherever that was.
+    /// A stream that ends before its finish reason is a failure, wherever it was cut.
     #[test]
-    fn a_stream_without_an_end_is_an_interruption(
-        said in said(),
+    fn a_stream_without_a_finish_reason_is_a_failure(
+        output in model_output(),
         tidy in any::<bool>(),
         cut in any::<prop::sample::Index>(),
     ) {
-        let stream = streamed(&said, tidy);
+        let stream = streamed(&output, tidy);
         let end = stream.find("\"finish_reason\":\"").unwrap();
         for kept in [cut.index(end), end] {
             let (_, failure) = frames(&stream.as_bytes()[..kept], 1);

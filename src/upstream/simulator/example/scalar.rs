@@ -1,8 +1,8 @@
-//! Numbers and texts within their bounds.
+//! Example numbers and strings within a schema's bounds.
 
 use serde_json::{Value, json};
 
-/// The smallest whole number that the bounds allow, from 1 where they do not say.
+/// The smallest integer within the bounds; without a lower bound, 1 or the upper bound if that is smaller.
 pub fn integer(schema: &Value) -> Value {
     json!(round(lowest(schema, true)))
 }
@@ -31,7 +31,7 @@ fn lowest(schema: &Value, whole: bool) -> f64 {
     }
 }
 
-/// Exact for every whole number a schema is likely to name; the rest is only an example.
+/// Rounds to an integer: exact up to 2⁵³, which is enough for an example.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a float beyond the range becomes the nearest integer"
@@ -62,7 +62,7 @@ pub fn text(schema: &Value) -> Value {
     json!(padded.chars().take(most).collect::<String>())
 }
 
-/// The `at`th of several values that must differ.
+/// The `at`th of several distinct values, derived from `value`.
 pub fn nth_variant(schema: &Value, value: Value, at: usize) -> Value {
     let choices = schema.get("enum").and_then(Value::as_array);
     if let Some(choice) = choices.and_then(|choices| choices.get(at)) {

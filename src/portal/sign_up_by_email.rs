@@ -1,6 +1,6 @@
-//! Signing up where letters can be sent: by a link to the address, which proves whose it is.
+//! Sign-up with `[mail]` configured: an e-mailed link proves that the address belongs to the visitor.
 //!
-//! Whether the address has an account is told in the letter, and to nobody else.
+//! Only the e-mail says whether the address already has an account; the page does not.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use super::{
     error::PortalError,
     layout, oidc,
     session::token_field,
-    sign_in::{told, visited},
-    sign_up::{SignUp, email_problem, name_problem, who},
+    sign_in::{problem_notice, with_visit},
+    sign_up::{SignUp, email_problem, identity_fields, name_problem},
 };
 use crate::{
     api::Peer,
@@ -32,20 +32,20 @@ use crate::{
 pub fn form(gateway: &Gateway, visit: &Token, sent: &SignUp, problem: Option<&str>) -> Response {
     let content = html! {
         h1 { "Make an account" }
-        p { "We write to you, with a link to choose a password." }
-        (told(problem))
-        (oidc::way_in(gateway, ""))
+        p { "We send you an e-mail with a link to choose a password." }
+        (problem_notice(problem))
+        (oidc::sign_in_button(gateway, ""))
         form.stack method="post" action="/portal/sign-up" {
             (token_field(visit))
-            (who(sent))
-            button.primary type="submit" { "Write to me" }
+            (identity_fields(sent))
+            button.primary type="submit" { "Send me the link" }
         }
         p.muted { "Already have one? " a href="/portal/sign-in" { "Sign in" } "." }
     };
     layout::plain("Make an account", &content).into_response()
 }
 
-pub async fn ask(
+pub async fn request_link(
     gateway: &Arc<Gateway>,
     peer: Option<Extension<Peer>>,
     headers: &HeaderMap,
@@ -53,7 +53,7 @@ pub async fn ask(
 ) -> Result<Response, PortalError> {
     let email = sent.email.trim();
     if let Some(problem) = email_problem(gateway, email).or_else(|| name_problem(&sent.name)) {
-        let mut response = visited(gateway, headers, |visit| {
+        let mut response = with_visit(gateway, headers, |visit| {
             form(gateway, visit, sent, Some(problem))
         });
         *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -69,8 +69,8 @@ pub async fn ask(
     gateway.send_later(async move { message(&inside, person, to, &name).await });
     let content = html! {
         h1 { "Look into your mailbox" }
-        p { "A letter is on its way to " strong { (email) } ". The link in it is good for a day." }
-        p.muted { "Nothing there? Look among what is taken for spam, or " a href="/portal/sign-up" { "try again" } "." }
+        p { "An e-mail is on its way to " strong { (email) } ". The link in it is good for a day." }
+        p.muted { "Nothing there? Check your spam folder, or " a href="/portal/sign-up" { "try again" } "." }
     };
     Ok(layout::plain("Look into your mailbox", &content).into_response())
 }
@@ -101,7 +101,7 @@ async fn message(
             Some(templates::proof(&email, portal, &link))
         }
         Err(error) => {
-            tracing::error!(%error, "a link for a new account could not be made");
+            tracing::error!(%error, "creating a sign-up link failed; no e-mail is sent");
             None
         }
     }

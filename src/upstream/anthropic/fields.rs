@@ -1,4 +1,4 @@
-//! What whole and streamed answers have in common: stop reasons, counts, IDs.
+//! Fields that whole and streamed responses share: stop reasons, usage, call IDs.
 
 use serde_json::Value;
 
@@ -7,24 +7,28 @@ use crate::wire::{
     error::UpstreamError,
 };
 
-/// The API's word for why it ended, in ours.
+/// Maps the API's stop reason to [`FinishReason`].
 ///
-/// Words for failure are failures: an answer that went wrong must not look complete.
-pub fn finish_reason(word: &str, called_tools: bool) -> Result<FinishReason, UpstreamError> {
-    Ok(match word {
+/// A reason that names a failure is an error: a failed response must not look complete.
+pub fn finish_reason(stop_reason: &str, called_tools: bool) -> Result<FinishReason, UpstreamError> {
+    Ok(match stop_reason {
         "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
         "refusal" => FinishReason::ContentFilter,
         "error" | "failed" | "abort" | "aborted" | "cancelled" | "canceled" | "timeout"
-        | "overloaded" => return Err(UpstreamError::Reported(format!("stop_reason {word}"))),
-        // `end_turn`, `stop_sequence`, `tool_use`, `pause_turn` and whatever is added to them.
+        | "overloaded" => {
+            return Err(UpstreamError::Reported(format!(
+                "stop_reason {stop_reason}"
+            )));
+        }
+        // `end_turn`, `stop_sequence`, `tool_use`, `pause_turn` and reasons added in the future.
         _ if called_tools => FinishReason::ToolCalls,
         _ => FinishReason::Stop,
     })
 }
 
-/// The token counts, if they are ones that can be billed: whole, not negative, not absurd.
+/// Parses the usage; `None` unless its counts can be billed: integers, not negative, below 2³¹.
 ///
-/// The API's input leaves out what was written to its cache or read from it; ours is all of it.
+/// The API's `input_tokens` exclude tokens written to its cache or read from it; [`Usage::prompt`] includes them.
 pub fn read_usage(usage: &Value) -> Option<Usage> {
     let count = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|n| *n < 1 << 31);
     let optional = |value: Option<&Value>| match value {
@@ -37,22 +41,23 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
     let prompt = fresh.checked_add(written)?.checked_add(cached)?;
     let completion = count(usage.get("output_tokens")?)?;
     let reasoning = optional(usage.pointer("/output_tokens_details/thinking_tokens"))?;
-    // Thinking is part of the output; more than the whole must have been counted beside it.
-    let beside = if reasoning > completion { reasoning } else { 0 };
-    // Of how long each part is kept, older servers say nothing.
+    // Thinking is part of the output, unless there is more of it than output: then it was counted separately.
+    let separate = if reasoning > completion { reasoning } else { 0 };
+    // Older servers do not break cache writes down by lifetime.
     let hour = optional(usage.pointer("/cache_creation/ephemeral_1h_input_tokens"))?;
     let usage = Usage {
         prompt,
         cached,
         cache_write: written,
         cache_write_1h: hour.min(written),
-        completion: completion.checked_add(beside)?,
+        completion: completion.checked_add(separate)?,
         reasoning,
     };
     (usage.prompt < 1 << 31 && usage.completion < 1 << 31).then_some(usage)
 }
 
-/// A call's ID without the prefix that tells whose it is. The API knows it again without.
+/// A call's ID, with `call_` instead of the prefix `toolu_`, which would identify the provider. The API accepts
+/// the ID without it.
 pub fn call_id(id: String) -> Option<String> {
     match id.strip_prefix("toolu_") {
         Some(rest) => Some(format!("call_{rest}")),
@@ -69,7 +74,7 @@ mod tests {
     #[test]
     fn finish_reasons_are_a_closed_set() {
         use FinishReason::{ContentFilter, Length, Stop, ToolCalls};
-        for (word, called, reason) in [
+        for (text, called, reason) in [
             ("end_turn", false, Stop),
             ("end_turn", true, ToolCalls),
             ("stop_sequence", false, Stop),
@@ -81,21 +86,21 @@ mod tests {
             ("model_context_window_exceeded", false, Length),
             ("refusal", false, ContentFilter),
             ("refusal", true, ContentFilter),
-            ("a word of next year", false, Stop),
+            ("a reason of next year", false, Stop),
         ] {
             assert_eq!(
-                finish_reason(word, called).unwrap(),
+                finish_reason(text, called).unwrap(),
                 reason,
-                "{word} {called}"
+                "{text} {called}"
             );
         }
-        for word in ["error", "aborted", "cancelled", "timeout", "overloaded"] {
-            assert!(finish_reason(word, false).is_err(), "{word}");
+        for text in ["error", "aborted", "cancelled", "timeout", "overloaded"] {
+            assert!(finish_reason(text, false).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn only_counts_that_can_be_billed_are_usage() {
+    fn counts_that_cannot_be_billed_are_no_usage() {
         let usage = |more: Value| {
             let mut usage = json!({ "input_tokens": 9, "output_tokens": 2 });
             let more = more.as_object().unwrap().clone();
@@ -115,7 +120,7 @@ mod tests {
         assert_eq!(
             written(json!(31)),
             Some((39, 30, 30)),
-            "no more than all of it"
+            "at most all cache writes"
         );
         assert_eq!(written(json!(-1)), None);
         let null = json!({ "cache_read_input_tokens": null, "cache_creation_input_tokens": null });
@@ -123,7 +128,7 @@ mod tests {
         let thought =
             |tokens: u32| json!({ "output_tokens_details": { "thinking_tokens": tokens } });
         assert_eq!(usage(thought(1)), Some((9, 0, 2, 1)));
-        assert_eq!(usage(thought(5)), Some((9, 0, 7, 5)), "counted beside");
+        assert_eq!(usage(thought(5)), Some((9, 0, 7, 5)), "counted separately");
         for key in [
             "input_tokens",
             "output_tokens",
@@ -138,6 +143,6 @@ mod tests {
         assert_eq!(usage(json!({ "output_tokens": null })), None);
         let most = (1_u32 << 31) - 1;
         let sum = json!({ "input_tokens": most, "cache_read_input_tokens": 1 });
-        assert_eq!(usage(sum), None, "a sum can be absurd too");
+        assert_eq!(usage(sum), None, "the sum is too large");
     }
 }

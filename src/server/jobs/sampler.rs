@@ -1,4 +1,4 @@
-//! Looks once a second at what the gateway is doing, for the console.
+//! Samples the gateway's traffic counters once a second, for the console.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,17 +6,17 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::gateway::Gateway;
 
-/// Runs until the gateway is asked to stop.
+/// Runs until shutdown is requested.
 pub async fn run(gateway: Arc<Gateway>) {
-    let began = Instant::now();
+    let started = Instant::now();
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
-            // To the nearest second: it comes a moment after each.
+            // Rounded to the nearest second, because a tick comes a moment after it.
             now = seconds.tick() => {
-                let since = now.duration_since(began) + Duration::from_millis(500);
-                gateway.traffic.tick(since.as_secs());
+                let elapsed = now.duration_since(started) + Duration::from_millis(500);
+                gateway.traffic.tick(elapsed.as_secs());
             }
             () = gateway.shutdown.requested() => return,
         }

@@ -1,4 +1,4 @@
-//! Why nobody is signed in, and what to do about it.
+//! Reasons for which a sign-in through an issuer is refused, and the page for each.
 
 use axum::{
     http::StatusCode as Status,
@@ -17,68 +17,69 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub enum Refused {
-    /// No attempt of this browser, or one that is over.
+pub enum Refusal {
+    /// The attempt belongs to another browser, has expired or was used before.
     Stale,
-    /// Somebody has changed their mind.
+    /// The user declined at the issuer.
     Declined,
-    /// The issuer has sent the browser back with this word.
-    Word(String),
-    /// The issuer could not be asked, or what it says cannot be believed.
+    /// The issuer returned this error code.
+    IssuerError(String),
+    /// The issuer is unavailable, or its response is invalid.
     Oidc(OidcError),
-    /// There is no address that the issuer vouches for.
+    /// The issuer has no verified e-mail address for the user.
     NoAddress,
-    /// The address is of no domain that may sign in.
+    /// The address is not in a domain that may sign in.
     NotAdmitted,
-    /// Somebody here has the address, and has not connected it.
+    /// A person here has the address and has not connected this identity.
     AddressTaken,
-    /// Somebody here has connected this identity already.
-    SomebodyElses,
-    /// Whoever wanted to connect it is not signed in any more.
+    /// The identity is connected to another person.
+    IdentityTaken,
+    /// The person who started connecting an identity is no longer signed in.
     SignedOut,
-    /// Nobody may make an account.
+    /// Sign-up is closed.
     Closed,
-    /// What goes wrong on other pages too.
-    Page(PortalError),
+    /// An error that other portal pages have too.
+    Portal(PortalError),
 }
 
-impl From<OidcError> for Refused {
+impl From<OidcError> for Refusal {
     fn from(error: OidcError) -> Self {
         Self::Oidc(error)
     }
 }
 
-impl From<PortalError> for Refused {
+impl From<PortalError> for Refusal {
     fn from(error: PortalError) -> Self {
-        Self::Page(error)
+        Self::Portal(error)
     }
 }
 
-impl From<BackofficeError> for Refused {
+impl From<BackofficeError> for Refusal {
     fn from(error: BackofficeError) -> Self {
-        Self::Page(error.into())
+        Self::Portal(error.into())
     }
 }
 
-impl From<LedgerError> for Refused {
+impl From<LedgerError> for Refusal {
     fn from(error: LedgerError) -> Self {
-        Self::Page(error.into())
+        Self::Portal(error.into())
     }
 }
 
-impl Refused {
-    /// The word in `error=…`, which whoever made the address has chosen.
-    pub fn by_issuer(error: &str) -> Self {
-        match error {
+impl Refusal {
+    /// The refusal for a code in `error=…`. Anyone can forge that URL, so the code is validated before it is
+    /// logged.
+    pub fn from_issuer_error(code: &str) -> Self {
+        match code {
             "access_denied" => Self::Declined,
-            word if is_error_code(word) => Self::Word(word.to_owned()),
-            _ => Self::Word("a word that is none".into()),
+            code if is_error_code(code) => Self::IssuerError(code.to_owned()),
+            _ => Self::IssuerError("an error code with invalid characters".into()),
         }
     }
 
     pub fn page(self, issuer: &str) -> Response {
-        let (status, words) = match &self {
-            Self::Page(_) => (Status::OK, String::new()),
+        let (status, message) = match &self {
+            Self::Portal(_) => (Status::OK, String::new()),
             Self::Stale => (
                 Status::BAD_REQUEST,
                 "This sign-in was begun in another browser, took too long, or is over already. \
@@ -91,7 +92,7 @@ impl Refused {
                     "You have not allowed {issuer} to tell us who you are, so nothing was done."
                 ),
             ),
-            Self::Word(_) | Self::Oidc(OidcError::Refused(_)) => (
+            Self::IssuerError(_) | Self::Oidc(OidcError::Refused(_)) => (
                 Status::BAD_REQUEST,
                 format!(
                     "{issuer} could not tell us who you are. Begin again; if that does not help, \
@@ -123,7 +124,7 @@ impl Refused {
                      your password; then connect {issuer} under Settings."
                 ),
             ),
-            Self::SomebodyElses => (
+            Self::IdentityTaken => (
                 Status::CONFLICT,
                 format!("This identity at {issuer} is connected to another account here."),
             ),
@@ -139,14 +140,16 @@ impl Refused {
             ),
         };
         let cause = match self {
-            Self::Page(error) => return error.into_response(),
+            Self::Portal(error) => return error.into_response(),
             Self::Oidc(error) => Some(format!("signing in with {issuer}: {error}")),
-            Self::Word(word) => Some(format!("signing in with {issuer}: it says {word}")),
+            Self::IssuerError(code) => {
+                Some(format!("signing in with {issuer}: it returned {code}"))
+            }
             _ => None,
         };
         let content = html! {
             h1 { "Sign in with " (issuer) }
-            p.problem role="alert" { (words) }
+            p.problem role="alert" { (message) }
             p { a href="/portal/sign-in" { "To the sign-in page" } }
         };
         let title = format!("Sign in with {issuer}");

@@ -1,4 +1,4 @@
-//! What goes by mail: proof of an address, a forgotten password, and what the log says of it.
+//! E-mails of the portal: sign-up links, password resets, and what the log contains of them.
 
 use std::net::TcpListener;
 
@@ -27,14 +27,14 @@ async fn forget(browser: &Browser, email: &str) -> Seen {
     browser.post("/portal/forgotten", &[("email", email)]).await
 }
 
-/// The page without what is the visitor's own.
+/// The page's text without the visitor's e-mail address.
 fn plain(seen: &Seen, email: &str) -> String {
     assert_eq!(seen.status, 200, "{}", seen.text);
     seen.text.replace(email, "")
 }
 
 #[tokio::test]
-async fn an_account_is_made_by_whoever_reads_the_letter() {
+async fn an_account_is_created_through_the_emailed_link() {
     let smtp = FakeSmtp::start().await;
     let gateway = TestGateway::start_with(&smtp.section()).await;
     let browser = Browser::new(&gateway);
@@ -45,7 +45,7 @@ async fn an_account_is_made_by_whoever_reads_the_letter() {
         assert_eq!(refused.status, 400, "{wrong}");
     }
     let email = "ada@example.com";
-    // A password of whoever asks is nobody's.
+    // A password in the request is ignored; it is set through the e-mailed link.
     let fields = [("email", email), ("name", "Ada"), ("password", PASSWORD)];
     let asked = browser.post("/portal/sign-up", &fields).await;
     let for_a_new_one = plain(&asked, email);
@@ -66,7 +66,7 @@ async fn an_account_is_made_by_whoever_reads_the_letter() {
     assert!(settings.assert_page().contains(">acct_"));
     assert_eq!(browser.get(&letter.link()).await.status, 410);
 
-    // The same again: the same page, and a letter that says so.
+    // Signing up with a known address shows an identical page; only the e-mail says that there is an account.
     browser.get("/portal/sign-up").await.assert_page();
     let known = "ADA@example.com";
     let asked = browser.post("/portal/sign-up", &[("email", known)]).await;
@@ -76,7 +76,7 @@ async fn an_account_is_made_by_whoever_reads_the_letter() {
     assert!(letter.text.contains("It has one already"));
     assert!(!letter.text.contains("?link="));
 
-    // No mailbox is flooded.
+    // E-mails to one address are throttled.
     let mut statuses = Vec::new();
     for _ in 0..4 {
         let asked = browser.post("/portal/sign-up", &[("email", known)]).await;
@@ -89,7 +89,7 @@ async fn an_account_is_made_by_whoever_reads_the_letter() {
 }
 
 #[tokio::test]
-async fn a_forgotten_password_is_set_anew_and_nobody_else_learns_of_it() {
+async fn a_password_reset_does_not_reveal_whether_the_account_exists() {
     let smtp = FakeSmtp::start().await;
     let gateway = TestGateway::start_with(&smtp.section()).await;
     let email = "ada@example.com";
@@ -119,7 +119,7 @@ async fn a_forgotten_password_is_set_anew_and_nobody_else_learns_of_it() {
     assert_eq!(owner.get("/portal").await.status, 303);
     assert_eq!(owner.sign_in(email, PASSWORD).await.status, 401);
 
-    // A server that takes nothing: nobody can tell from the page.
+    // The page is identical if the mail server refuses the e-mail.
     smtp.refuse(true);
     let again = forget(&stranger, email).await;
     assert_eq!(plain(&again, email), plain(&known, email));
@@ -148,7 +148,7 @@ fn config(folder: &TempDir, mail: &str) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn the_log_says_that_a_letter_was_not_sent_and_has_no_link() {
+async fn a_failed_email_is_logged_without_its_link() {
     let smtp = FakeSmtp::start().await;
     let folder = TempDir::new().unwrap();
     let file = config(&folder, &smtp.section());
@@ -165,7 +165,7 @@ async fn the_log_says_that_a_letter_was_not_sent_and_has_no_link() {
     smtp.refuse(true);
     let asked = forget(&browser, "ada@example.com").await;
     assert!(asked.assert_page().contains("Look into your mailbox"));
-    let said = "a letter could not be sent";
+    let said = "sending an e-mail failed";
     process
         .until(|process| process.stderr().contains(said))
         .await;
@@ -180,7 +180,7 @@ async fn the_log_says_that_a_letter_was_not_sent_and_has_no_link() {
 }
 
 #[tokio::test]
-async fn check_says_hello_to_the_mail_server() {
+async fn check_connects_to_the_mail_server() {
     let smtp = FakeSmtp::start().await;
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let deaf = format!(

@@ -1,4 +1,4 @@
-//! Finish reasons and counts, in our words.
+//! Fields that whole and streamed responses share: finish reasons and usage.
 
 use serde_json::Value;
 
@@ -14,31 +14,30 @@ pub struct Produced {
     pub calls: bool,
 }
 
-/// Gemini's word for why a candidate ended, in ours.
+/// Maps Gemini's finish reason to [`FinishReason`].
 ///
-/// There are more words than are listed, and there will be others. One that we do not know is a
-/// failure, unless something came before it: then the answer ends there.
-pub fn finish_reason(word: &str, produced: Produced) -> Result<FinishReason, UpstreamError> {
-    Ok(match word {
+/// Reasons that are not listed here, such as `MALFORMED_FUNCTION_CALL` and those added in the future, are errors if the
+/// candidate has no content, and end the response normally if it has.
+pub fn finish_reason(reason: &str, produced: Produced) -> Result<FinishReason, UpstreamError> {
+    Ok(match reason {
         "MAX_TOKENS" => FinishReason::Length,
         "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
         | "MODEL_ARMOR" => FinishReason::ContentFilter,
-        _ if word.starts_with("IMAGE_") => FinishReason::ContentFilter,
-        // Gemini says STOP after calls too.
+        _ if reason.starts_with("IMAGE_") => FinishReason::ContentFilter,
+        // Gemini sends STOP after calls too.
         _ if produced.calls => FinishReason::ToolCalls,
-        _ if word == "STOP" || produced.text => FinishReason::Stop,
+        _ if reason == "STOP" || produced.text => FinishReason::Stop,
         _ => {
             let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
-            let word: String = word.chars().filter(plain).take(48).collect();
-            return Err(UpstreamError::Reported(format!("finishReason {word}")));
+            let reason: String = reason.chars().filter(plain).take(48).collect();
+            return Err(UpstreamError::Reported(format!("finishReason {reason}")));
         }
     })
 }
 
-/// The token counts, if they are ones that can be billed: whole, not negative, not absurd.
+/// Parses the usage; `None` unless its counts can be billed: integers, not negative, below 2³¹.
 ///
-/// A count of zero is left out by Gemini, but no prompt has none: without that count there are
-/// no counts.
+/// Gemini omits counts of zero. As no prompt has zero tokens, usage without a prompt count is not used.
 pub fn read_usage(usage: &Value) -> Option<Usage> {
     let count = |name: &str| match usage.get(name) {
         None | Some(Value::Null) => Some(0),
@@ -47,11 +46,11 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
     usage.get("promptTokenCount")?.as_u64()?;
     let prompt = count("promptTokenCount")? + count("toolUsePromptTokenCount")?;
     let (candidates, thoughts) = (count("candidatesTokenCount")?, count("thoughtsTokenCount")?);
-    // Thoughts are counted beside the candidates; some models count them inside as well, which
-    // the total gives away.
+    // Thoughts are counted in addition to the candidates. Some models include them in the candidates, which the total
+    // shows.
     let total = usage.get("totalTokenCount").and_then(Value::as_u64);
-    let inside = thoughts <= candidates && total == Some(prompt + candidates);
-    let completion = if inside {
+    let included = thoughts <= candidates && total == Some(prompt + candidates);
+    let completion = if included {
         candidates
     } else {
         candidates + thoughts
@@ -60,7 +59,7 @@ pub fn read_usage(usage: &Value) -> Option<Usage> {
     let usage = Usage {
         prompt: billable(prompt)?,
         cached: billable(count("cachedContentTokenCount")?)?,
-        // Writing to its cache costs what reading the prompt costs, and is not counted apart.
+        // Writing to Gemini's cache costs as much as the prompt itself, and is not counted separately.
         cache_write: 0,
         cache_write_1h: 0,
         completion: billable(completion)?,
@@ -89,7 +88,7 @@ mod tests {
                 calls: true,
             },
         );
-        for (word, produced, reason) in [
+        for (text, produced, reason) in [
             ("STOP", nothing, Some(Stop)),
             ("STOP", text, Some(Stop)),
             ("STOP", calls, Some(ToolCalls)),
@@ -113,11 +112,11 @@ mod tests {
             ("OTHER", nothing, None),
             ("OTHER", text, Some(Stop)),
             ("FINISH_REASON_UNSPECIFIED", nothing, None),
-            ("A_WORD_OF_NEXT_YEAR", nothing, None),
-            ("A_WORD_OF_NEXT_YEAR", text, Some(Stop)),
+            ("A_REASON_OF_NEXT_YEAR", nothing, None),
+            ("A_REASON_OF_NEXT_YEAR", text, Some(Stop)),
         ] {
-            let read = finish_reason(word, produced).ok();
-            assert_eq!(read, reason, "{word} after {produced:?}");
+            let read = finish_reason(text, produced).ok();
+            assert_eq!(read, reason, "{text} after {produced:?}");
         }
     }
 
@@ -131,12 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_are_part_of_the_completion_once() {
+    fn thoughts_are_counted_once() {
         for (counts, total, (prompt, cached, completion, reasoning)) in [
             ([10, 0, 4, 6, 0], json!(16), (10, 4, 6, 0)),
             ([10, 0, 0, 6, 50], json!(66), (10, 0, 56, 50)),
             ([10, 0, 0, 60, 50], json!(70), (10, 0, 60, 50)),
-            // Inside is where they cannot be, when there are more of them.
+            // More thoughts than candidates cannot be included in them.
             ([10, 0, 0, 6, 50], json!(16), (10, 0, 56, 50)),
             ([10, 5, 0, 60, 50], json!(75), (15, 0, 60, 50)),
             ([10, 5, 0, 6, 50], json!(71), (15, 0, 56, 50)),
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_counts_that_can_be_billed_are_usage() {
+    fn counts_that_cannot_be_billed_are_no_usage() {
         for name in [
             "promptTokenCount",
             "toolUsePromptTokenCount",
@@ -201,7 +200,7 @@ mod tests {
         assert_eq!(
             usage([7, 0, 8, 3, 0], &json!(10)),
             None,
-            "more cached than read"
+            "more cached than prompt tokens"
         );
         let half = 1 << 30;
         assert_eq!(

@@ -1,7 +1,6 @@
-//! What whole and streamed answers have in common: finish reasons, counts, arguments.
+//! Fields that whole and streamed responses share: finish reasons, usage, arguments of tool calls.
 //!
-//! Servers disagree about words, nulls and types, so they are read leniently, and strictly where
-//! money or meaning depends on them.
+//! Servers differ in values, nulls and types, so parsing is lenient, except where money or meaning depends on a field.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{
@@ -9,22 +8,22 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::count::Count;
+use super::token_count::TokenCount;
 use crate::wire::{
     chat::{FinishReason, Usage},
     error::UpstreamError,
     json_text::JsonText,
 };
 
-/// A provider's word for why it ended, in ours; `None` where it said nothing.
+/// Maps a provider's finish reason to [`FinishReason`]; `None` if there is none yet.
 ///
-/// Words for failure are failures: an answer that went wrong must not look complete.
+/// A reason that names a failure is an error: a failed response must not look complete.
 pub fn finish_reason(
-    word: Option<&str>,
+    reason: Option<&str>,
     called_tools: bool,
 ) -> Result<Option<FinishReason>, UpstreamError> {
-    let word = word.map(str::to_ascii_lowercase); // some vendors shout
-    Ok(Some(match word.as_deref() {
+    let reason = reason.map(str::to_ascii_lowercase); // some vendors use upper case
+    Ok(Some(match reason.as_deref() {
         None | Some("") => return Ok(None),
         Some("length" | "max_tokens" | "model_length" | "max_length") => FinishReason::Length,
         Some("content_filter" | "safety" | "refusal") => FinishReason::ContentFilter,
@@ -32,61 +31,62 @@ pub fn finish_reason(
             FinishReason::ToolCalls
         }
         Some(
-            word @ ("error"
+            reason @ ("error"
             | "failed"
             | "abort"
             | "aborted"
             | "cancelled"
             | "timeout"
             | "insufficient_system_resource"),
-        ) => return Err(UpstreamError::Reported(format!("finish_reason {word}"))),
-        // `stop` and its many synonyms. Several servers say `stop` after tool calls too.
+        ) => return Err(UpstreamError::Reported(format!("finish_reason {reason}"))),
+        // `stop` and its synonyms. Several servers send `stop` after tool calls too.
         Some(_) if called_tools => FinishReason::ToolCalls,
         Some(_) => FinishReason::Stop,
     }))
 }
 
-/// Token counts as they are written: whatever stands for each.
+/// The `usage` object, with fields of several vendors.
 #[derive(Deserialize)]
-struct WrittenUsage<'a> {
-    prompt_tokens: Option<Count>,
-    completion_tokens: Option<Count>,
-    total_tokens: Option<Count>,
+struct WireUsage<'a> {
+    prompt_tokens: Option<TokenCount>,
+    completion_tokens: Option<TokenCount>,
+    total_tokens: Option<TokenCount>,
     #[serde(borrow)]
     prompt_tokens_details: Option<&'a RawValue>,
-    /// Another vendor's word for the tokens that came from a cache.
-    prompt_cache_hit_tokens: Option<Count>,
+    /// DeepSeek's field for tokens read from a cache.
+    prompt_cache_hit_tokens: Option<TokenCount>,
     #[serde(borrow)]
     completion_tokens_details: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct PromptDetails<'a> {
-    cached_tokens: Option<Count>,
-    cache_write_tokens: Option<Count>,
-    /// Other servers' word for the tokens that were written to a cache.
-    cache_creation_tokens: Option<Count>,
+    cached_tokens: Option<TokenCount>,
+    cache_write_tokens: Option<TokenCount>,
+    /// Other servers' field for tokens written to a cache.
+    cache_creation_tokens: Option<TokenCount>,
     #[serde(borrow)]
     cache_creation_token_details: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct WriteDetails {
-    ephemeral_1h_input_tokens: Option<Count>,
+struct CacheWriteDetails {
+    ephemeral_1h_input_tokens: Option<TokenCount>,
 }
 
 #[derive(Deserialize)]
 struct CompletionDetails {
-    reasoning_tokens: Option<Count>,
+    reasoning_tokens: Option<TokenCount>,
 }
 
-/// The token counts, if they are ones that can be billed: whole, not negative, not absurd. A number in the place of one
-/// that nobody can read is a failure.
+/// Parses the usage; `None` unless its counts can be billed: integers, not negative, below 2³¹.
+///
+/// A number that cannot be parsed at all, such as `1e999`, is an error.
 pub fn read_usage(usage: &RawValue) -> Result<Option<Usage>, UpstreamError> {
     if let Ok(Some(counts)) = read_counts(usage) {
         return Ok(Some(counts));
     }
-    // The longer way, for the few: every number is read, and of what is said twice the last counts.
+    // Slow path: parses into a `Value` first, which checks every number and keeps the last of duplicate keys.
     let read = |usage: &RawValue| {
         let usage: Value = serde_json::from_str(usage.get())?;
         read_counts(&to_raw_value(&usage)?)
@@ -95,12 +95,12 @@ pub fn read_usage(usage: &RawValue) -> Result<Option<Usage>, UpstreamError> {
 }
 
 fn read_counts(usage: &RawValue) -> serde_json::Result<Option<Usage>> {
-    let Some(usage) = object::<WrittenUsage<'_>>(Some(usage))? else {
+    let Some(usage) = parse_object::<WireUsage<'_>>(Some(usage))? else {
         return Ok(None);
     };
-    let of_prompt = object::<PromptDetails<'_>>(usage.prompt_tokens_details)?;
-    let of_completion = object::<CompletionDetails>(usage.completion_tokens_details)?;
-    let (cached, written, writes) = of_prompt.map_or((None, None, None), |details| {
+    let prompt_details = parse_object::<PromptDetails<'_>>(usage.prompt_tokens_details)?;
+    let completion_details = parse_object::<CompletionDetails>(usage.completion_tokens_details)?;
+    let (cached, written, writes) = prompt_details.map_or((None, None, None), |details| {
         let written = details.cache_write_tokens.or(details.cache_creation_tokens);
         (
             details.cached_tokens,
@@ -109,14 +109,16 @@ fn read_counts(usage: &RawValue) -> serde_json::Result<Option<Usage>> {
         )
     });
     let cached = cached.or(usage.prompt_cache_hit_tokens);
-    let hour = object::<WriteDetails>(writes)?.and_then(|writes| writes.ephemeral_1h_input_tokens);
-    let reasoning = of_completion.and_then(|details| details.reasoning_tokens);
-    let total = usage.total_tokens.and_then(Count::whole);
+    let hour = parse_object::<CacheWriteDetails>(writes)?
+        .and_then(|writes| writes.ephemeral_1h_input_tokens);
+    let reasoning = completion_details.and_then(|details| details.reasoning_tokens);
+    let total = usage.total_tokens.and_then(TokenCount::value);
     let usage = || {
-        let count = |count: Option<Count>| count.map_or(Some(0), Count::billable);
+        let count = |count: Option<TokenCount>| count.map_or(Some(0), TokenCount::billable);
         let prompt = usage.prompt_tokens?.billable()?;
         let cached = count(cached)?;
-        // Servers that count writes beside the prompt, or only how long they are kept, are charged for the prompt.
+        // Cache writes are part of the prompt. If a server counts them in addition to it, they are capped at the
+        // prompt; if it only breaks them down by lifetime, there are none.
         let cache_write = count(written)?.min(prompt.checked_sub(cached)?);
         Some(Usage {
             prompt,
@@ -127,25 +129,28 @@ fn read_counts(usage: &RawValue) -> serde_json::Result<Option<Usage>> {
             reasoning: count(reasoning)?,
         })
     };
-    Ok(usage().map(|usage| with_reasoning_inside(usage, total)))
+    Ok(usage().map(|usage| with_reasoning_included(usage, total)))
 }
 
-/// Anything but an object says nothing.
-fn object<'a, T: Deserialize<'a>>(value: Option<&'a RawValue>) -> serde_json::Result<Option<T>> {
+/// Parses an object; any other JSON value counts as absent.
+fn parse_object<'a, T: Deserialize<'a>>(
+    value: Option<&'a RawValue>,
+) -> serde_json::Result<Option<T>> {
     let value = value.map(RawValue::get);
     let object = value.filter(|text| text.starts_with('{'));
     object.map(serde_json::from_str).transpose()
 }
 
-/// Reasoning is part of the completion. Some servers count it beside, which their total gives away.
-fn with_reasoning_inside(usage: Usage, total: Option<u64>) -> Usage {
+/// Includes reasoning tokens in the completion. Servers that count them separately are recognised by their total, or
+/// because there are more reasoning tokens than completion tokens.
+fn with_reasoning_included(usage: Usage, total: Option<u64>) -> Usage {
     let (prompt, completion, reasoning) = (
         u64::from(usage.prompt),
         u64::from(usage.completion),
         u64::from(usage.reasoning),
     );
-    let beside = reasoning > 0 && total == Some(prompt + completion + reasoning);
-    if !beside && reasoning <= completion {
+    let separate = reasoning > 0 && total == Some(prompt + completion + reasoning);
+    if !separate && reasoning <= completion {
         return usage;
     }
     Usage {
@@ -154,7 +159,7 @@ fn with_reasoning_inside(usage: Usage, total: Option<u64>) -> Usage {
     }
 }
 
-/// A tool call's arguments: JSON in a string, and from some servers the object itself.
+/// A tool call's arguments: JSON in a string, or from some servers the JSON object itself.
 #[derive(Clone, Debug)]
 pub struct Arguments(pub JsonText);
 
@@ -165,7 +170,7 @@ impl<'de> Deserialize<'de> for Arguments {
             Some(b'{') => Ok(Self(JsonText::new(raw.get()))),
             _ => JsonText::from_boxed(raw)
                 .map(Self)
-                .ok_or_else(|| serde::de::Error::custom("arguments that are no JSON text")),
+                .ok_or_else(|| serde::de::Error::custom("arguments are not a JSON string")),
         }
     }
 }
@@ -183,7 +188,7 @@ mod tests {
     #[test]
     fn finish_reasons_are_a_closed_set() {
         use FinishReason::{ContentFilter, Length, Stop, ToolCalls};
-        for (word, called, reason) in [
+        for (text, called, reason) in [
             ("stop", false, Stop),
             ("stop", true, ToolCalls),
             ("eos", false, Stop),
@@ -194,9 +199,9 @@ mod tests {
             ("content_filter", false, ContentFilter),
         ] {
             assert_eq!(
-                finish_reason(Some(word), called).unwrap(),
+                finish_reason(Some(text), called).unwrap(),
                 Some(reason),
-                "{word} {called}"
+                "{text} {called}"
             );
         }
         assert!(finish_reason(Some("error"), false).is_err());
@@ -204,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_counted_beside_the_completion_is_added_to_it() {
+    fn reasoning_counted_separately_is_added_to_the_completion() {
         let completion = |completion: u32, total: u32| {
             let usage = json!({
                 "prompt_tokens": 3, "completion_tokens": completion, "total_tokens": total,
@@ -212,13 +217,13 @@ mod tests {
             });
             read_usage(&usage).unwrap().completion
         };
-        assert_eq!(completion(60, 63), 60, "inside");
-        assert_eq!(completion(60, 113), 110, "beside, as the total says");
-        assert_eq!(completion(4, 7), 54, "more than the whole cannot be inside");
+        assert_eq!(completion(60, 63), 60, "included");
+        assert_eq!(completion(60, 113), 110, "separate, as the total shows");
+        assert_eq!(completion(4, 7), 54, "more than the completion: separate");
     }
 
     #[test]
-    fn what_was_written_to_a_cache_is_part_of_the_prompt() {
+    fn cache_writes_are_part_of_the_prompt() {
         let read = |details: Value| {
             let usage = json!({ "prompt_tokens": 100, "completion_tokens": 2, "prompt_tokens_details": details });
             read_usage(&usage).map(|u| (u.prompt, u.cached, u.cache_write, u.cache_write_1h))
@@ -238,7 +243,7 @@ mod tests {
                 json!({ "cache_write_tokens": 0, "cache_creation_tokens": 5 }),
                 (100, 0, 0, 0),
             ),
-            // Counted beside the prompt, or not at all: the prompt is charged.
+            // Counted in addition to the prompt, or only by lifetime.
             (
                 json!({ "cache_write_tokens": 2_000, "cached_tokens": 60 }),
                 (100, 60, 40, 0),
@@ -255,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_said_twice_the_last_counts() {
+    fn the_last_of_duplicate_keys_counts() {
         let read = |text: &str| {
             let usage = super::read_usage(serde_json::from_str(text).unwrap());
             let usage = usage.unwrap()?;
@@ -270,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_nobody_can_read_is_a_failure() {
+    fn a_number_that_cannot_be_parsed_is_an_error() {
         for usage in [
             r#"{"prompt_tokens":1e999}"#,
             r#"{"prompt_tokens":9,"completion_tokens":1e999}"#,
@@ -282,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn only_counts_that_can_be_billed_are_usage() {
+    fn counts_that_cannot_be_billed_are_no_usage() {
         let usage = |prompt: Value, cached: Value| {
             read_usage(&json!({
                 "prompt_tokens": prompt, "completion_tokens": 2,
@@ -299,7 +304,7 @@ mod tests {
         assert_eq!(
             read_usage(&both).unwrap().cached,
             4,
-            "whichever says something"
+            "null falls back to the vendor's field"
         );
         for (prompt, cached) in [
             (json!(-1), json!(0)),

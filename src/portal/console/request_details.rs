@@ -1,4 +1,4 @@
-//! The whole story of one call, with what its client is not told: who was asked, and what went wrong.
+//! The details of one request for operators, including upstreams and failures, which customers do not see.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    access::{Id, OperatorIn},
+    access::{Id, SignedInOperator},
     accounts,
     frame::{self, Place, scrolled},
     requests::{outcome, path},
@@ -18,15 +18,15 @@ use crate::{
     ledger::{Attempt, Call, CallId, Step},
     portal::{
         error::PortalError,
+        formatting::{count, duration, moment, money},
         layout::{self, Page},
         requests as customers,
-        words::{count, duration, moment, money},
     },
 };
 
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
-    me: OperatorIn,
+    me: SignedInOperator,
     Id(id): Id,
 ) -> Result<Page, PortalError> {
     let id = CallId::parse(&id).ok_or(PortalError::NotFound)?;
@@ -61,14 +61,14 @@ fn facts(call: &Call) -> Markup {
             dt { "Request ID" } dd { code.whole { (call.request_id) } }
             dt { "Account" } dd { a href=(accounts::path(&call.account_id)) { code { (call.account_id) } } }
             dt { "Key" } dd { a href={ "/portal/console/requests?key=" (layout::encoded(&call.key_id)) } { code { (call.key_id) } } }
-            dt { "Model asked for" } dd { code { (call.model) } }
+            dt { "Requested model" } dd { code { (call.model) } }
             dt { "Model that answered" } dd { code { (call.routed_model) } }
             dt { "Upstream" } dd { (call.upstream.as_deref().unwrap_or("none")) }
             dt { "Form" } dd { @if call.stream { "a stream" } @else { "one answer" } }
             dt { "Admitted" } dd { (moment(call.admitted_ms.div_euclid(1_000))) " " span.muted { (timestamp::shown_ms(call.admitted_ms)) } }
             dt { "First byte after" } dd { @match first_byte { Some(ms) => { (duration(ms)) }, None => { "there was none" } } }
             dt { "Took" } dd { (duration(call.ended_ms - call.admitted_ms)) }
-            dt { "Reserved" } dd { (count(call.reserved_tokens)) " tokens of the minute" }
+            dt { "Reserved" } dd { (count(call.reserved_tokens)) " tokens of the rate-limit window" }
             dt { "Held" } dd { (money(call.held)) ", at most " (money(call.most)) }
             @if let Some(cost) = call.provider_cost {
                 dt { "Its provider charges" } dd { (money(cost.rounded_up())) }
@@ -80,7 +80,7 @@ fn facts(call: &Call) -> Markup {
 fn attempts(attempts: &[Attempt]) -> Markup {
     let table = html! {
         table {
-            caption { "Upstreams that were asked and failed, in order" }
+            caption { "Upstreams that were tried and failed, in order" }
             thead { tr {
                 th scope="col" { "Upstream" } th scope="col" { "What went wrong" } th.number scope="col" { "Took" }
             } }
@@ -158,7 +158,7 @@ fn step_row(step: &Step) -> Markup {
     }
 }
 
-/// How a hybrid came to the model that answered.
+/// The routing decision of a hybrid, as indented JSON.
 fn decision(kept: Option<&str>) -> Markup {
     let Some(kept) = kept else { return html! {} };
     let read = serde_json::from_str::<Value>(kept);

@@ -1,11 +1,11 @@
-//! The story of one request: when, by which key and model, what it came to, how it ended.
+//! The details of one request: time, key, model, cost and outcome.
 
 use std::sync::Arc;
 
 use axum::extract::{Path, State, rejection::PathRejection};
 use maud::{Markup, html};
 
-use super::{key_words, outcome};
+use super::{key_label, outcome};
 use crate::{
     base::{
         money::{NanoUsd, TokenPrice},
@@ -16,14 +16,14 @@ use crate::{
     ledger::{Breakdown, Call, CallId, Charged, Key, Step},
     portal::{
         error::PortalError,
+        formatting,
         layout::{self, Page, Place},
-        models::rate_words,
+        models::rate_per_million,
         session::SignedIn,
-        words,
     },
 };
 
-pub async fn one(
+pub async fn show_details(
     State(gateway): State<Arc<Gateway>>,
     me: SignedIn,
     id: Result<Path<String>, PathRejection>,
@@ -31,14 +31,14 @@ pub async fn one(
     let id = id.ok().and_then(|Path(id)| CallId::parse(&id));
     let id = id.ok_or(PortalError::NotFound)?;
     let call = gateway.ledger.call(id).await?;
-    // Another account's request is none, and takes no other way than one that never was.
+    // Another account's request gives the same response as an unknown ID, by the same code path.
     let call = call.filter(|call| call.account_id == me.account.id);
     let call = call.ok_or(PortalError::NotFound)?;
     let keys = gateway.ledger.keys(&me.account.id).await?;
     let content = html! {
         nav.back aria-label="Back" { a href="/portal/requests" { "All requests" } }
         h1 { "Request " code.whole { (call.id) } }
-        p { (outcome::badge(call.outcome)) " " (outcome::sentence(call.outcome)) }
+        p { (outcome::badge(call.outcome)) " " (outcome::explanation(call.outcome)) }
         (facts(&call, &keys))
         (cost(&call))
         (steps(&call.steps))
@@ -52,12 +52,12 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
         dl {
             dt { "Begun" }
             dd {
-                (words::moment(call.admitted_ms.div_euclid(1_000))) " "
+                (formatting::moment(call.admitted_ms.div_euclid(1_000))) " "
                 span.muted { (timestamp::shown_ms(call.admitted_ms)) }
             }
             dt { "Key" }
-            dd { (key_words(keys, &call.key_id)) }
-            dt { "Model asked for" }
+            dd { (key_label(keys, &call.key_id)) }
+            dt { "Requested model" }
             dd { code { (call.model) } }
             dt { "Answered by" }
             dd {
@@ -69,12 +69,12 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
             dt { "Time to first byte" }
             dd {
                 @match first_byte {
-                    Some(ms) => { (words::duration(ms)) },
+                    Some(ms) => { (formatting::duration(ms)) },
                     None => { "There was none" },
                 }
             }
             dt { "Took" }
-            dd { (words::duration(call.ended_ms - call.admitted_ms)) }
+            dd { (formatting::duration(call.ended_ms - call.admitted_ms)) }
             dt { "Request ID" }
             dd {
                 code.whole { (call.request_id) } " "
@@ -84,7 +84,7 @@ fn facts(call: &Call, keys: &[Key]) -> Markup {
     }
 }
 
-/// What it came to, and how; also for the operator's own story.
+/// The cost of a call and its calculation. The console's details page shows it too.
 pub fn cost(call: &Call) -> Markup {
     html! {
         section {
@@ -97,7 +97,7 @@ pub fn cost(call: &Call) -> Markup {
     }
 }
 
-/// Each kind of token at its rate. Only the sum is rounded, so that the parts are told exactly.
+/// The bill: each kind of token at its rate. Only the sum is rounded, so the parts are shown exactly.
 fn bill(call: &Call, charged: Charged) -> Markup {
     let usage = charged.usage;
     let Breakdown { lines, answers } = call.breakdown(usage);
@@ -121,28 +121,28 @@ fn bill(call: &Call, charged: Charged) -> Markup {
                                 (kind.name())
                                 @if kind == TokenKind::Output && usage.reasoning > 0 {
                                     " " span.muted {
-                                        "(" (words::count(usage.reasoning.into())) " of them reasoning)"
+                                        "(" (formatting::count(usage.reasoning.into())) " of them reasoning)"
                                     }
                                 }
                             }
-                            td.number { (words::count(tokens)) }
-                            td.number { (rate_words(rate)) }
+                            td.number { (formatting::count(tokens)) }
+                            td.number { (rate_per_million(rate)) }
                             td.number { (exactly(tokens, rate)) }
                         }
                     }
                     @if fee > NanoUsd::default() {
                         tr {
                             th scope="row" { "Fee for each answer of the model" }
-                            td.number { (words::count(answers)) }
-                            td.number { (words::money(fee)) " each" }
-                            td.number { (words::money(times(fee, answers))) }
+                            td.number { (formatting::count(answers)) }
+                            td.number { (formatting::money(fee)) " each" }
+                            td.number { (formatting::money(times(fee, answers))) }
                         }
                     }
                 }
                 tfoot {
                     tr {
                         th scope="row" colspan="3" { "Charged" }
-                        td.number { (words::money(charged.cost)) }
+                        td.number { (formatting::money(charged.cost)) }
                     }
                 }
             }
@@ -155,14 +155,14 @@ fn balance(charged: Charged) -> Markup {
     html! {
         dl {
             dt { "Balance before" }
-            dd { (words::money(charged.balance_before)) }
+            dd { (formatting::money(charged.balance_before)) }
             dt { "Balance after" }
-            dd { (words::money(charged.balance_after)) }
+            dd { (formatting::money(charged.balance_after)) }
         }
     }
 }
 
-/// What was done, where the gateway ran tools.
+/// The steps of a call with built-in tools; empty for others.
 fn steps(steps: &[Step]) -> Markup {
     if steps.is_empty() {
         return html! {};
@@ -170,7 +170,7 @@ fn steps(steps: &[Step]) -> Markup {
     html! {
         section {
             h2 { "Steps" }
-            p.muted { "What tools were asked and what they said is not kept." }
+            p.muted { "Arguments and results of tools are not stored." }
             div.scroll tabindex="0" role="region" aria-label="Steps" {
                 table {
                     caption { "Steps, in order" }
@@ -191,7 +191,7 @@ fn steps(steps: &[Step]) -> Markup {
 }
 
 fn step_row(step: &Step) -> Markup {
-    let took = |ms: &u64| words::duration(i64::try_from(*ms).unwrap_or(i64::MAX));
+    let took = |ms: &u64| formatting::duration(i64::try_from(*ms).unwrap_or(i64::MAX));
     match step {
         Step::Provider {
             prompt_tokens,
@@ -202,8 +202,8 @@ fn step_row(step: &Step) -> Markup {
             tr {
                 th scope="row" { "The model answered" }
                 td {
-                    (words::count((*prompt_tokens).into())) " tokens in, "
-                    (words::count((*completion_tokens).into())) " out"
+                    (formatting::count((*prompt_tokens).into())) " tokens in, "
+                    (formatting::count((*completion_tokens).into())) " out"
                 }
                 td.number { (took(ms)) }
             }
@@ -213,7 +213,7 @@ fn step_row(step: &Step) -> Markup {
         } => html! {
             tr {
                 th scope="row" { "Tool " code { (name) } }
-                td { (outcome::of_tool(outcome)) }
+                td { (outcome::tool_result(outcome)) }
                 td.number { (took(ms)) }
             }
         },
@@ -225,14 +225,14 @@ fn times(fee: NanoUsd, requests: u64) -> NanoUsd {
     NanoUsd::new(fee.nanos().saturating_mul(requests))
 }
 
-/// In dollars, to the last trillionth.
+/// The price of some tokens in dollars, exact to the pico-dollar.
 fn exactly(tokens: u64, rate: TokenPrice) -> String {
     const PER_DOLLAR: u128 = 1_000_000_000_000;
     let picos = u128::from(tokens) * u128::from(rate.picos().unsigned_abs());
     let whole = u64::try_from(picos / PER_DOLLAR).unwrap_or(u64::MAX);
     let decimals = format!("{:012}", picos % PER_DOLLAR);
     let kept = decimals.trim_end_matches('0').len().max(2);
-    format!("${}.{}", words::count(whole), &decimals[..kept])
+    format!("${}.{}", formatting::count(whole), &decimals[..kept])
 }
 
 #[cfg(test)]
@@ -240,12 +240,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_told_to_the_last_trillionth() {
-        let told = |tokens, rate| exactly(tokens, TokenPrice::parse_per_million(rate).unwrap());
-        assert_eq!(told(600, "2.00"), "$0.0012");
-        assert_eq!(told(1, "0.000001"), "$0.000000000001");
-        assert_eq!(told(0, "9"), "$0.00");
-        assert_eq!(told(1_000_000_000, "36"), "$36,000.00");
-        assert_eq!(told(u32::MAX.into(), "1000000"), "$4,294,967,295.00");
+    fn parts_are_exact_to_the_pico_dollar() {
+        let exact = |tokens, rate| exactly(tokens, TokenPrice::parse_per_million(rate).unwrap());
+        assert_eq!(exact(600, "2.00"), "$0.0012");
+        assert_eq!(exact(1, "0.000001"), "$0.000000000001");
+        assert_eq!(exact(0, "9"), "$0.00");
+        assert_eq!(exact(1_000_000_000, "36"), "$36,000.00");
+        assert_eq!(exact(u32::MAX.into(), "1000000"), "$4,294,967,295.00");
     }
 }

@@ -1,11 +1,11 @@
-//! Amounts and times as people read them.
+//! Formats amounts, numbers and times for pages.
 
 use maud::{Markup, html};
 use time::{OffsetDateTime, macros::format_description};
 
 use crate::base::{money::NanoUsd, timestamp};
 
-/// US dollars, with cents at least and every billionth that there is.
+/// An amount in US dollars, exact to the nano-dollar and with at least two decimals.
 pub fn money(amount: NanoUsd) -> String {
     let nanos = amount.nanos();
     let (whole, rest) = (
@@ -18,8 +18,8 @@ pub fn money(amount: NanoUsd) -> String {
     format!("{sign}${}.{}", count(whole), &rest[..kept])
 }
 
-/// The same, rounded to cents where there are so many: for a glance, not for a bill.
-pub fn about(amount: NanoUsd) -> String {
+/// An amount in US dollars, rounded to cents from one cent on. For overviews, not for bills.
+pub fn money_rounded(amount: NanoUsd) -> String {
     let nanos = amount.nanos();
     if nanos.unsigned_abs() < 10_000_000 {
         return money(amount);
@@ -29,7 +29,7 @@ pub fn about(amount: NanoUsd) -> String {
     format!("{sign}${}.{:02}", count(cents / 100), cents % 100)
 }
 
-/// A number with its thousands apart.
+/// A number with thousands separators.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -42,7 +42,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A moment, in UTC.
+/// A point in time in UTC, as a `<time>` element.
 pub fn moment(unix_seconds: i64) -> Markup {
     let format =
         format_description!("[day padding:none] [month repr:short] [year], [hour]:[minute] UTC");
@@ -51,7 +51,7 @@ pub fn moment(unix_seconds: i64) -> Markup {
     html! { time datetime=(timestamp::shown(unix_seconds)) { (shown.unwrap_or_default()) } }
 }
 
-/// How long something took.
+/// A duration in milliseconds, seconds or minutes.
 pub fn duration(ms: i64) -> String {
     match ms.max(0) {
         ms @ 0..1_000 => format!("{ms} ms"),
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_has_cents_and_whatever_else_there_is() {
+    fn money_is_exact_with_at_least_two_decimals() {
         let shown = |nanos| money(NanoUsd::new(nanos));
         assert_eq!(shown(0), "$0.00");
         assert_eq!(shown(1), "$0.000000001");
@@ -75,8 +75,8 @@ mod tests {
     }
 
     #[test]
-    fn at_a_glance_there_are_cents() {
-        let shown = |nanos| about(NanoUsd::new(nanos));
+    fn rounded_money_has_cents() {
+        let shown = |nanos| money_rounded(NanoUsd::new(nanos));
         assert_eq!(shown(1_234_567_890), "$1.23");
         assert_eq!(shown(1_995_000_000), "$2.00");
         assert_eq!(shown(1_200), "$0.0000012");
@@ -84,13 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_their_thousands_apart() {
+    fn counts_have_thousands_separators() {
         let shown: Vec<_> = [0, 999, 1_000, 1_234_567].map(count).into();
         assert_eq!(shown, ["0", "999", "1,000", "1,234,567"]);
     }
 
     #[test]
-    fn a_moment_is_told_to_people_and_programs() {
+    fn a_moment_is_shown_with_a_machine_readable_time() {
         let shown = moment(1_800_000_000).into_string();
         let expected = "<time datetime=\"2027-01-15T08:00:00Z\">15 Jan 2027, 08:00 UTC</time>";
         assert_eq!(shown, expected);

@@ -1,6 +1,6 @@
-//! What a browser says it is, as its owner would call it.
+//! Names browsers by their `User-Agent` header.
 
-/// The first that is found: most browsers claim to be those below them too.
+/// Marker and name, in order of precedence: most browsers also claim to be those further down.
 const BROWSERS: [(&str, &str); 7] = [
     ("Edg/", "Edge"),
     ("OPR/", "Opera"),
@@ -20,8 +20,8 @@ const SYSTEMS: [(&str, &str); 7] = [
     ("Linux", "Linux"),
 ];
 
-/// "Firefox on Windows"; what is no browser that we know is told as it is.
-pub fn words(agent: &str) -> String {
+/// A name such as "Firefox on Windows". An unknown agent is returned unchanged.
+pub fn browser_name(agent: &str) -> String {
     let name = |known: &[(&str, &'static str)]| {
         let mut known = known.iter();
         let found = known.find(|(mark, _)| agent.contains(mark));
@@ -37,10 +37,10 @@ pub fn words(agent: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::words;
+    use super::browser_name;
 
     #[test]
-    fn browsers_are_called_by_their_names() {
+    fn browsers_are_named() {
         for (agent, name) in [
             (
                 "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
@@ -61,7 +61,7 @@ mod tests {
             ("curl/8.14.1", "curl/8.14.1"),
             ("", "Unknown"),
         ] {
-            assert_eq!(words(agent), name, "{agent}");
+            assert_eq!(browser_name(agent), name, "{agent}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Alerts as people read them.
+//! Texts of alerts: titles, summaries, advice and e-mails.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::{
     base::timestamp,
 };
 
-/// Whose credit an alert is about.
+/// Returns the account whose credit an alert is about.
 pub fn account_of(kind: AlertKind, subject: &str) -> Option<&str> {
     match kind {
         AlertKind::BalanceLow => Some(subject),
@@ -24,40 +24,40 @@ pub fn title(kind: AlertKind) -> &'static str {
         AlertKind::UpstreamRefuses => "Provider refuses key or model",
         AlertKind::StreamUnbilled => "Calls not charged",
         AlertKind::UsageOverBound => "Provider reports too many tokens",
-        AlertKind::AuditMismatch => "Books do not add up",
+        AlertKind::AuditMismatch => "Ledger does not add up",
         AlertKind::Test => "Test",
     }
 }
 
-/// What an operator can do about it.
+/// Returns what an operator can do about a kind of alert.
 pub fn advice(kind: AlertKind) -> &'static str {
     match kind {
         AlertKind::BalanceLow => {
             "Give the account credit, or let its owner know: without any, its requests are refused."
         }
         AlertKind::CreditExpiring => {
-            "Let the owner know, or give the same credit anew with a later end."
+            "Let the owner know, or grant the same amount with a later expiry."
         }
         AlertKind::UpstreamFailing => {
-            "See what it answers on the page of deployments, ask its provider, or add another deployment for its models."
+            "See its last failure on the page Deployments, ask its provider, or add another deployment for its models."
         }
         AlertKind::UpstreamRefuses => {
             "Check the provider's API key, its account's credit and access, and the deployment's `upstream_model`: 401 is the key, 402 the account, 403 access, 404 the model or `base_url`."
         }
         AlertKind::StreamUnbilled => {
-            "Look at the requests: a provider that answers without usage is set right in its configuration; charges that cannot be written are a store in trouble."
+            "Check these requests: if a provider sends responses without usage, correct its configuration; if charges could not be written, check the store."
         }
         AlertKind::UsageOverBound => {
-            "Compare the provider's bill with its answers in the log: calls were charged up to what their requests could use, and the rest is your loss."
+            "Compare the provider's bill with the usage in the log: calls were charged up to what their requests could use, and you pay the rest."
         }
         AlertKind::AuditMismatch => {
             "Run the audit to see what differs. These accounts are frozen until an audit finds nothing."
         }
-        AlertKind::Test => "Nothing is to be done: whoever reads this hears of alerts.",
+        AlertKind::Test => "Nothing is to be done: this test shows that alerts are delivered.",
     }
 }
 
-/// How it is, in one sentence without its end.
+/// Returns one sentence about the present state, without its full stop.
 pub fn summary(kind: AlertKind, subject: &str, detail: &str) -> String {
     let detail: Value = serde_json::from_str(detail).unwrap_or_default();
     let text = |key: &str| detail[key].as_str().unwrap_or("?");
@@ -76,7 +76,7 @@ pub fn summary(kind: AlertKind, subject: &str, detail: &str) -> String {
         ),
         AlertKind::UpstreamFailing => {
             format!(
-                "{subject} is left alone after {} in a row",
+                "the circuit of {subject} is open: {} in a row",
                 counted(number("failures_in_a_row"), "failure")
             )
         }
@@ -102,7 +102,7 @@ pub fn summary(kind: AlertKind, subject: &str, detail: &str) -> String {
             dollars(text("not_charged"))
         ),
         AlertKind::AuditMismatch => format!(
-            "the books of {} do not add up",
+            "the ledger entries of {} do not add up",
             counted(number("accounts"), "account")
         ),
         AlertKind::Test => "this is a test".into(),
@@ -114,7 +114,7 @@ fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// `1.200000` → `$1.20`
+/// Formats a decimal amount: `1.200000` → `$1.20`.
 fn dollars(amount: &str) -> String {
     let (sign, amount) = amount
         .strip_prefix('-')
@@ -124,7 +124,7 @@ fn dollars(amount: &str) -> String {
     format!("{sign}${whole}.{kept:0<2}")
 }
 
-/// A letter to an operator; `console` is the address of the page of alerts, where there is one.
+/// Returns the e-mail to an operator. `console` is the URL of the console's page of alerts, if the console is served.
 pub fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>) -> Email {
     let link = console.map_or_else(String::new, |console| format!("\n{console}\n"));
     let summary = summary(alert.kind, &alert.subject, &alert.detail);
@@ -139,7 +139,7 @@ pub fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>)
             let until = timestamp::shown(alert.closed_at.unwrap_or_default());
             (
                 format!("Tollgate: {title}: over"),
-                format!("From {since} to {until}: {summary}.\n\nThis is over.\n{link}"),
+                format!("From {since} to {until}: {summary}.\n\nThe alert is closed.\n{link}"),
             )
         }
     };
@@ -150,7 +150,7 @@ pub fn to_operator(to: &str, alert: &Alert, event: Event, console: Option<&str>)
     }
 }
 
-/// A letter to whom an account belongs to; none about what is nobody's account.
+/// Returns the e-mail to an account's owner; `None` for alerts that are not about an account.
 pub fn to_customer(to: &str, alert: &Alert, billing: &str) -> Option<Email> {
     let detail: Value = serde_json::from_str(&alert.detail).unwrap_or_default();
     let text = |key: &str| detail[key].as_str().unwrap_or("?");
@@ -165,7 +165,7 @@ pub fn to_customer(to: &str, alert: &Alert, billing: &str) -> Option<Email> {
         AlertKind::CreditExpiring => (
             "Some of your credit expires soon",
             format!(
-                "{} of your credit expires at {}. What is not used by then is gone.",
+                "{} of your credit expires at {}. Credit that you do not use by then is lost.",
                 dollars(text("left")),
                 text("expires_at")
             ),
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_says_how_it_is() {
+    fn summary_of_each_kind() {
         let low = r#"{"available":"-0.500000","threshold":"5.000000"}"#;
         for (kind, subject, detail, expected) in [
             (
@@ -203,7 +203,7 @@ mod tests {
                 AlertKind::UpstreamFailing,
                 "local/*",
                 r#"{"failures_in_a_row":1}"#,
-                "local/* is left alone after 1 failure in a row",
+                "the circuit of local/* is open: 1 failure in a row",
             ),
             (
                 AlertKind::StreamUnbilled,
@@ -227,7 +227,7 @@ mod tests {
                 AlertKind::AuditMismatch,
                 "ledger",
                 r#"{"accounts":2}"#,
-                "the books of 2 accounts do not add up",
+                "the ledger entries of 2 accounts do not add up",
             ),
             (AlertKind::Test, "test_1", "not JSON", "this is a test"),
         ] {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_leads_to_the_console_where_there_is_one() {
+    fn an_email_links_to_the_console_if_it_is_served() {
         let alert = Alert {
             seq: 1,
             id: "alert_1".into(),

@@ -1,4 +1,4 @@
-//! A number of tokens as a provider writes it.
+//! Lenient parsing of token counts.
 
 use std::fmt;
 
@@ -7,34 +7,35 @@ use serde::{
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-/// What stands in the place of a count: a whole number that is not negative, or something that is none.
+/// The JSON value of a token count: `None` inside unless it is a non-negative integer.
 #[derive(Clone, Copy, Debug)]
-pub struct Count(Option<u64>);
+pub struct TokenCount(Option<u64>);
 
-impl Count {
-    pub fn whole(self) -> Option<u64> {
+impl TokenCount {
+    pub fn value(self) -> Option<u64> {
         self.0
     }
 
-    /// If it is one that can be billed.
+    /// The count, if it is small enough to be billed.
     pub fn billable(self) -> Option<u32> {
         u32::try_from(self.0?).ok().filter(|n| *n < 1 << 31)
     }
 }
 
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for TokenCount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Anything).map(Self)
+        deserializer.deserialize_any(CountVisitor).map(Self)
     }
 }
 
-struct Anything;
+/// Accepts any JSON value, and keeps non-negative integers.
+struct CountVisitor;
 
-impl<'de> Visitor<'de> for Anything {
+impl<'de> Visitor<'de> for CountVisitor {
     type Value = Option<u64>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("anything")
+        f.write_str("any JSON value")
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Option<u64>, E> {

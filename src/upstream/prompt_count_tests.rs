@@ -1,4 +1,4 @@
-//! Everything that goes upstream is counted, whichever provider it goes to.
+//! Tests that every text sent upstream is counted in the prompt's estimate and bound, for every provider.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{anthropic, gemini, openai, testing};
 
-/// A request with every text in it that a caller can send.
-fn with_everything() -> Value {
+/// A request with every kind of text that a caller can send.
+fn full_request() -> Value {
     let call = json!({
         "id": "call_1", "type": "function", "function": { "name": "f", "arguments": "{\"a\":\"x\"}" },
     });
@@ -45,7 +45,7 @@ fn with_everything() -> Value {
     })
 }
 
-/// The places of all texts in a request, as JSON pointers.
+/// Collects the JSON pointers of all strings in a request.
 fn texts(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::String(_) => found.push(at.to_owned()),
@@ -63,8 +63,8 @@ fn texts(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// How long the bodies are that go upstream, and what they are counted for.
-fn measured(request: &Value) -> ([usize; 3], u64, u64) {
+/// The lengths of the upstream bodies, one per provider, and the prompt's bound and estimate.
+fn measure(request: &Value) -> ([usize; 3], u64, u64) {
     let call = testing::call(request.to_string().as_bytes());
     let count = call.count();
     let bodies = [
@@ -76,14 +76,14 @@ fn measured(request: &Value) -> ([usize; 3], u64, u64) {
 }
 
 #[test]
-fn whatever_makes_a_request_longer_is_counted() {
-    let request = with_everything();
-    let (before, bound, estimate) = measured(&request);
+fn every_text_sent_upstream_is_counted() {
+    let request = full_request();
+    let (before, bound, estimate) = measure(&request);
     let mut places = Vec::new();
     texts(&request, "", &mut places);
     let mut forwarded = 0;
     for place in places {
-        // These have to say something certain.
+        // These fields accept fixed values only.
         if place.ends_with("/role") || place.ends_with("/type") || place == "/model" {
             continue;
         }
@@ -92,7 +92,7 @@ fn whatever_makes_a_request_longer_is_counted() {
         }
         let mut longer = request.clone();
         lengthen(&mut longer, &place);
-        let (after, longer_bound, longer_estimate) = measured(&longer);
+        let (after, longer_bound, longer_estimate) = measure(&longer);
         let grown = after
             .iter()
             .zip(before)
@@ -101,7 +101,7 @@ fn whatever_makes_a_request_longer_is_counted() {
         if grown > 0 {
             forwarded += 1;
             assert!(
-                longer_bound >= bound + grown.min(WORDS.len() as u64),
+                longer_bound >= bound + grown.min(EXTRA_TEXT.len() as u64),
                 "{place}"
             );
             assert!(longer_estimate > estimate, "{place}");
@@ -110,11 +110,11 @@ fn whatever_makes_a_request_longer_is_counted() {
     assert!(forwarded >= 17, "only {forwarded} texts go upstream");
 }
 
-const WORDS: &str = " and many words more, which nobody has counted until now";
+const EXTRA_TEXT: &str = " and many words more, which nobody has counted until now";
 
-/// Makes the text at this place longer, and others that must be the same.
+/// Makes the string at `place` longer, and any other string that must be equal to it.
 fn lengthen(request: &mut Value, place: &str) {
-    let twins: &[&str] = match place {
+    let linked: &[&str] = match place {
         "/messages/2/tool_calls/0/id" | "/messages/3/tool_call_id" => {
             &["/messages/2/tool_calls/0/id", "/messages/3/tool_call_id"]
         }
@@ -124,24 +124,24 @@ fn lengthen(request: &mut Value, place: &str) {
         _ => &[],
     };
     let arguments = place.ends_with("/arguments");
-    for place in std::iter::once(&place).chain(twins.iter().filter(|twin| **twin != place)) {
+    for place in std::iter::once(&place).chain(linked.iter().filter(|other| **other != place)) {
         let text = request.pointer_mut(place).unwrap();
         let longer = match text.as_str().unwrap() {
-            said if arguments => said.replace('x', WORDS),
-            said => format!("{said}{WORDS}"),
+            text if arguments => text.replace('x', EXTRA_TEXT),
+            text => format!("{text}{EXTRA_TEXT}"),
         };
         *text = longer.into();
     }
 }
 
-/// Keys of objects that go upstream are texts as well.
+/// Object keys that are sent upstream are counted too.
 #[test]
-fn tokens_that_are_biased_are_counted() {
+fn keys_of_logit_bias_are_counted() {
     let biased = |count: usize| {
         let biases: serde_json::Map<_, _> = (0..count)
             .map(|token| (token.to_string(), json!(1)))
             .collect();
-        measured(&json!({
+        measure(&json!({
             "model": testing::MODEL, "messages": [{ "role": "user", "content": "Hi" }],
             "logit_bias": biases,
         }))
@@ -151,9 +151,9 @@ fn tokens_that_are_biased_are_counted() {
     assert!(more >= bound + 99 * 2, "{more}");
 }
 
-/// The same text, however it was escaped.
+/// A text has one count, whether or not its JSON is escaped.
 #[test]
-fn escapes_are_undone_before_anything_is_counted() {
+fn text_is_unescaped_before_it_is_counted() {
     let russian = "Шлюз резервирует средства до вызова и рассчитывается, когда поставщик ответил.";
     let escaped = |text: &str| {
         text.encode_utf16().fold(String::new(), |mut json, unit| {

@@ -1,0 +1,243 @@
+//! What each command does: checks against the memory, writes to the database, and changes the memory.
+//!
+//! A refusal changes neither. An error of the database rolls the transaction back, and the memory is read again.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    command::{LimitChange, ModelChange},
+    directory::Shared,
+    sqlite::Database,
+};
+use crate::{
+    base::money::NanoUsd,
+    ledger::{
+        Account, AccountChange, Call, Charged, Grant, Key, KeyState, LedgerError, LimitRule,
+        ModelSettings, PendingCharge, Violation, credit::Funds,
+    },
+    wire::chat::Usage,
+};
+
+/// Posts the account's expired credit and the charge of the call.
+pub fn charge(
+    database: &Database,
+    directory: &Shared,
+    call: &Call,
+    usage: Usage,
+    cost: NanoUsd,
+) -> Result<Charged, LedgerError> {
+    let now = call.ended_ms.div_euclid(1_000);
+    let (update, charge) = {
+        let directory = directory.read();
+        let mut credit = directory.credit(&call.account_id);
+        let update = credit.bring_up_to_date(now);
+        (update, credit.charge(call.id, cost, now))
+    };
+    database.enter_update(&call.account_id, &update, now)?;
+    let charge = charge.ok_or(LedgerError::NoHold)?;
+    let charged = Charged {
+        usage,
+        cost,
+        balance_before: charge.before,
+        balance_after: charge.after,
+    };
+    database.insert_charged(call, charged, &charge)?;
+    Ok(charged)
+}
+
+/// Charges a call of an earlier process; `None` if its end is recorded already.
+pub fn settle_pending(
+    database: &Database,
+    directory: &Shared,
+    pending: &PendingCharge,
+) -> Result<Option<Charged>, LedgerError> {
+    let call = &pending.call;
+    directory.read().account(&call.account_id)?;
+    if database.has_call(call.id)? || database.has_new_call(call.id) {
+        return Ok(None);
+    }
+    directory
+        .read()
+        .credit(&call.account_id)
+        .hold_nothing(call.id);
+    charge(database, directory, call, pending.usage, pending.cost).map(Some)
+}
+
+/// Records a call that was not charged. One whose hold was gone before may be recorded already, as charged or released.
+pub fn record_released(
+    database: &Database,
+    call: &Call,
+    was_held: bool,
+) -> Result<(), LedgerError> {
+    if was_held || !database.has_call(call.id)? {
+        database.insert_call(call)?;
+    }
+    Ok(())
+}
+
+/// Gives an account credit; returns the earlier grant if the reference was used before.
+pub fn add_grant(
+    database: &Database,
+    directory: &Shared,
+    account_id: &str,
+    grant: Grant,
+) -> Result<Grant, LedgerError> {
+    directory.read().account(account_id)?;
+    if let Some(before) = directory.read().same_grant(account_id, &grant)? {
+        return Ok(before);
+    }
+    let (update, granted) = {
+        let directory = directory.read();
+        let mut credit = directory.credit(account_id);
+        let fits = credit.total().checked_add(grant.amount);
+        fits.ok_or(LedgerError::TooMuchCredit)?;
+        let id = Arc::from(grant.id.as_str());
+        let funds = Funds::new(id, grant.amount, grant.expires_at);
+        let update = credit.bring_up_to_date(grant.created_at);
+        (update, credit.grant(&funds))
+    };
+    database.enter_update(account_id, &update, grant.created_at)?;
+    database.enter_grant(account_id, &grant, &granted)?;
+    directory.write().put_grant(account_id, grant.clone());
+    Ok(grant)
+}
+
+pub fn create_account(
+    database: &Database,
+    directory: &Shared,
+    account: Account,
+) -> Result<Account, LedgerError> {
+    database.insert_account(&account)?;
+    Ok(directory.write().put_account(account))
+}
+
+/// Creates an account, or returns the one that has this ID.
+pub fn ensure_account(
+    database: &Database,
+    directory: &Shared,
+    account: Account,
+) -> Result<Account, LedgerError> {
+    if let Ok(there) = directory.read().account(&account.id) {
+        return Ok(there.clone());
+    }
+    create_account(database, directory, account)
+}
+
+pub fn change_account(
+    database: &Database,
+    directory: &Shared,
+    id: &str,
+    change: AccountChange,
+) -> Result<Account, LedgerError> {
+    let account = change.applied_to(directory.read().account(id)?)?;
+    database.update_account(&account)?;
+    Ok(directory.write().put_account(account))
+}
+
+pub fn create_key(database: &Database, directory: &Shared, key: Key) -> Result<Key, LedgerError> {
+    directory.read().account(&key.account_id)?;
+    database.insert_key(&key)?;
+    Ok(directory.write().put_key(key))
+}
+
+/// Changes the state of a key. A deleted key stays deleted.
+pub fn set_key_state(
+    database: &Database,
+    directory: &Shared,
+    id: &str,
+    state: KeyState,
+) -> Result<Key, LedgerError> {
+    let key = directory.read().key(id)?.clone();
+    if key.state == KeyState::Deleted && state != KeyState::Deleted {
+        return Err(LedgerError::KeyDeleted);
+    }
+    let key = Key { state, ..key };
+    database.update_key(&key)?;
+    Ok(directory.write().put_key(key))
+}
+
+pub fn set_model(
+    database: &Database,
+    directory: &Shared,
+    change: ModelChange,
+) -> Result<ModelSettings, LedgerError> {
+    let before = directory.read().model_settings(&change.model_id);
+    let settings = ModelSettings {
+        enabled: change.enabled.unwrap_or(before.enabled),
+        unlisted: change.unlisted.or(before.unlisted),
+    };
+    database.put_model_settings(&change.model_id, settings)?;
+    directory
+        .write()
+        .put_model_settings(change.model_id, settings);
+    Ok(settings)
+}
+
+pub fn set_limit(
+    database: &Database,
+    directory: &Shared,
+    change: LimitChange,
+) -> Result<LimitRule, LedgerError> {
+    let LimitChange { account, model, .. } = change;
+    let before = directory
+        .read()
+        .limits()
+        .get(account.as_deref(), model.as_deref());
+    let rule = LimitRule {
+        account,
+        model,
+        requests: change.requests.applied_to(before.requests),
+        tokens: change.tokens.applied_to(before.tokens),
+    };
+    database.put_limit(&rule)?;
+    directory.write().put_limit(&rule);
+    Ok(rule)
+}
+
+/// Posts what has expired of these accounts' credit.
+pub fn post_expiries(
+    database: &Database,
+    directory: &Shared,
+    accounts: &[String],
+    now: i64,
+) -> Result<(), LedgerError> {
+    for account_id in accounts {
+        let update = directory.read().credit(account_id).bring_up_to_date(now);
+        database.enter_update(account_id, &update, now)?;
+    }
+    Ok(())
+}
+
+/// The accounts that an audit found not to add up.
+pub struct Frozen {
+    pub accounts: BTreeSet<String>,
+    /// They replace the frozen accounts of before: the audit was a full one.
+    pub replaces: bool,
+}
+
+/// Differences between memory and database, and contradictions within the memory.
+pub fn compare_memory(
+    database: &Database,
+    directory: &Shared,
+    accounts: &[String],
+) -> Result<Vec<Violation>, LedgerError> {
+    let not_posted = database.not_entered()?;
+    let mut violations = Vec::new();
+    for account_id in accounts {
+        let new = not_posted.get(account_id).copied().unwrap_or(0);
+        let stored = database.total(account_id)? + new;
+        let (remembered, contradiction) = {
+            let directory = directory.read();
+            let credit = directory.credit(account_id);
+            (credit.total().nanos(), credit.contradiction())
+        };
+        let differs = (remembered != stored)
+            .then(|| format!("{remembered} nano-dollars in memory are {stored} in the database"));
+        let found = differs.into_iter().chain(contradiction);
+        violations.extend(found.map(|what| Violation {
+            account_id: account_id.clone(),
+            what,
+        }));
+    }
+    Ok(violations)
+}
