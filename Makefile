@@ -4,25 +4,25 @@
 	router-eval release bench bench-peers counts tokenizers
 
 help:
-	@echo "make run        build it quickly and start tollgate dev, with a simulated model"
-	@echo "make run-local  the same in front of a small real model, which it installs"
+	@echo "make run        build quickly and start tollgate dev with a simulated model"
+	@echo "make run-local  the same with a small real model, which it installs"
 	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser, upstream and tokenizer tests, instruction counts"
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
 	@echo "make unit       unit and integration tests only, on SQLite and memory"
-	@echo "make shared     the integration tests again, on PostgreSQL and Redis"
-	@echo "make fleet      several gateways on one PostgreSQL and one Redis, which are killed, slow and not heard"
-	@echo "make chain      the chain tools against a real node"
-	@echo "make clients    the official and popular client libraries against tollgate dev"
-	@echo "make browser    the portal in a real browser, which it installs; pictures go to target/browser"
-	@echo "make screenshots  the same, and the pictures in the documentation anew"
-	@echo "make counts     the instructions that a request takes, against their budget"
-	@echo "make tokenizers  the token estimate against tokenizers of other vendors, which it installs"
-	@echo "make upstreams  tollgate in front of model servers that others wrote"
-	@echo "make release    build the program for production, target/release/tollgate, which takes its time"
-	@echo "make bench      tollgate beside nginx: CPU, latency, memory; QUICK=1 for a short run"
+	@echo "make shared     the integration tests on PostgreSQL and Redis"
+	@echo "make fleet      several gateways on one PostgreSQL and one Redis; processes are killed, paused and cut off"
+	@echo "make chain      the chain tools with a real node"
+	@echo "make clients    official and popular client libraries with tollgate dev"
+	@echo "make browser    the portal in a real browser, which it installs; screenshots go to target/browser"
+	@echo "make screenshots  the same, and updates the screenshots in the documentation"
+	@echo "make counts     count the instructions of a request and compare them with the budget"
+	@echo "make tokenizers  compare the token estimate with tokenizers of other vendors, which it installs"
+	@echo "make upstreams  tollgate with third-party model servers"
+	@echo "make release    profile-guided build of target/release/tollgate; takes several minutes"
+	@echo "make bench      compare tollgate with nginx: CPU, latency, memory; QUICK=1 for a short run"
 	@echo "make bench-peers  the same with LiteLLM and Portkey's gateway, which it installs"
-	@echo "make router-eval DATA=file  what the router is worth on prompts with known outcomes"
+	@echo "make router-eval DATA=file  evaluate the router on prompts with known outcomes"
 
 run:
 	cargo run --profile quick -- dev
@@ -101,7 +101,7 @@ upstreams: program
 	tests/upstreams/run
 
 router-eval:
-	@test -n "$(DATA)" || { echo "say which prompts: make router-eval DATA=prompts.jsonl (or .jsonl.xz)"; exit 1; }
+	@test -n "$(DATA)" || { echo "name the prompts: make router-eval DATA=prompts.jsonl (or .jsonl.xz)"; exit 1; }
 	cargo run --release --quiet --manifest-path training/Cargo.toml -- eval --data "$(DATA)"
 
 release:

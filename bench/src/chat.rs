@@ -43,7 +43,7 @@ impl Speed {
     }
 
     /// The speed that a body asks for, if it names one.
-    pub fn asked_in(body: &[u8]) -> Option<Self> {
+    pub fn named_in(body: &[u8]) -> Option<Self> {
         let from = memchr::memmem::find(body, MARK)? + MARK.len();
         let words = body.get(from..)?;
         let words =
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn a_body_names_its_speed() {
         for speed in [Speed::Whole, Speed::AtOnce, Speed::Paced(20), Speed::Held] {
-            assert_eq!(Speed::asked_in(body("m", speed).as_bytes()), Some(speed));
+            assert_eq!(Speed::named_in(body("m", speed).as_bytes()), Some(speed));
         }
-        assert_eq!(Speed::asked_in(b"{}"), None);
+        assert_eq!(Speed::named_in(b"{}"), None);
     }
 }

@@ -29,7 +29,7 @@ pub enum Metric {
 
 /// What a figure is compared with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Beside {
+pub enum Baseline {
     /// nginx's figure, as a ratio.
     Nginx,
     /// The upstream's figure without a gateway, as a difference.
@@ -133,18 +133,18 @@ impl Metric {
         }
     }
 
-    pub fn beside(self) -> Beside {
+    pub fn baseline(self) -> Baseline {
         match self {
             Self::SteadyMiddle
             | Self::SteadyWorst
             | Self::FirstEvent
             | Self::EventMiddle
-            | Self::EventWorst => Beside::Direct,
+            | Self::EventWorst => Baseline::Direct,
             Self::PlainStoresCpu
             | Self::StreamStoresCpu
             | Self::PlainLoadCpu
-            | Self::PlainUpstreamCpu => Beside::Nothing,
-            _ => Beside::Nginx,
+            | Self::PlainUpstreamCpu => Baseline::Nothing,
+            _ => Baseline::Nginx,
         }
     }
 }

@@ -11,7 +11,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn look() -> Self {
+    pub fn read() -> Self {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpus.lines().find(|line| line.starts_with("model name"));
         let model = model.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()));

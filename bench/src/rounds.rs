@@ -11,7 +11,7 @@ use crate::{
     contestants::Contestant,
     cpu,
     figures::{Figures, Metric},
-    load::{self, Asked, percentile},
+    load::{self, LoadResult, percentile},
     run::Plan,
     upstream::Upstream,
 };
@@ -66,8 +66,8 @@ impl Rounds<'_> {
 
     /// Runs the work without measuring: connections are opened, caches filled.
     pub fn warm_up(&self, work: Work, entry: &mut Entry, time: Duration) -> Done {
-        let asked = self.ask(work, entry.contestant.as_ref(), time)?;
-        entry.answers += asked.answers;
+        let result = self.ask(work, entry.contestant.as_ref(), time)?;
+        entry.answers += result.answers;
         Ok(())
     }
 
@@ -75,14 +75,14 @@ impl Rounds<'_> {
         // Connections to the upstream that were idle for a round may have been closed.
         self.warm_up(work, entry, self.plan.warm_up)?;
         let before = self.used(entry.contestant.as_ref());
-        let mut asked = self.ask(work, entry.contestant.as_ref(), self.plan.time)?;
+        let mut result = self.ask(work, entry.contestant.as_ref(), self.plan.time)?;
         let used = self.used(entry.contestant.as_ref()).since(&before);
-        entry.answers += asked.answers;
-        record(work, &mut entry.figures, &mut asked, &used);
+        entry.answers += result.answers;
+        record(work, &mut entry.figures, &mut result, &used);
         Ok(())
     }
 
-    fn ask(&self, work: Work, contestant: &dyn Contestant, time: Duration) -> Done<Asked> {
+    fn ask(&self, work: Work, contestant: &dyn Contestant, time: Duration) -> Done<LoadResult> {
         let (plan, target) = (self.plan, contestant.target());
         self.runtime.block_on(async {
             let connections = target.connect(work.connections(plan)).await?;
@@ -97,10 +97,10 @@ impl Rounds<'_> {
         })
     }
 
-    fn used(&self, contestant: &dyn Contestant) -> Everyone {
+    fn used(&self, contestant: &dyn Contestant) -> Usage {
         let of_all = |pids: Vec<u32>| pids.into_iter().map(|pid| cpu::of_family(pid).cpu).sum();
         let itself = contestant.pid().map(cpu::of_family);
-        Everyone {
+        Usage {
             itself: itself.map(|used| used.cpu),
             memory: itself.map_or(0.0, |used| used.memory),
             stores: of_all(contestant.stores()),
@@ -111,7 +111,7 @@ impl Rounds<'_> {
 }
 
 /// CPU seconds of all processes involved in a request.
-struct Everyone {
+struct Usage {
     /// `None` if no gateway is in between.
     itself: Option<f64>,
     /// Bytes, at this moment.
@@ -121,7 +121,7 @@ struct Everyone {
     load: f64,
 }
 
-impl Everyone {
+impl Usage {
     fn since(&self, before: &Self) -> Self {
         Self {
             itself: self.itself.zip(before.itself).map(|(now, then)| now - then),
@@ -133,9 +133,9 @@ impl Everyone {
     }
 }
 
-fn record(work: Work, figures: &mut Figures, asked: &mut Asked, used: &Everyone) {
-    let answers = asked.answers.max(1) as f64;
-    let seconds = asked.took.as_secs_f64();
+fn record(work: Work, figures: &mut Figures, result: &mut LoadResult, used: &Usage) {
+    let answers = result.answers.max(1) as f64;
+    let seconds = result.took.as_secs_f64();
     // Milliseconds for a thousand responses equal microseconds for each.
     let each = |cpu: f64| cpu / answers * 1e6;
     let mut add = |metric, value| figures.add(metric, value);
@@ -153,11 +153,11 @@ fn record(work: Work, figures: &mut Figures, asked: &mut Asked, used: &Everyone)
             }
         }
         Work::Steady => {
-            add(Metric::SteadyMiddle, percentile(&mut asked.waits, 0.5));
-            add(Metric::SteadyWorst, percentile(&mut asked.waits, 0.99));
+            add(Metric::SteadyMiddle, percentile(&mut result.waits, 0.5));
+            add(Metric::SteadyWorst, percentile(&mut result.waits, 0.99));
         }
         Work::Stream => {
-            add(Metric::StreamRate, asked.events as f64 / seconds);
+            add(Metric::StreamRate, result.events as f64 / seconds);
             if let Some(itself) = used.itself {
                 add(Metric::StreamCpu, each(itself));
                 add(Metric::MemoryLoaded, used.memory / 1e6);
@@ -167,9 +167,9 @@ fn record(work: Work, figures: &mut Figures, asked: &mut Asked, used: &Everyone)
             }
         }
         Work::Paced => {
-            add(Metric::FirstEvent, percentile(&mut asked.waits, 0.5));
-            add(Metric::EventMiddle, percentile(&mut asked.delays, 0.5));
-            add(Metric::EventWorst, percentile(&mut asked.delays, 0.99));
+            add(Metric::FirstEvent, percentile(&mut result.waits, 0.5));
+            add(Metric::EventMiddle, percentile(&mut result.delays, 0.5));
+            add(Metric::EventWorst, percentile(&mut result.delays, 0.99));
             if let Some(itself) = used.itself {
                 add(Metric::PacedCpu, each(itself));
             }

@@ -34,7 +34,7 @@ pub struct Plan {
 }
 
 /// A rate-limit window and a little more.
-const A_MINUTE: Duration = Duration::from_secs(62);
+const WINDOW: Duration = Duration::from_secs(62);
 
 /// Each stream needs two files at a gateway; these are for everything else.
 const OTHER_FILES: u64 = 400;
@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Done {
         .tempdir()?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let upstream = Upstream::start(folder.path())?;
-    let machine = Machine::look();
+    let machine = Machine::read();
     let started = contestants::start_all(options, &upstream, folder.path())?;
     let entry = |contestant| Entry {
         contestant,
@@ -106,7 +106,7 @@ pub fn run(options: &Options) -> Done {
     }
     if plan.many_streams > 0 {
         eprintln!("bench: a minute without requests: limits remember the last one");
-        std::thread::sleep(A_MINUTE);
+        std::thread::sleep(WINDOW);
     }
     for entry in &mut entries {
         eprintln!("bench: the size of {}", entry.contestant.name());

@@ -19,7 +19,7 @@ use crate::support::{
     Answer, FakeUpstream, PostgresServer, Process, RedisServer, gateway::hello, turns::Turn,
 };
 
-pub use crate::support::books::{MODEL, PRICE};
+pub use crate::support::ledger_view::{MODEL, PRICE};
 
 const TOKEN: &str = "0123456789abcdef";
 /// Longer than any step without a bound of its own takes.
@@ -215,7 +215,7 @@ impl Fleet {
     }
 
     /// Starts a gateway that aborts at this failpoint, named as in `TOLLGATE_DIE_AT`.
-    pub async fn one_that_dies(&self, at: &str) -> Gateway {
+    pub async fn one_that_aborts_at(&self, at: &str) -> Gateway {
         let die_at = [("TOLLGATE_DIE_AT", at)];
         self.started(&self.stores, &die_at).await
     }
@@ -286,7 +286,7 @@ impl Fleet {
         serde_json::from_str(&text).unwrap()
     }
 
-    pub async fn look(&self, at: usize, path: &str) -> Value {
+    pub async fn get(&self, at: usize, path: &str) -> Value {
         self.operate(at, Method::GET, path, Value::Null).await
     }
 
@@ -341,14 +341,14 @@ impl Fleet {
 
     /// The amounts spent and held, in nano-dollars.
     pub async fn spent_and_held(&self, at: usize, account: &Account) -> (i64, i64) {
-        let shown = self.look(at, &account.path()).await;
+        let shown = self.get(at, &account.path()).await;
         let spent = account.granted - nanos(&shown["balance"]);
         (spent, nanos(&shown["held"]))
     }
 
     /// The IDs of the charged requests; asserts that each was charged once.
     pub async fn charged(&self, at: usize, account: &Account) -> Vec<String> {
-        let usage = self.look(at, &format!("{}/usage", account.path())).await;
+        let usage = self.get(at, &format!("{}/usage", account.path())).await;
         let rows = usage["data"].as_array().unwrap().iter();
         let mut ids: Vec<_> = rows
             .map(|row| row["request_id"].as_str().unwrap().to_owned())
@@ -388,12 +388,12 @@ impl Fleet {
     /// Asserts at the end of every test that nothing is held, that the ledger adds up at every gateway, and that each
     /// gateway stops on request.
     pub async fn ends_clean(self) {
-        let accounts = self.look(0, "/operator/accounts").await;
+        let accounts = self.get(0, "/operator/accounts").await;
         let accounts = accounts["data"].as_array().unwrap();
         for account in accounts {
             let path = format!("/operator/accounts/{}", account["id"].as_str().unwrap());
             eventually("nothing is held", async || {
-                let shown = self.look(0, &path).await;
+                let shown = self.get(0, &path).await;
                 assert_eq!(shown["frozen"], false, "{shown}");
                 nanos(&shown["held"]) == 0
             })
@@ -421,10 +421,10 @@ impl Fleet {
 /// Sends a request and reads the response to its end, streamed or not.
 pub async fn ask(client: &Client, public: SocketAddr, key: &str, body: &Value) -> Outcome {
     let url = format!("http://{public}/v1/chat/completions");
-    hear(client.post(url).bearer_auth(key).json(body)).await
+    outcome_of(client.post(url).bearer_auth(key).json(body)).await
 }
 
-pub async fn hear(request: reqwest::RequestBuilder) -> Outcome {
+pub async fn outcome_of(request: reqwest::RequestBuilder) -> Outcome {
     let response = match request.send().await {
         Ok(response) => response,
         Err(error) => return Outcome::Broken(format!("{error:?}")),
@@ -466,7 +466,7 @@ pub async fn within(bound: Duration, what: &str, come: impl AsyncFn() -> bool) -
 }
 
 /// Runs blocking work off the async threads.
-pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
@@ -484,7 +484,7 @@ impl Servers {
     /// Starts them with these PostgreSQL settings.
     pub async fn start_with(settings: &'static [&'static str]) -> Self {
         let start = || (PostgresServer::own_with(settings), RedisServer::own());
-        let (postgres, redis) = aside(start).await;
+        let (postgres, redis) = run_blocking(start).await;
         Self {
             postgres: Arc::new(postgres),
             redis: Arc::new(redis),
@@ -502,7 +502,7 @@ impl Servers {
 
     pub async fn kill(&self, store: Store) {
         let (postgres, redis) = (self.postgres.clone(), self.redis.clone());
-        aside(move || match store {
+        run_blocking(move || match store {
             Store::Postgres => postgres.kill(),
             Store::Redis => redis.kill(),
         })
@@ -512,7 +512,7 @@ impl Servers {
     /// Restarts a store. It accepts connections when this returns.
     pub async fn start_again(&self, store: Store) {
         let (postgres, redis) = (self.postgres.clone(), self.redis.clone());
-        aside(move || match store {
+        run_blocking(move || match store {
             Store::Postgres => postgres.start(),
             Store::Redis => redis.start(),
         })

@@ -30,11 +30,11 @@ async fn three_gateways_keep_an_account_within_its_bound() {
     ] {
         let account = fleet.account("1").await;
         let body = hello_with(MODEL, more.clone());
-        let asked = (0..90).map(|number| {
+        let requests = (0..90).map(|number| {
             let public = fleet.gateways[number % 3].public;
             ask(&fleet.client, public, &account.key, &body)
         });
-        let outcomes = join_all(asked).await;
+        let outcomes = join_all(requests).await;
         let answered = outcomes
             .iter()
             .filter(|one| matches!(one, Outcome::Answered));

@@ -16,7 +16,7 @@ use std::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    gateways::{Account, Fleet, MODEL, Outcome, eventually, hear, store_refusal_is_wrong},
+    gateways::{Account, Fleet, MODEL, Outcome, eventually, outcome_of, store_refusal_is_wrong},
     support::gateway::hello,
 };
 
@@ -94,7 +94,7 @@ impl Load {
                 while !ended.load(SeqCst) {
                     asking.fetch_add(1, SeqCst);
                     if !paused.load(SeqCst) {
-                        caller.turn().await;
+                        caller.one_request().await;
                     }
                     asking.fetch_sub(1, SeqCst);
                     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -117,7 +117,10 @@ impl Load {
     /// Pauses the callers; no request is running when this returns.
     pub async fn pause(&self) {
         self.paused.store(true, SeqCst);
-        eventually("nobody asks", async || self.asking.load(SeqCst) == 0).await;
+        eventually("no request is running", async || {
+            self.asking.load(SeqCst) == 0
+        })
+        .await;
     }
 
     pub fn resume(&self) {
@@ -148,13 +151,13 @@ struct Caller {
 
 impl Caller {
     /// One request with its retries.
-    async fn turn(&self) {
+    async fn one_request(&self) {
         let number = self.numbers.fetch_add(1, Relaxed);
         for attempt in 0..=self.retries {
             let id = format!("ask-{number}-{attempt}");
             let outcome = self.ask(&id, number + attempt).await;
             let is_last = attempt == self.retries;
-            if self.told(id, outcome, is_last) {
+            if self.record(id, outcome, is_last) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -167,11 +170,11 @@ impl Caller {
         body["stream"] = self.streams.into();
         let url = format!("http://{public}/v1/chat/completions");
         let request = self.client.post(url).bearer_auth(&self.key);
-        hear(request.header("x-request-id", id).json(&body)).await
+        outcome_of(request.header("x-request-id", id).json(&body)).await
     }
 
     /// Records an outcome; returns whether the request is finished with it.
-    fn told(&self, id: String, outcome: Outcome, is_last: bool) -> bool {
+    fn record(&self, id: String, outcome: Outcome, is_last: bool) -> bool {
         let mut tally = self.tally.lock().unwrap();
         match outcome {
             Outcome::Answered => {

@@ -13,7 +13,7 @@ async fn tables(stores: &Stores) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_at_once_all_come_up_and_make_the_tables_once() {
+async fn ten_gateways_start_at_once_and_create_the_tables_once() {
     let (alone, crowd) = (Stores::new(), Stores::new());
     let one = Fleet::on(alone.clone(), 1).await;
     let ten = Fleet::on(crowd.clone(), 10).await;

@@ -64,7 +64,11 @@ async fn assert_refused(fleet: &Fleet, account: &Account, store: Store) {
     for at in 0..2 {
         assert_eq!(fleet.health(at).await, (503, 200));
     }
-    assert_eq!(fleet.upstream.calls(), calls, "it goes nowhere");
+    assert_eq!(
+        fleet.upstream.calls(),
+        calls,
+        "no request is sent to the provider"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,7 +107,7 @@ async fn both_stores_are_killed_and_come_back_one_after_the_other() {
 /// Releases are committed without waiting for the disk. This server writes only full pages of its WAL by itself, and
 /// these few releases do not fill one.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_failed_as_postgres_was_killed_is_released_when_it_is_back() {
+async fn calls_that_failed_while_postgres_was_killed_are_released_after_its_restart() {
     const CALLS: usize = 2;
     let settings = &["wal_writer_delay=10s", "full_page_writes=off"];
     let servers = Servers::start_with(settings).await;
@@ -118,8 +122,8 @@ async fn what_failed_as_postgres_was_killed_is_released_when_it_is_back() {
             tokio::spawn(async move { ask(&client, public, &key, &hello(MODEL)).await })
         })
         .collect();
-    let asked = async || fleet.upstream.calls() == CALLS;
-    within(TIMEOUT, "all are running", asked).await;
+    let reached = async || fleet.upstream.calls() == CALLS;
+    within(TIMEOUT, "all are running", reached).await;
     // Operator requests wait for the disk, so the holds before them are durable now.
     fleet.account("1").await;
     gate.open();
@@ -138,7 +142,7 @@ async fn what_failed_as_postgres_was_killed_is_released_when_it_is_back() {
 
 /// Windows are restored after Redis has lost its data; they do not start empty.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_minute_goes_on_though_redis_was_killed() {
+async fn the_window_survives_a_kill_of_redis() {
     let servers = Servers::start().await;
     let fleet = Fleet::on(servers.stores(), 2).await;
     let (account, other) = (fleet.account("10").await, fleet.account("10").await);
@@ -164,7 +168,10 @@ async fn the_minute_goes_on_though_redis_was_killed() {
             }
         }
     }
-    assert!(started.elapsed().as_secs() < 60, "it is still the minute");
+    assert!(
+        started.elapsed().as_secs() < 60,
+        "the window has not passed"
+    );
     assert_eq!(answered, 20);
     fleet.until_charged(1, &account, 20, 0).await;
     fleet.ends_clean().await;

@@ -41,30 +41,30 @@ async fn a_balance_crossing_the_threshold_repeatedly_is_reported_once_an_hour() 
     let closed = || message("closed", "balance.low", &id);
     // An unused account raises no alert, however low its balance.
     watched.account_with("1").await;
-    watched.look(0).await;
-    assert_eq!(watched.heard(), []);
+    watched.check(0).await;
+    assert_eq!(watched.notifications(), []);
     spend().await;
-    watched.look(0).await;
-    assert_eq!(watched.heard(), [opened()]);
+    watched.check(0).await;
+    assert_eq!(watched.notifications(), [opened()]);
     let data = &watched.hook.received()[0].body["data"];
     assert_eq!(
         data["detail"],
         json!({ "account": id, "available": "4.000000", "threshold": "5.000000" })
     );
     spend().await;
-    watched.look(30).await;
-    watched.look(60).await;
-    assert_eq!(watched.heard().len(), 1, "it is told once");
+    watched.check(30).await;
+    watched.check(60).await;
+    assert_eq!(watched.notifications().len(), 1, "one notification");
 
     for dance in 1..=3 {
         watched.give(&id, json!({ "amount": "4" })).await;
-        watched.look(100 * dance).await;
+        watched.check(100 * dance).await;
         spend().await;
         spend().await;
-        watched.look(100 * dance + 30).await;
+        watched.check(100 * dance + 30).await;
     }
     assert_eq!(
-        watched.heard(),
+        watched.notifications(),
         [opened(), closed()],
         "{:?}",
         watched.alerts().await
@@ -72,21 +72,21 @@ async fn a_balance_crossing_the_threshold_repeatedly_is_reported_once_an_hour() 
     let (open, past) = watched.alerts().await;
     assert_eq!((open.len(), past.len()), (1, 3), "all of it is on the page");
     watched.give(&id, json!({ "amount": "4" })).await;
-    watched.look(3_700).await;
+    watched.check(3_700).await;
     spend().await;
     spend().await;
-    watched.look(3_730).await;
-    assert_eq!(watched.heard(), [opened(), closed(), opened()]);
+    watched.check(3_730).await;
+    assert_eq!(watched.notifications(), [opened(), closed(), opened()]);
     let account = format!("/operator/accounts/{id}");
     let close = watched
         .gateway
         .operate(Method::PATCH, &account, Some(json!({ "closed": true })));
     close.await.assert_ok();
-    watched.look(3_760).await;
+    watched.check(3_760).await;
     assert_eq!(
-        watched.heard()[3..],
+        watched.notifications()[3..],
         [closed()],
-        "nothing more is asked of it"
+        "no further notification"
     );
     let reopen = json!({ "closed": false });
     let reopen = watched
@@ -94,12 +94,12 @@ async fn a_balance_crossing_the_threshold_repeatedly_is_reported_once_an_hour() 
         .operate(Method::PATCH, &account, Some(reopen));
     reopen.await.assert_ok();
     spend().await;
-    watched.look(9_000).await;
-    watched.look(9_000 + 29 * 86_400).await;
-    assert_eq!(watched.heard()[4..], [opened()]);
-    watched.look(9_000 + 31 * 86_400).await;
+    watched.check(9_000).await;
+    watched.check(9_000 + 29 * 86_400).await;
+    assert_eq!(watched.notifications()[4..], [opened()]);
+    watched.check(9_000 + 31 * 86_400).await;
     assert_eq!(
-        watched.heard()[5..],
+        watched.notifications()[5..],
         [closed()],
         "it is not in use any more"
     );
@@ -117,17 +117,20 @@ async fn a_reopened_alert_that_stays_is_reported_after_the_hour() {
         watched.gateway.idle().await;
     };
     spend().await;
-    watched.look(0).await;
+    watched.check(0).await;
     watched.give(&id, json!({ "amount": "2" })).await;
-    watched.look(30).await;
+    watched.check(30).await;
     spend().await;
-    watched.look(60).await;
-    watched.look(3_590).await;
-    let told = |what| message(what, "balance.low", &id);
-    assert_eq!(watched.heard(), [told("opened"), told("closed")]);
-    watched.look(3_600).await;
-    watched.look(3_630).await;
-    assert_eq!(watched.heard()[2..], [told("opened")]);
+    watched.check(60).await;
+    watched.check(3_590).await;
+    let notification = |what| message(what, "balance.low", &id);
+    assert_eq!(
+        watched.notifications(),
+        [notification("opened"), notification("closed")]
+    );
+    watched.check(3_600).await;
+    watched.check(3_630).await;
+    assert_eq!(watched.notifications()[2..], [notification("opened")]);
     watched.gateway.stop().await;
 }
 
@@ -142,21 +145,21 @@ async fn expiring_credit_is_reported_until_it_is_gone() {
     let later = format!("{id}/{}", later.await);
     let crumbs = json!({ "amount": "0.009", "expires_at": in_days(3) });
     watched.give(&id, crumbs).await;
-    watched.look(0).await;
-    watched.look(700).await;
+    watched.check(0).await;
+    watched.check(700).await;
     let opened = |subject: &str| message("opened", "credit.expiring", subject);
     let closed = |subject: &str| message("closed", "credit.expiring", subject);
-    assert_eq!(watched.heard(), [opened(&soon)]);
+    assert_eq!(watched.notifications(), [opened(&soon)]);
     let detail = &watched.hook.received()[0].body["data"]["detail"];
     assert_eq!(detail["left"], "1.000000");
     assert_eq!(detail["expires_at"], in_days(3));
-    watched.look(3 * 86_400).await;
+    watched.check(3 * 86_400).await;
     // One alert has closed, the other has opened.
-    let mut heard = watched.heard().split_off(1);
-    heard.sort_unstable();
+    let mut notifications = watched.notifications().split_off(1);
+    notifications.sort_unstable();
     let mut expected = [opened(&later), closed(&soon)];
     expected.sort_unstable();
-    assert_eq!(heard, expected);
+    assert_eq!(notifications, expected);
     // Credit that is used up does not expire.
     watched
         .gateway
@@ -168,8 +171,8 @@ async fn expiring_credit_is_reported_until_it_is_gone() {
         .await
         .assert_ok();
     watched.gateway.idle().await;
-    watched.look(3 * 86_400 + 30).await;
-    assert_eq!(watched.heard()[3..], [closed(&later)]);
+    watched.check(3 * 86_400 + 30).await;
+    assert_eq!(watched.notifications()[3..], [closed(&later)]);
     watched.gateway.stop().await;
 }
 
@@ -180,13 +183,17 @@ async fn usage_beyond_the_bound_is_reported() {
     watched.gateway.upstream.answer_using(5, 0, 100, 0);
     let body = hello_with(MODEL, json!({ "max_tokens": 128 }));
     watched.gateway.chat(&body).await.assert_ok();
-    watched.look(0).await;
-    assert_eq!(watched.heard(), [], "what fits is nobody's business");
+    watched.check(0).await;
+    assert_eq!(
+        watched.notifications(),
+        [],
+        "usage within the bound raises no alert"
+    );
     watched.gateway.upstream.answer_using(5, 0, 228, 0);
     watched.gateway.chat(&body).await.assert_ok();
-    watched.look(30).await;
+    watched.check(30).await;
     assert_eq!(
-        watched.heard(),
+        watched.notifications(),
         [message("opened", "usage.over_bound", "fake")]
     );
     let detail = &watched.hook.received()[0].body["data"]["detail"];
@@ -202,8 +209,12 @@ async fn a_failing_upstream_is_reported_without_its_error_text() {
     let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 30\r\ncontent-length: 2\r\n\r\n{}";
     upstream.play(vec![Step::Send(busy.into())]);
     watched.gateway.chat(&hello(MODEL)).await;
-    watched.look(0).await;
-    assert_eq!(watched.heard(), [], "it only wants a rest");
+    watched.check(0).await;
+    assert_eq!(
+        watched.notifications(),
+        [],
+        "a Retry-After alone raises no alert"
+    );
     upstream.answer_using(1, 0, 1, 0);
     watched.gateway.chat(&hello(MODEL)).await.assert_ok();
     let words = json!({ "error": { "message": "you said heliotrope" } });
@@ -211,24 +222,28 @@ async fn a_failing_upstream_is_reported_without_its_error_text() {
     for _ in 0..4 {
         assert_eq!(watched.gateway.chat(&hello(MODEL)).await.status, 502);
     }
-    watched.look(0).await;
-    assert_eq!(watched.heard(), []);
+    watched.check(0).await;
+    assert_eq!(watched.notifications(), []);
     assert_eq!(watched.gateway.chat(&hello(MODEL)).await.status, 502);
-    watched.look(0).await;
+    watched.check(0).await;
     let subject = "fake/*/vendor-model-9";
     assert_eq!(
-        watched.heard(),
+        watched.notifications(),
         [message("opened", "upstream.failing", subject)]
     );
-    let told = &watched.hook.received()[0];
-    assert_eq!(told.body["data"]["detail"]["failures_in_a_row"], 5);
-    assert!(!told.text.contains("heliotrope"), "{}", told.text);
+    let notification = &watched.hook.received()[0];
+    assert_eq!(notification.body["data"]["detail"]["failures_in_a_row"], 5);
+    assert!(
+        !notification.text.contains("heliotrope"),
+        "{}",
+        notification.text
+    );
     upstream.answer_using(1, 0, 1, 0);
     watched.gateway.chat(&hello(MODEL)).await.assert_ok();
     // Late enough for other gateways to have checked too.
-    watched.look(100).await;
+    watched.check(100).await;
     assert_eq!(
-        watched.heard()[1..],
+        watched.notifications()[1..],
         [message("closed", "upstream.failing", subject)]
     );
     watched.gateway.stop().await;
@@ -243,10 +258,10 @@ async fn streams_without_usage_are_reported_for_an_hour() {
         watched.gateway.stream(&hello(MODEL)).await;
     }
     watched.gateway.idle().await;
-    watched.look(0).await;
-    watched.look(3_000).await;
+    watched.check(0).await;
+    watched.check(3_000).await;
     assert_eq!(
-        watched.heard(),
+        watched.notifications(),
         [message("opened", "stream.unbilled", "fake")]
     );
     let data = &watched.hook.received()[0].body["data"];
@@ -255,9 +270,9 @@ async fn streams_without_usage_are_reported_for_an_hour() {
         data["summary"],
         "3 calls of fake could not be charged within an hour"
     );
-    watched.look(3_700).await;
+    watched.check(3_700).await;
     assert_eq!(
-        watched.heard()[1..],
+        watched.notifications()[1..],
         [message("closed", "stream.unbilled", "fake")]
     );
     watched.gateway.stop().await;
@@ -274,14 +289,14 @@ async fn a_ledger_that_does_not_add_up_is_reported_until_an_audit_is_clean() {
     };
     let folder = watched.gateway.data.path();
     assert!(audit().await);
-    watched.look(0).await;
-    assert_eq!(watched.heard(), []);
+    watched.check(0).await;
+    assert_eq!(watched.notifications(), []);
     stores::execute(folder, "UPDATE ledger_entries SET delta = delta - 1").await;
     assert!(!audit().await);
-    watched.look(30).await;
-    watched.look(60).await;
+    watched.check(30).await;
+    watched.check(60).await;
     assert_eq!(
-        watched.heard(),
+        watched.notifications(),
         [message("opened", "audit.mismatch", "ledger")]
     );
     let detail = &watched.hook.received()[0].body["data"]["detail"];
@@ -291,9 +306,9 @@ async fn a_ledger_that_does_not_add_up_is_reported_until_an_audit_is_clean() {
     );
     stores::execute(folder, "UPDATE ledger_entries SET delta = delta + 1").await;
     assert!(audit().await);
-    watched.look(90).await;
+    watched.check(90).await;
     assert_eq!(
-        watched.heard()[1..],
+        watched.notifications()[1..],
         [message("closed", "audit.mismatch", "ledger")]
     );
     watched.gateway.stop().await;
@@ -308,15 +323,15 @@ async fn a_provider_that_refuses_the_operators_credentials_is_reported() {
     assert_eq!(watched.gateway.chat(&hello(MODEL)).await.status, 502);
     upstream.answer_json(404, &json!({ "error": { "message": "no such model" } }));
     assert_eq!(watched.gateway.chat(&hello(MODEL)).await.status, 502);
-    watched.look(0).await;
-    let opened: Vec<_> = watched.heard();
+    watched.check(0).await;
+    let opened: Vec<_> = watched.notifications();
     assert_eq!(opened, [message("opened", "upstream.refuses", "fake")]);
     let data = &watched.hook.received()[0].body["data"];
     assert_eq!(data["summary"], "fake refused 2 requests with status 404");
     // A provider's complaint about a request is not the operator's fault.
     upstream.answer_json(400, &json!({ "error": { "message": "no" } }));
     assert_eq!(watched.gateway.chat(&hello(MODEL)).await.status, 502);
-    watched.look(10).await;
-    assert_eq!(watched.heard().len(), 1);
+    watched.check(10).await;
+    assert_eq!(watched.notifications().len(), 1);
     watched.gateway.stop().await;
 }

@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 use crate::support::{
     Answer, Step, TestGateway,
     bodies::hello_with,
-    books,
     gateway::{PROVIDER_KEY, UPSTREAM_MODEL, hello},
+    ledger_view,
     upstream::{completion, response},
 };
 
@@ -126,8 +126,8 @@ async fn a_context_that_is_too_long_is_explained() {
         let body = json!({ "error": error });
         gateway.upstream.answer_json(status, &body);
         for stream in [false, true] {
-            let asked = hello_with(MODEL, json!({ "stream": stream }));
-            let answer = gateway.chat(&asked).await;
+            let sent = hello_with(MODEL, json!({ "stream": stream }));
+            let answer = gateway.chat(&sent).await;
             answer.assert_error(
                 400,
                 "invalid_request_error",
@@ -207,7 +207,7 @@ async fn a_success_that_cannot_be_used_is_a_failure() {
 #[tokio::test]
 async fn an_answer_without_its_usage_is_delivered_and_free() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let mut calls = 0;
     for usage in [
         Value::Null,
@@ -223,20 +223,22 @@ async fn an_answer_without_its_usage_is_delivered_and_free() {
         let mut upstream = completion("Hello");
         upstream["usage"] = usage.clone();
         gateway.upstream.answer_json(200, &upstream);
-        let answer = gateway.chat_as(&purse.key, &hello(books::MODEL)).await;
+        let answer = gateway
+            .chat_as(&customer.key, &hello(ledger_view::MODEL))
+            .await;
         let body = answer.assert_ok();
         assert_eq!(body["choices"][0]["message"]["content"], "Hello", "{usage}");
         assert_eq!(body.get("usage"), None, "{usage}");
         let id = answer.headers["x-request-id"].to_str().unwrap().to_owned();
-        let story = gateway.story(&id).await;
-        assert_eq!(story["outcome"], "no_usage", "{usage}");
-        assert_eq!(story["settlement"]["charge"], "0.000000", "{usage}");
-        let asked = json!({ "model": books::MODEL, "input": "Hi", "store": false });
-        let response = gateway.respond_as(&purse.key, &asked).await;
+        let details = gateway.details(&id).await;
+        assert_eq!(details["outcome"], "no_usage", "{usage}");
+        assert_eq!(details["settlement"]["charge"], "0.000000", "{usage}");
+        let sent = json!({ "model": ledger_view::MODEL, "input": "Hi", "store": false });
+        let response = gateway.respond_as(&customer.key, &sent).await;
         assert_eq!(response.assert_ok()["usage"], Value::Null, "{usage}");
         calls += 2;
     }
-    purse.books().await.assert_uncounted(calls);
+    customer.ledger_view().await.assert_uncounted(calls);
 }
 
 #[tokio::test]
@@ -276,7 +278,7 @@ async fn a_redirect_is_not_followed() {
         assert_upstream_failed(&gateway, &answer, Some(&status.to_string()));
     }
     let waiting = tokio::time::timeout(Duration::ZERO, elsewhere.accept()).await;
-    assert!(waiting.is_err(), "nobody came");
+    assert!(waiting.is_err(), "no connection was made");
 }
 
 #[tokio::test]

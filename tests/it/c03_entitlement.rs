@@ -257,7 +257,7 @@ async fn a_hybrid_names_its_target_and_never_costs_more_than_published() {
         assert_eq!(
             answer.assert_ok()["model"],
             hybrid,
-            "the answer shows what was asked for"
+            "the response shows the requested model"
         );
         let target = answer.headers["x-routed-model"]
             .to_str()

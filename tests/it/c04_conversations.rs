@@ -263,7 +263,7 @@ async fn foreign_unknown_and_deleted_responses_look_the_same() {
         (1, 1),
         "{bodies:?} {headers:?}"
     );
-    assert_eq!(gateway.upstream.calls(), calls, "no provider heard of it");
+    assert_eq!(gateway.upstream.calls(), calls, "no provider got a request");
     // Its owner can still read it.
     let request = gateway.client.get(gateway.url(&format!("{PATH}/{theirs}")));
     answer(request.bearer_auth(&other)).await.assert_ok();

@@ -7,9 +7,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Answer, Books, Plan, TestGateway,
-    books::MODEL as PRICED,
+    Answer, LedgerView, Plan, TestGateway,
     gateway::answer,
+    ledger_view::MODEL as PRICED,
     responses::{PATH, asking, assert_not_found, two_words},
     stores::{files_only, responses},
     upstream::completion,
@@ -56,10 +56,10 @@ async fn a_crowd_never_stores_more_than_each_account_may() {
         keys.push(gateway.account(Plan::MAX).await.1);
     }
     for _ in 0..8 {
-        let asked = keys
+        let requests = keys
             .iter()
             .flat_map(|key| (0..20).map(|_| id_as(&gateway, key)));
-        let ids = join_all(asked).await;
+        let ids = join_all(requests).await;
         assert_eq!(ids.len(), 60);
         let (in_all, of_one) = responses(gateway.data.path()).await;
         assert!(in_all <= 300 && of_one <= 100, "{in_all} {of_one}");
@@ -113,11 +113,11 @@ async fn without_storage_only_what_needs_it_is_refused() {
         return;
     }
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let ask = async |more: Value| {
         let mut body = asking(more);
         body["model"] = PRICED.into();
-        gateway.respond_as(&purse.key, &body).await
+        gateway.respond_as(&customer.key, &body).await
     };
     let kept = ask(json!({})).await;
     let id = kept.assert_ok()["id"].as_str().unwrap();
@@ -139,12 +139,12 @@ async fn without_storage_only_what_needs_it_is_refused() {
         let request = gateway
             .client
             .request(method, gateway.url(&format!("{PATH}/{id}")));
-        assert_unavailable(&answer(request.bearer_auth(&purse.key)).await);
+        assert_unavailable(&answer(request.bearer_auth(&customer.key)).await);
     }
-    assert_eq!(gateway.upstream.calls(), calls, "no provider was asked");
+    assert_eq!(gateway.upstream.calls(), calls, "no provider got a request");
     assert_eq!(
-        purse.books().await,
-        Books::charged(1),
+        customer.ledger_view().await,
+        LedgerView::charged(1),
         "and nothing reserved"
     );
     let unstored = ask(json!({})).await;
@@ -156,7 +156,7 @@ async fn without_storage_only_what_needs_it_is_refused() {
     gateway.upstream.answer_chunks(&two_words());
     let stream = gateway.events(&asking(json!({}))).await.finished();
     assert_eq!(stream["store"], false);
-    assert_eq!(purse.books().await, Books::charged(3));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(3));
     gateway.get("/health").await.assert_ok();
     // Storage recovers by itself.
     std::fs::remove_dir(&file).unwrap();

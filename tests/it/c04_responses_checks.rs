@@ -4,9 +4,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Plan, TestGateway,
-    books::MODEL as PRICED,
+    LedgerView, Plan, TestGateway,
     gateway::{answer, hello},
+    ledger_view::MODEL as PRICED,
     responses::{MODEL, PATH, asking, assert_not_found, function, two_words},
     upstream::{chunk, completion},
 };
@@ -178,43 +178,43 @@ async fn unserved_routes_are_reported_only_to_callers_with_a_key() {
 #[tokio::test]
 async fn a_response_costs_and_counts_like_a_chat_completion() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let body = asking(json!({ "model": PRICED }));
-    gateway.respond_as(&purse.key, &body).await.assert_ok();
-    assert_eq!(purse.books().await, Books::charged(1));
+    gateway.respond_as(&customer.key, &body).await.assert_ok();
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(1));
     gateway
-        .chat_as(&purse.key, &hello(PRICED))
+        .chat_as(&customer.key, &hello(PRICED))
         .await
         .assert_ok();
-    assert_eq!(purse.books().await, Books::charged(2));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(2));
     gateway.upstream.answer_chunks(&two_words());
     let mut streamed = body.clone();
     streamed["stream"] = true.into();
     let request = gateway.client.post(gateway.url(PATH));
-    let request = request.bearer_auth(&purse.key).json(&streamed);
+    let request = request.bearer_auth(&customer.key).json(&streamed);
     request.send().await.unwrap().text().await.unwrap();
-    assert_eq!(purse.books().await, Books::charged(3));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(3));
     // Without usage, and after a failure, nothing is charged.
     gateway.upstream.answer_chunks(&two_words()[..4]);
     let request = gateway.client.post(gateway.url(PATH));
-    let request = request.bearer_auth(&purse.key).json(&streamed);
+    let request = request.bearer_auth(&customer.key).json(&streamed);
     let text = request.send().await.unwrap().text().await.unwrap();
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
     gateway.upstream.answer_json(500, &json!({}));
-    let failed = gateway.respond_as(&purse.key, &body).await;
+    let failed = gateway.respond_as(&customer.key, &body).await;
     failed.assert_error(502, "upstream_error", Some("500"), None);
-    let books = purse.books().await;
-    assert_eq!((books.charges, books.requests), (3, 5));
+    let ledger_view = customer.ledger_view().await;
+    assert_eq!((ledger_view.charges, ledger_view.requests), (3, 5));
     // Reading and deleting stored responses is free, too.
     gateway.upstream.answer_json(200, &completion("Hi"));
-    let answered = gateway.respond_as(&purse.key, &body).await;
+    let answered = gateway.respond_as(&customer.key, &body).await;
     let path = format!("{PATH}/{}", answered.assert_ok()["id"].as_str().unwrap());
     for method in [Method::GET, Method::DELETE] {
         let request = gateway.client.request(method, gateway.url(&path));
-        answer(request.bearer_auth(&purse.key)).await.assert_ok();
+        answer(request.bearer_auth(&customer.key)).await.assert_ok();
     }
-    let books = purse.books().await;
-    assert_eq!((books.charges, books.requests), (4, 6));
+    let ledger_view = customer.ledger_view().await;
+    assert_eq!((ledger_view.charges, ledger_view.requests), (4, 6));
 }
 
 #[tokio::test]
@@ -249,9 +249,9 @@ async fn an_earlier_conversation_counts_as_input() {
 #[tokio::test]
 async fn insufficient_credit_is_reported() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse_with("0.000001", 10).await;
+    let customer = gateway.customer_with("0.000001", 10).await;
     let refused = gateway
-        .respond_as(&purse.key, &asking(json!({ "model": PRICED })))
+        .respond_as(&customer.key, &asking(json!({ "model": PRICED })))
         .await;
     let code = Some("payment_required");
     refused.assert_error(402, "insufficient_credits", code, None);

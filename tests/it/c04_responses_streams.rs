@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Gate, RawConnection, Step, TestGateway,
-    books::MODEL as PRICED,
+    Gate, LedgerView, RawConnection, Step, TestGateway,
     gateway::until,
+    ledger_view::MODEL as PRICED,
     responses::{Events, PATH, asking, assert_not_found, function, two_words},
     upstream::{chunk, events, stream_head, usage_chunk},
 };
@@ -196,7 +196,7 @@ async fn a_stream_that_reached_a_token_limit_is_incomplete() {
 #[tokio::test]
 async fn a_stream_that_breaks_off_ends_with_an_error_and_stores_nothing() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let begun = events(&two_words()[..3]).replace("data: [DONE]\n\n", "");
     let steps = |last: Step| {
         vec![
@@ -214,7 +214,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_stores_nothing() {
     ] {
         gateway.upstream.play(steps(last.clone()));
         let request = gateway.client.post(gateway.url(PATH));
-        let request = request.bearer_auth(&purse.key);
+        let request = request.bearer_auth(&customer.key);
         let body = asking(json!({ "model": PRICED, "stream": true, "max_output_tokens": 200 }));
         let response = request.json(&body).send().await.unwrap();
         assert_eq!(response.status(), 200);
@@ -240,10 +240,14 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_stores_nothing() {
             })
         );
         assert!(!stream.text.contains("vendor"), "{message}");
-        assert_eq!(purse.books().await, Books::free(calls), "{last:?}");
+        assert_eq!(
+            customer.ledger_view().await,
+            LedgerView::free(calls),
+            "{last:?}"
+        );
         let id = all[0]["response"]["id"].as_str().unwrap();
         let request = gateway.client.get(gateway.url(&format!("{PATH}/{id}")));
-        let shown = crate::support::gateway::answer(request.bearer_auth(&purse.key)).await;
+        let shown = crate::support::gateway::answer(request.bearer_auth(&customer.key)).await;
         assert_not_found(&shown);
     }
 }
@@ -273,8 +277,8 @@ async fn a_response_is_stored_before_its_last_event() {
 
 #[tokio::test]
 async fn a_response_whose_client_left_is_charged_and_stored() {
-    let gateway = TestGateway::start_patient().await;
-    let (purse, left) = (gateway.purse().await, Gate::default());
+    let gateway = TestGateway::start_with_long_timeouts().await;
+    let (customer, left) = (gateway.customer().await, Gate::default());
     let begun = events(&two_words()[..2]).replace("data: [DONE]\n\n", "");
     gateway.upstream.play(vec![
         Step::Send(stream_head()),
@@ -288,7 +292,7 @@ async fn a_response_whose_client_left_is_charged_and_stored() {
     let request = format!(
         "POST {PATH} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {}\r\n\
          content-length: {}\r\n\r\n{body}",
-        purse.key,
+        customer.key,
         body.len()
     );
     connection.send(request).await;
@@ -302,9 +306,9 @@ async fn a_response_whose_client_left_is_charged_and_stored() {
     connection.hang_up().await;
     left.open();
     until("the call is over", || gateway.inside().tasks.is_empty()).await;
-    assert_eq!(purse.books().await, Books::charged(1));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(1));
     let request = gateway.client.get(gateway.url(&format!("{PATH}/{id}")));
-    let shown = crate::support::gateway::answer(request.bearer_auth(&purse.key)).await;
+    let shown = crate::support::gateway::answer(request.bearer_auth(&customer.key)).await;
     let response = shown.assert_ok();
     assert_eq!(response["status"], "completed");
     let said = &response["output"][0]["content"][0]["text"];

@@ -129,7 +129,7 @@ async fn built_in_tools_are_run_here_too_and_stay_invisible() {
     assert!(!sent["messages"].to_string().contains("convert_units"));
     let first = &gateway.upstream.received()[0].body;
     assert_eq!(first["messages"][0]["role"], "system");
-    assert_eq!(sent["messages"][0], first["messages"][0], "told once");
+    assert_eq!(sent["messages"][0], first["messages"][0], "sent once");
 
     for more in [
         json!({ "tool_execution": "passthrough" }),

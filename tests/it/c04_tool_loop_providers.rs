@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Step, TestGateway, anthropic,
-    books::MODEL,
+    LedgerView, Step, TestGateway, anthropic,
     gateway::hello,
     gemini,
+    ledger_view::MODEL,
     turns::{BUILT_IN, CONVERT, CONVERTED, Turn, usage},
     upstream::{response, stream_head},
 };
@@ -27,11 +27,11 @@ fn arguments() -> Value {
 
 /// Sends a request that takes two steps, of which the second is the last one allowed.
 async fn ask(gateway: &TestGateway, stream: bool) -> (Value, Value) {
-    let purse = gateway.purse().await;
-    let heard = purse.hear("other", &hello(MODEL), stream).await.unwrap();
-    assert_eq!(heard.choices, [("Hello".into(), "stop".into())]);
-    assert_eq!(heard.usage, usage(22, 6));
-    assert_eq!(purse.books().await, Books::charged_steps(2));
+    let customer = gateway.customer().await;
+    let reply = customer.send("other", &hello(MODEL), stream).await.unwrap();
+    assert_eq!(reply.choices, [("Hello".into(), "stop".into())]);
+    assert_eq!(reply.usage, usage(22, 6));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(2));
     let steps = [
         "fake tool_calls 11+3",
         "convert_units done",

@@ -5,8 +5,8 @@ use serde_json::json;
 use crate::support::{
     TestGateway,
     bodies::{hello_with, tool},
-    books::MODEL,
     gateway::hello,
+    ledger_view::MODEL,
     models::{MODELS, has_identity_prompt},
     turns::{BUILT_IN, CONVERT, Turn, calls_json, offered},
 };

@@ -79,7 +79,7 @@ async fn the_store_holds_a_digest_and_not_the_key() {
     let gateway = TestGateway::start().await;
     let (key_id, key) = gateway.new_key(&gateway.account_id).await;
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
-    let look = async |data: &Path, when: &str| {
+    let check = async |data: &Path, when: &str| {
         let bytes = stores::bytes(data).await;
         assert!(
             holds(&bytes, key_id.as_bytes()),
@@ -97,9 +97,9 @@ async fn the_store_holds_a_digest_and_not_the_key() {
             );
         }
     };
-    look(gateway.data.path(), "while running").await;
+    check(gateway.data.path(), "while running").await;
     let data = gateway.stop().await;
-    look(data.path(), "after a stop").await;
+    check(data.path(), "after a stop").await;
 }
 
 #[tokio::test]

@@ -35,13 +35,13 @@ async fn a_plain_stream_keeps_every_rule() {
     stream.assert_complete(MODEL);
     assert_eq!(stream.content(0), "Grüß dich 😀");
     assert_eq!(stream.finish_reason(0).as_deref(), Some("stop"));
-    assert_eq!(stream.usage(), None, "usage only for those who ask");
+    assert_eq!(stream.usage(), None, "usage only on request");
     assert!(!stream.text.contains("vendor") && !stream.text.contains("fp_upstream"));
     let sent = gateway.upstream.last_body();
     assert_eq!(
         sent["stream_options"],
         json!({ "include_usage": true }),
-        "usage is always asked for"
+        "usage is always requested upstream"
     );
 }
 

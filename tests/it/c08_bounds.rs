@@ -53,10 +53,10 @@ fn nanos(dollars: &Value) -> i64 {
 }
 
 /// The details of a finished request.
-async fn story(gateway: &TestGateway, request_id: &str) -> Value {
+async fn details(gateway: &TestGateway, request_id: &str) -> Value {
     let path = format!("/operator/requests/{request_id}");
-    let story = gateway.operate(Method::GET, &path, None).await;
-    story.assert_ok().clone()
+    let details = gateway.operate(Method::GET, &path, None).await;
+    details.assert_ok().clone()
 }
 
 /// Makes the provider report these counts, in plain and in streamed responses.
@@ -132,8 +132,8 @@ async fn no_request_and_no_provider_exceed_the_overdraft() {
             let mut body = body.clone();
             body["stream"] = (at % 2 == 1).into();
             let url = gateway.url("/v1/chat/completions");
-            let asked = gateway.client.post(url).bearer_auth(&key).json(&body);
-            async { asked.send().await.unwrap().error_for_status().is_ok() }
+            let request = gateway.client.post(url).bearer_auth(&key).json(&body);
+            async { request.send().await.unwrap().error_for_status().is_ok() }
         });
         let answered = join_all(calls).await.into_iter().filter(|ok| *ok).count();
         let left = balance(&gateway, &id).await;
@@ -156,22 +156,22 @@ async fn usage_beyond_the_bound_is_not_charged() {
         let before = balance(&gateway, &id).await;
         let body = hello_with(MODEL, json!({ "max_tokens": 10, "stream": stream }));
         let url = gateway.url("/v1/chat/completions");
-        let asked = gateway.client.post(url).bearer_auth(&key).json(&body);
-        let answered = asked.send().await.unwrap();
+        let request = gateway.client.post(url).bearer_auth(&key).json(&body);
+        let answered = request.send().await.unwrap();
         let request_id = answered.headers()["x-request-id"]
             .to_str()
             .unwrap()
             .to_owned();
         answered.text().await.unwrap();
         let left = balance(&gateway, &id).await;
-        let story = story(&gateway, &request_id).await;
-        let usage = &story["settlement"]["usage"];
-        assert_eq!(usage["completion_tokens"], 10, "{story}");
+        let details = details(&gateway, &request_id).await;
+        let usage = &details["settlement"]["usage"];
+        assert_eq!(usage["completion_tokens"], 10, "{details}");
         let prompt = usage["prompt_tokens"].as_i64().unwrap();
         // Five letters, the account's ID, and the allowances for a request and a message.
-        assert!((117..160).contains(&prompt), "{story}");
+        assert!((117..160).contains(&prompt), "{details}");
         assert_eq!(before - left, prompt * 200 + 10 * 800);
-        assert_eq!(story["hold"]["most"], story["settlement"]["charge"]);
+        assert_eq!(details["hold"]["most"], details["settlement"]["charge"]);
     }
     let metrics = format!("http://{}/metrics", gateway.operator);
     let metrics = gateway
@@ -196,9 +196,9 @@ async fn steps_with_tools_are_bounded_one_by_one() {
     let answered = gateway.chat_as(&key, &body).await;
     assert_eq!(answered.assert_ok()["usage"]["completion_tokens"], 100);
     let request_id = answered.headers["x-request-id"].to_str().unwrap();
-    let story = story(&gateway, request_id).await;
-    let (charge, most) = (&story["settlement"]["charge"], &story["hold"]["most"]);
-    assert!(nanos(charge) <= nanos(most), "{story}");
+    let details = details(&gateway, request_id).await;
+    let (charge, most) = (&details["settlement"]["charge"], &details["hold"]["most"]);
+    assert!(nanos(charge) <= nanos(most), "{details}");
     assert_eq!(balance(&gateway, &id).await, 20_000_000_000 - nanos(charge));
 }
 
@@ -213,9 +213,9 @@ async fn definitions_of_built_in_tools_are_reserved_and_held() {
         );
         let answered = gateway.chat(&body).await;
         answered.assert_ok();
-        let story = story(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
-        let reserved = story["admission"]["reserved_tokens"].as_i64().unwrap();
-        found.push((reserved, nanos(&story["hold"]["amount"])));
+        let details = details(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
+        let reserved = details["admission"]["reserved_tokens"].as_i64().unwrap();
+        found.push((reserved, nanos(&details["hold"]["amount"])));
     }
     let [(with, held), (without, less)] = found[..] else {
         unreachable!()
@@ -241,8 +241,8 @@ async fn escaped_text_reserves_as_much_as_plain_text() {
             format!(r#"{{"model":"{MODEL}","messages":[{{"role":"user","content":"{text}"}}]}}"#);
         let answered = gateway.chat_text(body).await;
         answered.assert_ok();
-        let story = story(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
-        reserved.push((story["admission"].clone(), story["hold"].clone()));
+        let details = details(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
+        reserved.push((details["admission"].clone(), details["hold"].clone()));
     }
     assert_eq!(
         reserved[0].0["reserved_tokens"],
@@ -260,11 +260,14 @@ async fn a_minimum_that_the_gateway_applies_is_what_is_held() {
     let answered = gateway.chat_as(&key, &body).await;
     answered.assert_ok();
     assert_eq!(gateway.upstream.last_body()["max_tokens"], 128);
-    let story = story(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
-    let reserved = story["admission"]["reserved_tokens"].as_i64().unwrap();
+    let details = details(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
+    let reserved = details["admission"]["reserved_tokens"].as_i64().unwrap();
     let input = reserved - 4_096;
-    assert!((1..200).contains(&input), "{story}");
-    assert_eq!(nanos(&story["hold"]["amount"]), input * 2_000 + 128 * 9_000);
+    assert!((1..200).contains(&input), "{details}");
+    assert_eq!(
+        nanos(&details["hold"]["amount"]),
+        input * 2_000 + 128 * 9_000
+    );
 }
 
 #[tokio::test]
@@ -301,7 +304,7 @@ async fn a_refusal_for_credit_names_the_amount_and_what_would_fit() {
 
 #[tokio::test]
 async fn a_refusal_because_of_running_calls_may_be_retried() {
-    let gateway = TestGateway::start_patient().await;
+    let gateway = TestGateway::start_with_long_timeouts().await;
     let (_, key) = account_with(&gateway, "0.01").await;
     let gate = Gate::default();
     let whole = response(200, "application/json", &completion("Hi").to_string());
@@ -363,7 +366,7 @@ async fn responses_hold_the_largest_of_three_budgets() {
             "{budgets}"
         );
         let request_id = answered.headers["x-request-id"].to_str().unwrap();
-        let reserved = &story(&gateway, request_id).await["admission"]["reserved_tokens"];
+        let reserved = &details(&gateway, request_id).await["admission"]["reserved_tokens"];
         assert!(
             (largest..largest + 40).contains(&reserved.as_u64().unwrap()),
             "{budgets}"

@@ -219,8 +219,8 @@ async fn a_failed_call_is_free() {
     for body in [cut, no_usage, absurd] {
         gateway.upstream.answer_stream(&body);
         let url = gateway.url("/v1/chat/completions");
-        let asked = gateway.client.post(url).bearer_auth(&key).json(&stream);
-        asked.send().await.unwrap().text().await.unwrap();
+        let request = gateway.client.post(url).bearer_auth(&key).json(&stream);
+        request.send().await.unwrap().text().await.unwrap();
         assert_eq!(settled_balance(&gateway, &id).await, "1.000000");
     }
     for (status, body, shown) in [
@@ -254,8 +254,8 @@ async fn leaving_early_is_not_a_discount() {
         let (id, key) = account_with(&gateway, &[json!({ "amount": "1" })]).await;
         let body = hello_with(MODEL, json!({ "stream": true, "max_tokens": 1_000 }));
         let url = gateway.url("/v1/chat/completions");
-        let asked = gateway.client.post(url).bearer_auth(&key).json(&body);
-        let mut response = asked.send().await.unwrap();
+        let request = gateway.client.post(url).bearer_auth(&key).json(&body);
+        let mut response = request.send().await.unwrap();
         for _ in 0..read {
             response.chunk().await.unwrap();
         }

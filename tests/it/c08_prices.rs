@@ -348,13 +348,13 @@ async fn prices_are_shown_and_the_highest_is_held() {
     let answer = gateway.chat(&body).await;
     answer.assert_ok();
     let id = answer.headers["x-request-id"].to_str().unwrap();
-    let story = gateway.story(id).await;
-    assert_eq!(story["settlement"]["prices"], expected);
+    let details = gateway.details(id).await;
+    assert_eq!(details["settlement"]["prices"], expected);
     // By any tokenizer the prompt has fewer than 300 tokens, so one-hour cache writes are the highest price. By bytes
     // it may have more, and all of it may be written to the cache.
     let (held, most) = (
-        nanos(&story["hold"]["amount"]),
-        nanos(&story["hold"]["most"]),
+        nanos(&details["hold"]["amount"]),
+        nanos(&details["hold"]["most"]),
     );
     let output = 1_000 * 15_000;
     let input = held - output - 10_000;
@@ -362,7 +362,7 @@ async fn prices_are_shown_and_the_highest_is_held() {
     let dearer = most - 1_000 * 22_500 - 10_000;
     assert!(dearer > 500 * 7_500 && dearer % 7_500 == 0, "{most}");
     let counts = Counts::of(2);
-    assert_eq!(nanos(&story["settlement"]["provider_cost"]), paid(counts));
+    assert_eq!(nanos(&details["settlement"]["provider_cost"]), paid(counts));
 }
 
 #[test]

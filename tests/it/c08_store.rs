@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Gate, RawConnection, TestGateway,
+    Gate, LedgerView, RawConnection, TestGateway,
     bodies::hello_with,
     gateway::{hello, until},
     raw::chat_request,
@@ -48,7 +48,7 @@ async fn until_unavailable(gateway: &TestGateway) {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("nobody noticed");
+    panic!("the gateway did not notice");
 }
 
 fn assert_no_credit_store(answer: &crate::support::Answer) {
@@ -65,7 +65,11 @@ async fn an_answer_that_cannot_be_charged_is_withheld_and_no_other_call_is_begun
     let gateway = TestGateway::start().await;
     let stranger = lock(&gateway);
     assert_no_credit_store(&gateway.chat(&hello(MODEL)).await);
-    assert_eq!(gateway.upstream.calls(), 1, "nobody knew before");
+    assert_eq!(
+        gateway.upstream.calls(),
+        1,
+        "the fault was not known before"
+    );
     assert_no_credit_store(&gateway.chat(&hello(MODEL)).await);
     let stream = hello_with(MODEL, json!({ "stream": true }));
     assert_no_credit_store(&gateway.chat(&stream).await);
@@ -174,14 +178,19 @@ async fn the_call_of_a_client_that_left_is_charged_later() {
     if files_only("it locks the database's file") {
         return;
     }
-    let gateway = TestGateway::start_patient().await;
-    let (purse, gate) = (gateway.purse().await, Gate::default());
+    let gateway = TestGateway::start_with_long_timeouts().await;
+    let (customer, gate) = (gateway.customer().await, Gate::default());
     let turn = Turn::calls(&[CONVERT]).after(&gate);
     gateway.upstream.converse([turn]);
     let mut connection = RawConnection::open(gateway.public).await;
     let body = hello_with(MODEL, json!({ "stream": true }));
-    connection.send(chat_request(&purse.key, "", &body)).await;
-    until("it is asked", || gateway.upstream.calls() == 1).await;
+    connection
+        .send(chat_request(&customer.key, "", &body))
+        .await;
+    until("the provider gets the request", || {
+        gateway.upstream.calls() == 1
+    })
+    .await;
     connection.hang_up().await;
     let stranger = lock(&gateway);
     gate.open();
@@ -191,7 +200,7 @@ async fn the_call_of_a_client_that_left_is_charged_later() {
     drop(stranger);
     until("it is charged", || !is_spooled()).await;
     until_ready(&gateway).await;
-    assert_eq!(purse.books().await, Books::charged_steps(1));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(1));
 }
 
 #[tokio::test]
@@ -260,7 +269,7 @@ async fn files_on_disk_are_private() {
     }
     assert!(
         seen >= 6,
-        "the database, its lock, the minute and the spool"
+        "the database, its lock, the window journal and the spool"
     );
 }
 

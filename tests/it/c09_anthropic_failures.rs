@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use crate::support::{
-    Books, Step, View,
+    LedgerView, Step, View,
     anthropic::{
         assert_anonymous_answer, ended, events, failure, hello_events, message, start, text,
     },
     bodies::hello_with,
-    books,
     gateway::{PROVIDER_KEY, UPSTREAM_MODEL, hello},
+    ledger_view,
     upstream::stream_head,
 };
 
@@ -19,7 +19,7 @@ const MODEL: &str = "svc-native-fast";
 #[tokio::test]
 async fn failing_statuses() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     for (status, kind) in [
         (400, "invalid_request_error"),
         (401, "authentication_error"),
@@ -33,13 +33,13 @@ async fn failing_statuses() {
         let words = format!("{UPSTREAM_MODEL}: Claude (Anthropic) says no to {PROVIDER_KEY}");
         gateway.upstream.answer_json(status, &failure(kind, &words));
         for stream in [false, true] {
-            let body = hello_with(books::MODEL, json!({ "stream": stream }));
-            let answer = gateway.chat_as(&purse.key, &body).await;
+            let body = hello_with(ledger_view::MODEL, json!({ "stream": stream }));
+            let answer = gateway.chat_as(&customer.key, &body).await;
             answer.assert_error(502, "upstream_error", Some(&status.to_string()), None);
             assert_anonymous_answer(&gateway, &answer);
         }
     }
-    assert_eq!(purse.books().await, Books::free(16));
+    assert_eq!(customer.ledger_view().await, LedgerView::free(16));
 }
 
 /// The API's complaints about a request are passed on to the caller.
@@ -77,7 +77,7 @@ async fn a_refusal_is_explained() {
 #[tokio::test]
 async fn a_stream_that_fails_is_interrupted_and_free() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let overloaded = failure("overloaded_error", "Overloaded");
     let hello = hello_events();
     let without_end = &hello[..hello.len() - 1];
@@ -100,13 +100,17 @@ async fn a_stream_that_fails_is_interrupted_and_free() {
         ),
     ] {
         gateway.upstream.answer_stream(&upstream);
-        assert_eq!(purse.ask("Hello", true).await, View::Interrupted, "{what}");
+        assert_eq!(
+            customer.ask("Hello", true).await,
+            View::Interrupted,
+            "{what}"
+        );
     }
-    assert_eq!(purse.books().await, Books::free(6));
+    assert_eq!(customer.ledger_view().await, LedgerView::free(6));
 
     gateway.upstream.answer_stream(&events(&[overloaded]));
     assert_eq!(
-        purse.ask("Hello", true).await,
+        customer.ask("Hello", true).await,
         View::FAILED,
         "an error at once"
     );
@@ -115,8 +119,12 @@ async fn a_stream_that_fails_is_interrupted_and_free() {
         Step::Send(events(cut).into_bytes()),
         Step::Reset,
     ]);
-    assert_eq!(purse.ask("Hello", true).await, View::Interrupted, "a reset");
-    assert_eq!(purse.books().await, Books::free(8));
+    assert_eq!(
+        customer.ask("Hello", true).await,
+        View::Interrupted,
+        "a reset"
+    );
+    assert_eq!(customer.ledger_view().await, LedgerView::free(8));
 }
 
 /// An unusable response is a failure, whatever its status.

@@ -47,7 +47,7 @@ impl Two {
         (self.first().calls(), self.second.calls())
     }
 
-    async fn look(&self, path: &str) -> Value {
+    async fn get(&self, path: &str) -> Value {
         let answer = self.gateway.operate(Method::GET, path, None).await;
         answer.assert_ok().clone()
     }
@@ -55,7 +55,7 @@ impl Two {
     async fn spent(&self) -> String {
         self.gateway.idle().await;
         let path = format!("/operator/accounts/{}", self.gateway.account_id);
-        let account = self.look(&path).await;
+        let account = self.get(&path).await;
         assert_eq!(account["held"], "0.000000");
         account["balance"].as_str().unwrap().to_owned()
     }
@@ -71,7 +71,7 @@ impl Two {
 
     /// The routing state of this provider's deployment.
     async fn routing(&self, provider: &str) -> Value {
-        let routing = self.look("/operator/routing").await;
+        let routing = self.get("/operator/routing").await;
         let mut deployments = routing["deployments"].as_array().unwrap().iter();
         let found = deployments.find(|deployment| deployment["provider"] == provider);
         found.unwrap().clone()
@@ -144,11 +144,11 @@ async fn a_failure_before_the_first_byte_fails_over_and_is_charged_once() {
                     "999.999951",
                     "{what}: 11 in, 3 out, once"
                 );
-                let story = two.look("/operator/requests/failover").await;
-                assert_eq!(story["upstream"], "second", "{what}");
-                assert_eq!(story["outcome"], "answered", "{what}");
-                let failed = story["failed_attempts"].as_array().unwrap();
-                assert_eq!(failed.len(), 1, "{what}: {story}");
+                let details = two.get("/operator/requests/failover").await;
+                assert_eq!(details["upstream"], "second", "{what}");
+                assert_eq!(details["outcome"], "answered", "{what}");
+                let failed = details["failed_attempts"].as_array().unwrap();
+                assert_eq!(failed.len(), 1, "{what}: {details}");
                 assert_eq!(failed[0]["upstream"], "fake", "{what}");
                 assert_ne!(failed[0]["failure"], "", "{what}");
             }
@@ -197,17 +197,17 @@ async fn when_all_fail_there_is_one_error_after_the_maximum_of_attempts() {
     assert_eq!(status, 502);
     assert!(
         text.contains("\"code\":\"500\""),
-        "of the last that was asked: {text}"
+        "of the last attempt: {text}"
     );
     assert_eq!(two.calls(), (2, 1), "three attempts, one after the other");
-    let story = two.look("/operator/requests/none").await;
-    let failed = story["failed_attempts"].as_array().unwrap();
-    let asked: Vec<_> = failed
+    let details = two.get("/operator/requests/none").await;
+    let failed = details["failed_attempts"].as_array().unwrap();
+    let tried: Vec<_> = failed
         .iter()
         .map(|one| one["upstream"].as_str().unwrap())
         .collect();
-    assert_eq!(asked, ["fake", "second", "fake"]);
-    assert_eq!(story["outcome"], "provider_failed");
+    assert_eq!(tried, ["fake", "second", "fake"]);
+    assert_eq!(details["outcome"], "provider_failed");
     assert_eq!(two.spent().await, "1000.000000");
     let once = Two::start_with("priority = 1", "[routing]\nattempts = 1").await;
     once.first().answer(500, "text/plain", "no");
@@ -241,19 +241,19 @@ async fn an_upstream_that_fails_too_often_is_skipped_and_tried_again_later() {
         "{first}"
     );
     two.gateway.chat(&hello(MODEL)).await.assert_ok();
-    assert_eq!(two.calls(), (5, 6), "nobody waits for it");
+    assert_eq!(two.calls(), (5, 6), "no call waits for it");
     two.first().answer_json(200, &completion("back"));
     // The circuit stays open for a second, then one call tries the upstream, and then all do.
-    let mut asked = two.first().calls();
+    let mut calls = two.first().calls();
     for _ in 0..500 {
         two.gateway.chat(&hello(MODEL)).await.assert_ok();
-        asked = two.first().calls();
-        if asked > 5 {
+        calls = two.first().calls();
+        if calls > 5 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(asked, 6);
+    assert_eq!(calls, 6);
     assert_eq!(two.routing("fake").await["circuit"], "closed");
     let second = two.second.calls();
     two.gateway.chat(&hello(MODEL)).await.assert_ok();

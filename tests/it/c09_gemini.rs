@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, FakeUpstream, Step, Stream, TestGateway, View,
+    FakeUpstream, LedgerView, Step, Stream, TestGateway, View,
     bodies::{hello_with, tool},
-    books::PRICE,
     gateway::{PROVIDER_KEY, hello},
     gemini::{assert_anonymous, events, generated, said, start},
+    ledger_view::PRICE,
     process::{run, text as text_of},
     stores,
     upstream::stream_head,
@@ -282,36 +282,36 @@ async fn the_charge_is_exact() {
             None,
         ),
     ] {
-        let check = |books: Books| match bill {
+        let check = |ledger_view: LedgerView| match bill {
             Some((spent, tokens)) => {
-                let expected = Books {
+                let expected = LedgerView {
                     spent,
                     charges: 1,
                     requests: 1,
                     tokens,
                 };
-                assert_eq!(books, expected, "{what}");
+                assert_eq!(ledger_view, expected, "{what}");
             }
-            None => books.assert_uncounted(1),
+            None => ledger_view.assert_uncounted(1),
         };
         let mut whole = said("Hi");
         whole["usageMetadata"] = usage;
 
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway.upstream.answer_json(200, &whole);
-        assert_eq!(purse.ask("whole", false).await, View::Answered, "{what}");
-        check(purse.books().await);
+        assert_eq!(customer.ask("whole", false).await, View::Answered, "{what}");
+        check(customer.ledger_view().await);
 
         // The counts of a stream grow; the last ones are charged.
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         let mut first = generated(json!([{ "text": "H" }]), None);
         first["usageMetadata"] = match whole["usageMetadata"] {
             Value::Null => Value::Null,
             _ => json!({ "promptTokenCount": 11, "totalTokenCount": 11 }),
         };
         gateway.upstream.answer_stream(&events(&[first, whole]));
-        assert_eq!(purse.ask("stream", true).await, View::Finished, "{what}");
-        check(purse.books().await);
+        assert_eq!(customer.ask("stream", true).await, View::Finished, "{what}");
+        check(customer.ledger_view().await);
     }
 }
 
@@ -321,18 +321,18 @@ async fn a_refused_prompt_is_an_answer() {
     let blocked = json!({ "promptFeedback": { "blockReason": "PROHIBITED_CONTENT" },
         "usageMetadata": { "promptTokenCount": 11, "totalTokenCount": 11 } });
     let spent = 11 * 2_000;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     gateway.upstream.answer_json(200, &blocked);
-    assert_eq!(purse.ask("whole", false).await, View::Answered);
-    assert_eq!(purse.books().await.spent, spent);
+    assert_eq!(customer.ask("whole", false).await, View::Answered);
+    assert_eq!(customer.ledger_view().await.spent, spent);
     let answer = gateway.chat(&hello(MODEL)).await;
     let choice = &answer.assert_ok()["choices"][0];
     assert_eq!(choice["finish_reason"], "content_filter");
     assert_eq!(choice["message"]["content"], Value::Null);
 
     gateway.upstream.answer_stream(&events(&[blocked]));
-    assert_eq!(purse.ask("stream", true).await, View::Finished);
-    assert_eq!(purse.books().await.spent, 2 * spent);
+    assert_eq!(customer.ask("stream", true).await, View::Finished);
+    assert_eq!(customer.ledger_view().await.spent, 2 * spent);
     let stream = gateway.stream(&hello(MODEL)).await;
     assert_eq!(stream.finish_reason(0).as_deref(), Some("content_filter"));
 }

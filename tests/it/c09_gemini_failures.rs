@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::{
-    Books, Step, View,
+    LedgerView, Step, View,
     gateway::hello,
     gemini::{assert_anonymous, events, generated, said, start},
     upstream::{response, stream_head},
@@ -14,7 +14,7 @@ const MODEL: &str = "svc-native-fast";
 #[tokio::test]
 async fn a_failing_status_is_the_code_and_free() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let mut calls = 0;
     for (status, word) in [
         (401, "UNAUTHENTICATED"),
@@ -31,14 +31,14 @@ async fn a_failing_status_is_the_code_and_free() {
             gateway.upstream.answer_json(status, &body);
             for stream in [false, true] {
                 let view = View::Failed(Some(status.to_string()));
-                assert_eq!(purse.ask(word, stream).await, view);
+                assert_eq!(customer.ask(word, stream).await, view);
                 calls += 1;
             }
             let answer = gateway.chat(&hello(MODEL)).await;
             assert_anonymous(&format!("{}{:?}", answer.body, answer.headers));
         }
     }
-    assert_eq!(purse.books().await, Books::free(calls));
+    assert_eq!(customer.ledger_view().await, LedgerView::free(calls));
 }
 
 #[tokio::test]
@@ -102,14 +102,14 @@ async fn an_interrupted_stream_is_free() {
         ("a reset", vec![Step::Reset]),
         ("no JSON", vec![Step::Send(b"data: <html>\n\n".to_vec())]),
     ] {
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         let mut steps = vec![Step::Send(stream_head()), Step::Send(begun.clone().into())];
         steps.extend(then);
         steps.push(Step::Close);
         gateway.upstream.play(steps.clone());
-        let (view, text) = purse.ask_for_text(what, true).await;
+        let (view, text) = customer.ask_for_text(what, true).await;
         assert_eq!((view, text.as_str()), (View::Interrupted, "Hel"), "{what}");
-        assert_eq!(purse.books().await, Books::free(1), "{what}");
+        assert_eq!(customer.ledger_view().await, LedgerView::free(1), "{what}");
         let stream = gateway.stream(&hello(MODEL)).await;
         stream.assert_interrupted(MODEL);
         assert_anonymous(&stream.text);
@@ -120,7 +120,7 @@ async fn an_interrupted_stream_is_free() {
 #[tokio::test]
 async fn a_stream_that_fails_at_once_is_an_error() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let error = json!({ "error": { "code": 503, "status": "UNAVAILABLE", "message": "no" } });
     for (calls, events) in (1..).zip([
         events(&[error]),
@@ -128,8 +128,8 @@ async fn a_stream_that_fails_at_once_is_an_error() {
         String::new(),
     ]) {
         gateway.upstream.answer_stream(&events);
-        assert_eq!(purse.ask("now", true).await, View::FAILED);
-        assert_eq!(purse.books().await, Books::free(calls));
+        assert_eq!(customer.ask("now", true).await, View::FAILED);
+        assert_eq!(customer.ledger_view().await, LedgerView::free(calls));
     }
 }
 
@@ -138,15 +138,19 @@ async fn a_stream_that_fails_at_once_is_an_error() {
 async fn a_finished_stream_stays_finished() {
     let gateway = start().await;
     for (what, end) in [("a close", Step::Close), ("a reset", Step::Reset)] {
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway.upstream.play(vec![
             Step::Send(stream_head()),
             Step::Send(events(&[said("Hello")]).into()),
             end,
         ]);
-        let (view, text) = purse.ask_for_text(what, true).await;
+        let (view, text) = customer.ask_for_text(what, true).await;
         assert_eq!((view, text.as_str()), (View::Finished, "Hello"), "{what}");
-        assert_eq!(purse.books().await, Books::charged(1), "{what}");
+        assert_eq!(
+            customer.ledger_view().await,
+            LedgerView::charged(1),
+            "{what}"
+        );
     }
 }
 
@@ -154,7 +158,7 @@ async fn a_finished_stream_stays_finished() {
 #[tokio::test]
 async fn a_success_that_cannot_be_used_is_a_failure() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let good = said("Hello").to_string();
     let error = json!({ "error": { "code": 500, "status": "INTERNAL", "message": "no" } });
     let mut calls = 0;
@@ -171,13 +175,13 @@ async fn a_success_that_cannot_be_used_is_a_failure() {
         gateway
             .upstream
             .play(vec![Step::Send(response(200, content_type, &body))]);
-        assert_eq!(purse.ask("whole", false).await, View::FAILED, "{body}");
+        assert_eq!(customer.ask("whole", false).await, View::FAILED, "{body}");
         calls += 1;
     }
     // Gemini sends a list instead of events if `alt=sse` is lost on the way.
     gateway
         .upstream
         .answer(200, "application/json", &format!("[{good}]"));
-    assert_eq!(purse.ask("stream", true).await, View::FAILED);
-    assert_eq!(purse.books().await, Books::free(calls + 1));
+    assert_eq!(customer.ask("stream", true).await, View::FAILED);
+    assert_eq!(customer.ledger_view().await, LedgerView::free(calls + 1));
 }

@@ -50,12 +50,12 @@ async fn a_failure_before_the_first_byte_goes_up_a_tier() {
         assert_eq!(answer.status(), 200, "{reason}");
         assert_eq!(answer.headers()["x-routed-model"], "middle");
         assert!(answer.text().await.unwrap().contains("middle"));
-        assert_eq!(hybrids.asked(), ["small", "middle"]);
-        let story = hybrids.story("up").await;
-        assert_eq!(story["routed_model"], "middle");
-        assert_eq!(story["settlement"]["charge"], "0.004100");
-        assert_eq!(story["failed_attempts"].as_array().unwrap().len(), 1);
-        let decision = &story["decision"];
+        assert_eq!(hybrids.models_called(), ["small", "middle"]);
+        let details = hybrids.details("up").await;
+        assert_eq!(details["routed_model"], "middle");
+        assert_eq!(details["settlement"]["charge"], "0.004100");
+        assert_eq!(details["failed_attempts"].as_array().unwrap().len(), 1);
+        let decision = &details["decision"];
         assert_eq!(decision["chosen"], "middle");
         assert_eq!(decision["reason"], reason);
         let up = json!([{ "from": "small", "to": "middle", "reason": reason }]);
@@ -72,7 +72,7 @@ async fn a_response_that_is_not_json_goes_up_a_tier() {
     };
     let json = json!({ "response_format": { "type": "json_object" },
         "messages": [{ "role": "user", "content": "Give me JSON" }] });
-    for (text, wants_json, asked) in [
+    for (text, wants_json, called) in [
         ("Here you are", true, &["small", "middle"][..]),
         ("```json\n{}\n```", true, &["small", "middle"]),
         (r#"{"a": [1, 2]}"#, true, &["small"]),
@@ -82,10 +82,10 @@ async fn a_response_that_is_not_json_goes_up_a_tier() {
         hybrids.failing(&["small"], said(text));
         let more = if wants_json { json.clone() } else { json!({}) };
         let answer = hybrids.gateway.chat(&question_with("low", more)).await;
-        assert_eq!(routed(&answer), *asked.last().unwrap());
-        assert_eq!(hybrids.asked(), asked, "{text}");
-        if asked.len() > 1 {
-            let decision = &hybrids.story_of(&answer).await["decision"];
+        assert_eq!(routed(&answer), *called.last().unwrap());
+        assert_eq!(hybrids.models_called(), called, "{text}");
+        if called.len() > 1 {
+            let decision = &hybrids.details_of(&answer).await["decision"];
             assert_eq!(decision["reason"], "TIER_ESCALATED_NOT_JSON");
         }
     }
@@ -95,7 +95,7 @@ async fn a_response_that_is_not_json_goes_up_a_tier() {
     let body = question_with("low", json);
     let answer = hybrids.gateway.chat(&body).await;
     assert_eq!(routed(&answer), "middle");
-    assert_eq!(hybrids.asked(), ["small", "middle"]);
+    assert_eq!(hybrids.models_called(), ["small", "middle"]);
     // If the better target fails, the poor response is relayed and charged.
     let hybrids = Hybrids::start().await;
     hybrids.gateway.upstream.play_for_each(move |received| {
@@ -107,12 +107,12 @@ async fn a_response_that_is_not_json_goes_up_a_tier() {
     });
     let answer = hybrids.gateway.chat(&body).await;
     assert_eq!(routed(&answer), "small");
-    assert_eq!(hybrids.asked(), ["small", "middle", "large"]);
+    assert_eq!(hybrids.models_called(), ["small", "middle", "large"]);
     assert_eq!(answer.body["choices"][0]["message"]["content"], "no");
-    let story = hybrids.story_of(&answer).await;
-    assert_eq!(story["routed_model"], "small");
-    assert_eq!(story["decision"]["chosen"], "small");
-    assert_eq!(story["settlement"]["prices"]["prompt"], "0.0000001");
+    let details = hybrids.details_of(&answer).await;
+    assert_eq!(details["routed_model"], "small");
+    assert_eq!(details["decision"]["chosen"], "small");
+    assert_eq!(details["settlement"]["prices"]["prompt"], "0.0000001");
 }
 
 /// A poor response is better than none, and it is never replaced by a worse one.
@@ -160,11 +160,11 @@ async fn a_poor_answer_is_kept_while_a_better_target_is_tried() {
         assert_eq!(answer.status(), 200, "{stream} {execution}");
         assert_eq!(answer.headers()["x-routed-model"], "middle");
         answer.text().await.unwrap();
-        assert_eq!(hybrids.asked(), ["middle", "large"]);
-        let story = hybrids.story("poor").await;
-        assert_eq!(story["routed_model"], "middle");
-        assert_eq!(story["decision"]["chosen"], "middle");
-        assert_eq!(story["settlement"]["charge"], "0.000104");
+        assert_eq!(hybrids.models_called(), ["middle", "large"]);
+        let details = hybrids.details("poor").await;
+        assert_eq!(details["routed_model"], "middle");
+        assert_eq!(details["decision"]["chosen"], "middle");
+        assert_eq!(details["settlement"]["charge"], "0.000104");
     }
 }
 
@@ -198,13 +198,13 @@ async fn tools_are_run_for_the_target_that_serves_after_a_failure() {
             hybrids.gateway.chat(&question("low")).await
         };
         assert_eq!(routed(&answer), "middle");
-        assert_eq!(hybrids.asked(), ["small", "middle", "middle"]);
-        let story = hybrids.story_of(&answer).await;
-        assert_eq!(story["model"], "low");
-        assert_eq!(story["routed_model"], "middle");
+        assert_eq!(hybrids.models_called(), ["small", "middle", "middle"]);
+        let details = hybrids.details_of(&answer).await;
+        assert_eq!(details["model"], "low");
+        assert_eq!(details["routed_model"], "middle");
         // Two steps of 1,000 and 1,000 tokens at 1.00 and 4.00 dollars per million.
-        assert_eq!(story["settlement"]["charge"], "0.010000");
-        assert_eq!(story["steps"].as_array().unwrap().len(), 3);
+        assert_eq!(details["settlement"]["charge"], "0.010000");
+        assert_eq!(details["steps"].as_array().unwrap().len(), 3);
     }
 }
 
@@ -226,9 +226,9 @@ async fn after_a_first_step_the_target_stays() {
     });
     let answer = hybrids.gateway.chat(&question("low")).await;
     assert_eq!(answer.status, 502);
-    assert_eq!(hybrids.asked(), ["small", "small"]);
-    let story = hybrids.story_of(&answer).await;
-    assert_eq!(story["settlement"]["charge"], "0.000000");
+    assert_eq!(hybrids.models_called(), ["small", "small"]);
+    let details = hybrids.details_of(&answer).await;
+    assert_eq!(details["settlement"]["charge"], "0.000000");
 }
 
 /// A target whose circuit opens during the call is skipped.
@@ -250,16 +250,18 @@ async fn a_target_that_has_failed_meanwhile_is_skipped() {
             }
         }
     });
-    let asked = question("low");
-    let (answer, ()) = tokio::join!(hybrids.gateway.chat(&asked), async {
-        crate::support::gateway::until("it is asked", || hybrids.gateway.upstream.calls() == 1)
-            .await;
+    let body = question("low");
+    let (answer, ()) = tokio::join!(hybrids.gateway.chat(&body), async {
+        crate::support::gateway::until("the provider gets the request", || {
+            hybrids.gateway.upstream.calls() == 1
+        })
+        .await;
         let refused = hybrids.gateway.chat(&question("middle")).await;
         assert_eq!(refused.status, 502);
         gate.open();
     });
     assert_eq!(routed(&answer), "large");
-    assert_eq!(hybrids.asked(), ["small", "middle", "large"]);
+    assert_eq!(hybrids.models_called(), ["small", "middle", "large"]);
 }
 
 /// Settings that one target does not support may be supported by another.
@@ -288,18 +290,18 @@ async fn when_all_fail_each_was_tried_and_nothing_is_charged() {
         ("low", &["small", "middle", "large"][..]),
         ("high", &["large", "middle"]),
     ] {
-        let before = hybrids.asked().len();
+        let before = hybrids.models_called().len();
         hybrids.failing(&["small", "middle", "large"], status(500));
         let answer = hybrids.gateway.chat(&question(hybrid)).await;
         assert_eq!(answer.status, 502);
-        assert_eq!(hybrids.asked()[before..], *order);
-        let story = hybrids.story_of(&answer).await;
-        assert_eq!(story["settlement"]["charge"], "0.000000");
+        assert_eq!(hybrids.models_called()[before..], *order);
+        let details = hybrids.details_of(&answer).await;
+        assert_eq!(details["settlement"]["charge"], "0.000000");
     }
     // An error in the request is an error for every target.
-    let before = hybrids.asked().len();
+    let before = hybrids.models_called().len();
     hybrids.failing(&["small"], status(400));
     let answer = hybrids.gateway.chat(&question("low")).await;
     assert_eq!(answer.status, 502);
-    assert_eq!(hybrids.asked()[before..], ["small"]);
+    assert_eq!(hybrids.models_called()[before..], ["small"]);
 }

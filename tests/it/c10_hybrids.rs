@@ -24,19 +24,19 @@ async fn the_serving_target_is_named_charged_and_recorded() {
         let answer = hybrids.gateway.chat(&question(hybrid)).await;
         assert_eq!(routed(&answer), target);
         assert_eq!(answer.body["model"], hybrid);
-        let story = hybrids.story_of(&answer).await;
-        assert_eq!(story["model"], hybrid);
-        assert_eq!(story["routed_model"], target);
-        assert_eq!(story["settlement"]["charge"], cost);
-        assert_eq!(story["decision"]["chosen"], target);
-        assert_eq!(story["decision"]["reason"], reason);
+        let details = hybrids.details_of(&answer).await;
+        assert_eq!(details["model"], hybrid);
+        assert_eq!(details["routed_model"], target);
+        assert_eq!(details["settlement"]["charge"], cost);
+        assert_eq!(details["decision"]["chosen"], target);
+        assert_eq!(details["decision"]["reason"], reason);
         let stream = hybrids.gateway.open_stream(&question(hybrid)).await;
         assert_eq!(stream.headers()["x-routed-model"], target);
         stream.text().await.unwrap();
     }
     let plain = hybrids.gateway.chat(&question("small")).await;
-    assert_eq!(hybrids.story_of(&plain).await["decision"], json!(null));
-    let routing = hybrids.look("/operator/routing").await;
+    assert_eq!(hybrids.details_of(&plain).await["decision"], json!(null));
+    let routing = hybrids.get("/operator/routing").await;
     let rows = routing["hybrids"].as_array().unwrap();
     let row = rows.iter().find(|row| row["model"] == "low").unwrap();
     assert_eq!(row["answered"], 2);
@@ -73,12 +73,14 @@ async fn the_hold_covers_the_most_expensive_possible_target() {
         Step::Until(gate.clone()),
         Step::Send(response(200, "application/json", &body)),
     ]);
-    let asked = question_with("low", json!({ "max_tokens": 1_000 }));
-    let (answer, ()) = tokio::join!(hybrids.gateway.chat(&asked), async {
-        crate::support::gateway::until("it is asked", || hybrids.gateway.upstream.calls() == 1)
-            .await;
+    let request = question_with("low", json!({ "max_tokens": 1_000 }));
+    let (answer, ()) = tokio::join!(hybrids.gateway.chat(&request), async {
+        crate::support::gateway::until("the provider gets the request", || {
+            hybrids.gateway.upstream.calls() == 1
+        })
+        .await;
         let path = format!("/operator/accounts/{}", hybrids.gateway.account_id);
-        let held = hybrids.look(&path).await["held"].clone();
+        let held = hybrids.get(&path).await["held"].clone();
         let held: f64 = held.as_str().unwrap().parse().unwrap();
         assert!(
             (0.04..0.05).contains(&held),
@@ -100,7 +102,7 @@ async fn the_hold_covers_the_most_expensive_possible_target() {
     let given = hybrids.gateway.operate(Method::POST, &path, grant).await;
     given.assert_ok();
     let (_, key) = hybrids.gateway.new_key(id).await;
-    assert_eq!(hybrids.gateway.chat_as(&key, &asked).await.status, 402);
+    assert_eq!(hybrids.gateway.chat_as(&key, &request).await.status, 402);
     let small = question_with("small", json!({ "max_tokens": 1_000 }));
     hybrids.gateway.chat_as(&key, &small).await.assert_ok();
 }
@@ -115,23 +117,23 @@ async fn a_plan_is_routed_to_its_own_models_alone() {
     hybrids.failing(&["small"], status(500));
     let answer = hybrids.gateway.chat_as(&max, &question("mixed")).await;
     assert_eq!(routed(&answer), "vip");
-    let before = hybrids.asked().len();
+    let before = hybrids.models_called().len();
     let answer = hybrids.gateway.chat_as(&free, &question("mixed")).await;
     assert_eq!(answer.status, 502);
-    assert_eq!(hybrids.asked()[before..], ["small"]);
-    let story = hybrids.story_of(&answer).await;
-    let candidates = story["decision"]["candidates"].as_array().unwrap();
+    assert_eq!(hybrids.models_called()[before..], ["small"]);
+    let details = hybrids.details_of(&answer).await;
+    let candidates = details["decision"]["candidates"].as_array().unwrap();
     let vip = candidates.iter().find(|one| one["model"] == "vip").unwrap();
     assert_eq!(vip["rejected"], "not_entitled");
     // If all enabled targets are outside of the account's plan, the hybrid does not exist for it: not in the list
     // either.
     let sees = async |key: &str| {
-        let look = |path: &str| {
+        let get = |path: &str| {
             let url = hybrids.gateway.url(path);
             gateway::answer(hybrids.gateway.client.get(url).bearer_auth(key))
         };
-        let list = look("/v1/models").await;
-        let one = look("/v1/models/mixed").await;
+        let list = get("/v1/models").await;
+        let one = get("/v1/models/mixed").await;
         let listed = list.assert_ok()["data"].as_array().unwrap().clone();
         let listed = listed.iter().any(|model| model["id"] == "mixed");
         assert_eq!(one.status, if listed { 200 } else { 404 });
@@ -213,15 +215,15 @@ async fn targets_that_are_disabled_or_open_circuit_are_skipped() {
     hybrids.failing(&["small"], vec![Step::Send(rest.to_vec())]);
     assert_eq!(hybrids.gateway.chat(&question("small")).await.status, 502);
     assert_eq!(rejected("small").await, "unhealthy");
-    let before = hybrids.asked().len();
+    let before = hybrids.models_called().len();
     assert_eq!(
         routed(&hybrids.gateway.chat(&question("low")).await),
         "middle"
     );
     assert_eq!(
-        hybrids.asked()[before..],
+        hybrids.models_called()[before..],
         ["middle"],
-        "it is not even asked"
+        "it gets no request"
     );
     // If the circuits of all targets are open, one is tried all the same, and no other after it.
     let rest = vec![Step::Send(rest.to_vec())];
@@ -229,12 +231,12 @@ async fn targets_that_are_disabled_or_open_circuit_are_skipped() {
     for model in ["middle", "large"] {
         assert_eq!(hybrids.gateway.chat(&question(model)).await.status, 502);
     }
-    let before = hybrids.asked().len();
+    let before = hybrids.models_called().len();
     let answer = hybrids.gateway.chat(&question("low")).await;
     assert_eq!(answer.status, 502);
-    assert_eq!(hybrids.asked()[before..], ["small"]);
-    let story = hybrids.story_of(&answer).await;
-    assert_eq!(story["decision"]["reason"], "FALLBACK_HEALTH");
+    assert_eq!(hybrids.models_called()[before..], ["small"]);
+    let details = hybrids.details_of(&answer).await;
+    assert_eq!(details["decision"]["reason"], "FALLBACK_HEALTH");
 }
 
 #[tokio::test]
@@ -276,8 +278,8 @@ async fn a_conversation_stays_where_it_is_while_tools_are_called() {
     };
     let reason = async |body: &Value| {
         let answer = hybrids.gateway.chat(body).await;
-        let story = hybrids.story_of(&answer).await;
-        let reason = story["decision"]["reason"].as_str().unwrap().to_owned();
+        let details = hybrids.details_of(&answer).await;
+        let reason = details["decision"]["reason"].as_str().unwrap().to_owned();
         (routed(&answer).to_owned(), reason)
     };
     assert_eq!(
@@ -310,8 +312,8 @@ async fn a_conversation_stays_where_it_is_while_tools_are_called() {
     let (_, other) = hybrids.gateway.account(Plan::FLEX).await;
     hybrids.set("small", true).await;
     let answer = hybrids.gateway.chat_as(&other, &turn(&called)).await;
-    let story = hybrids.story_of(&answer).await;
-    assert_eq!(story["decision"]["reason"], "TURN_FIRST");
+    let details = hybrids.details_of(&answer).await;
+    assert_eq!(details["decision"]["reason"], "TURN_FIRST");
 }
 
 #[tokio::test]
@@ -333,7 +335,7 @@ async fn topics_are_recognized_by_examples_and_by_domain() {
         let body = question_with("kinds", json!({ "messages": messages }));
         let answer = hybrids.gateway.chat(&body).await;
         assert_eq!(routed(&answer), target, "{prompt}");
-        let decision = &hybrids.story_of(&answer).await["decision"];
+        let decision = &hybrids.details_of(&answer).await["decision"];
         assert_eq!(decision["reason"], reason);
         assert_eq!(decision["route"], route);
     }
@@ -363,7 +365,7 @@ async fn an_explanation_equals_the_later_choice() {
             let contributions = explained.as_object_mut().unwrap();
             let contributions = contributions.remove("contributions").unwrap();
             assert_eq!(contributions.as_array().unwrap().len(), 3);
-            let mut decision = hybrids.story_of(&answer).await["decision"].take();
+            let mut decision = hybrids.details_of(&answer).await["decision"].take();
             assert_eq!(decision["router"], hybrid);
             for one in [&mut explained, &mut decision] {
                 assert!(one["route_us"].take().is_u64());

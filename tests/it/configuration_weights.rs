@@ -140,8 +140,8 @@ async fn the_weights_in_use_are_shown_and_reloaded_when_they_change() {
         let routing: Value = routing.unwrap().json().await.unwrap();
         let message = json!({ "role": "user", "content": "Hello" });
         let body = json!({ "model": "svc-hybrid-cost", "messages": [message] });
-        let asked = client.post(url("/explain")).bearer_auth(TOKEN).json(&body);
-        let decision: Value = asked.send().await.unwrap().json().await.unwrap();
+        let request = client.post(url("/explain")).bearer_auth(TOKEN).json(&body);
+        let decision: Value = request.send().await.unwrap().json().await.unwrap();
         [routing["weights"].clone(), decision["version"].clone()]
     };
     assert_eq!(shown().await, [json!(first_version), json!(first_version)]);

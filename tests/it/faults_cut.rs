@@ -4,7 +4,7 @@ use futures_util::StreamExt as _;
 use serde_json::json;
 
 use crate::support::{
-    Books, Purse, Step, TestGateway, View,
+    Customer, LedgerView, Step, TestGateway, View,
     upstream::{self, completion},
 };
 
@@ -48,19 +48,19 @@ fn serve_cut(gateway: &TestGateway, wire: Vec<u8>) {
 }
 
 /// The caller's result and text for each cut.
-async fn asked(
-    purse: &Purse<'_>,
+async fn results_of_cuts(
+    customer: &Customer<'_>,
     ending: &str,
     cuts: std::ops::RangeInclusive<usize>,
     stream: bool,
 ) -> Vec<(usize, View, String)> {
-    let asked = cuts.map(async |cut| {
+    let results_of_cuts = cuts.map(async |cut| {
         let question = format!("{ending} {cut}");
-        let (view, text) = purse.ask_for_text(&question, stream).await;
+        let (view, text) = customer.ask_for_text(&question, stream).await;
         (cut, view, text)
     });
-    let asked = futures_util::stream::iter(asked);
-    asked.buffer_unordered(32).collect().await
+    let results_of_cuts = futures_util::stream::iter(results_of_cuts);
+    results_of_cuts.buffer_unordered(32).collect().await
 }
 
 /// Byte offsets at which a cut stream's result changes.
@@ -112,9 +112,9 @@ async fn a_stream_that_is_cut_at_any_byte_is_free_until_its_usage_is_whole() {
     ] {
         let marks = Marks::of(&wire, known_incomplete);
         serve_cut(&gateway, wire);
-        let (free, charged) = (gateway.purse().await, gateway.purse().await);
-        let mut seen = asked(&free, CLOSED, 0..=marks.priced - 1, true).await;
-        seen.extend(asked(&charged, CLOSED, marks.priced..=marks.len, true).await);
+        let (free, charged) = (gateway.customer().await, gateway.customer().await);
+        let mut seen = results_of_cuts(&free, CLOSED, 0..=marks.priced - 1, true).await;
+        seen.extend(results_of_cuts(&charged, CLOSED, marks.priced..=marks.len, true).await);
         for (cut, view, text) in seen {
             let expected = match cut {
                 cut if cut < marks.opened => View::FAILED,
@@ -128,20 +128,24 @@ async fn a_stream_that_is_cut_at_any_byte_is_free_until_its_usage_is_whole() {
             assert_eq!(view, expected, "{what}, {cut}");
         }
         let calls = u32::try_from(marks.priced).unwrap();
-        assert_free(&free.books().await, calls);
+        assert_free(&free.ledger_view().await, calls);
         let calls = u32::try_from(marks.len - marks.priced + 1).unwrap();
-        assert_eq!(charged.books().await, Books::charged(calls), "{what}");
+        assert_eq!(
+            charged.ledger_view().await,
+            LedgerView::charged(calls),
+            "{what}"
+        );
     }
 }
 
 /// Asserts that nothing was charged. The window contains the reservations of calls that finished without usage.
 #[track_caller]
-fn assert_free(books: &Books, calls: u32) {
-    let expected = Books {
-        tokens: books.tokens,
-        ..Books::free(calls)
+fn assert_free(ledger_view: &LedgerView, calls: u32) {
+    let expected = LedgerView {
+        tokens: ledger_view.tokens,
+        ..LedgerView::free(calls)
     };
-    assert_eq!(*books, expected);
+    assert_eq!(*ledger_view, expected);
 }
 
 /// A reset can discard bytes that were sent before it. So a charged call has its whole response, and no call is
@@ -152,8 +156,8 @@ async fn a_stream_that_is_reset_at_any_byte_is_free_or_finished() {
     let wire = answer("text/event-stream", "", &events());
     let marks = Marks::of(&wire, true);
     serve_cut(&gateway, wire);
-    let (free, charged) = (gateway.purse().await, gateway.purse().await);
-    for (cut, view, text) in asked(&free, RESET, 0..=marks.priced - 1, true).await {
+    let (free, charged) = (gateway.customer().await, gateway.customer().await);
+    for (cut, view, text) in results_of_cuts(&free, RESET, 0..=marks.priced - 1, true).await {
         match view {
             View::FAILED => {}
             View::Interrupted => assert!(cut >= marks.opened, "{cut}"),
@@ -163,16 +167,16 @@ async fn a_stream_that_is_reset_at_any_byte_is_free_or_finished() {
         assert!(TEXT.starts_with(&text), "{cut}: {text}");
     }
     let calls = u32::try_from(marks.priced).unwrap();
-    assert_free(&free.books().await, calls);
+    assert_free(&free.ledger_view().await, calls);
 
-    let seen = asked(&charged, RESET, marks.priced..=marks.len, true).await;
+    let seen = results_of_cuts(&charged, RESET, marks.priced..=marks.len, true).await;
     let finished = seen.iter().filter(|(_, view, _)| *view == View::Finished);
     let finished = u32::try_from(finished.count()).unwrap();
-    let calls = Books {
+    let calls = LedgerView {
         requests: seen.len() as u64,
-        ..Books::charged(finished)
+        ..LedgerView::charged(finished)
     };
-    assert_eq!(charged.books().await, calls);
+    assert_eq!(charged.ledger_view().await, calls);
 }
 
 #[tokio::test]
@@ -189,18 +193,26 @@ async fn an_answer_that_is_cut_at_any_byte_is_a_failure_and_free() {
         let len = wire.len();
         serve_cut(&gateway, wire);
         for ending in endings {
-            let (free, charged) = (gateway.purse().await, gateway.purse().await);
-            for (cut, view, _) in asked(&free, ending, 0..=len - 1, false).await {
+            let (free, charged) = (gateway.customer().await, gateway.customer().await);
+            for (cut, view, _) in results_of_cuts(&free, ending, 0..=len - 1, false).await {
                 assert_eq!(view, View::FAILED, "{what}, {ending} at {cut}");
             }
             let calls = u32::try_from(len).unwrap();
-            assert_eq!(free.books().await, Books::free(calls), "{what}, {ending}");
+            assert_eq!(
+                free.ledger_view().await,
+                LedgerView::free(calls),
+                "{what}, {ending}"
+            );
             if *ending == CLOSED {
                 assert_eq!(
                     charged.ask(&format!("{ending} {len}"), false).await,
                     View::Answered
                 );
-                assert_eq!(charged.books().await, Books::charged(1), "{what}");
+                assert_eq!(
+                    charged.ledger_view().await,
+                    LedgerView::charged(1),
+                    "{what}"
+                );
             }
         }
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::support::{
-    Books, Step, TestGateway, View,
+    LedgerView, Step, TestGateway, View,
     gateway::UPSTREAM_MODEL,
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
@@ -209,9 +209,9 @@ async fn check(gateway: &TestGateway, cases: Vec<(String, Vec<Step>, View)>, str
         .upstream
         .play_for_each(move |request| scripts[request.question()].clone());
     let ask = async |(what, _, view): (String, Vec<Step>, View)| {
-        let purse = gateway.purse().await;
-        assert_eq!(purse.ask(&what, stream).await, view, "{what}");
-        assert_eq!(purse.books().await, Books::free(1), "{what}");
+        let customer = gateway.customer().await;
+        assert_eq!(customer.ask(&what, stream).await, view, "{what}");
+        assert_eq!(customer.ledger_view().await, LedgerView::free(1), "{what}");
     };
     let is_endless = |steps: &[Step]| steps.iter().any(|step| matches!(step, Step::Flood(_)));
     let (endless, others): (Vec<_>, Vec<_>) = cases
@@ -221,11 +221,7 @@ async fn check(gateway: &TestGateway, cases: Vec<(String, Vec<Step>, View)>, str
     for case in endless {
         ask(case).await;
     }
-    assert_eq!(
-        gateway.upstream.calls(),
-        expected_calls,
-        "each was asked once"
-    );
+    assert_eq!(gateway.upstream.calls(), expected_calls, "one request each");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -267,11 +263,11 @@ async fn a_provider_that_cannot_be_reached_is_a_502_and_free() {
             "#
         ))
         .await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         for stream in [false, true] {
-            assert_eq!(purse.ask(what, stream).await, View::FAILED, "{what}");
+            assert_eq!(customer.ask(what, stream).await, View::FAILED, "{what}");
         }
-        assert_eq!(purse.books().await, Books::free(2), "{what}");
+        assert_eq!(customer.ledger_view().await, LedgerView::free(2), "{what}");
         assert_eq!(gateway.upstream.calls(), 0, "{what}");
     }
 }

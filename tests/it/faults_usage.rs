@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Step, TestGateway, View,
-    books::PRICE,
+    LedgerView, Step, TestGateway, View,
+    ledger_view::PRICE,
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
@@ -15,17 +15,17 @@ const FREE: Bill = None;
 const USUAL: Bill = Some((PRICE, 14));
 
 #[track_caller]
-fn assert_billed(books: &Books, bill: Bill, what: &str) {
+fn assert_billed(ledger_view: &LedgerView, bill: Bill, what: &str) {
     let Some((spent, tokens)) = bill else {
-        return books.assert_uncounted(1);
+        return ledger_view.assert_uncounted(1);
     };
-    let expected = Books {
+    let expected = LedgerView {
         spent,
         charges: 1,
         requests: 1,
         tokens,
     };
-    assert_eq!(*books, expected, "{what}");
+    assert_eq!(*ledger_view, expected, "{what}");
 }
 
 /// Usage as providers report it, and the resulting bill.
@@ -127,17 +127,17 @@ async fn only_plausible_counts_are_charged() {
         let streamed = events(&[chunk(json!({ "content": "Hi" }), Some("stop")), last]);
         let streamed = [stream_head(), streamed.into_bytes()].concat();
 
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway.upstream.play(vec![Step::Send(whole)]);
-        assert_eq!(purse.ask("whole", false).await, View::Answered, "{what}");
-        assert_billed(&purse.books().await, bill, what);
+        assert_eq!(customer.ask("whole", false).await, View::Answered, "{what}");
+        assert_billed(&customer.ledger_view().await, bill, what);
 
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway
             .upstream
             .play(vec![Step::Send(streamed), Step::Close]);
-        assert_eq!(purse.ask("stream", true).await, View::Finished, "{what}");
-        assert_billed(&purse.books().await, bill, what);
+        assert_eq!(customer.ask("stream", true).await, View::Finished, "{what}");
+        assert_billed(&customer.ledger_view().await, bill, what);
     }
 }
 
@@ -290,13 +290,13 @@ async fn usage_counts_once_wherever_it_is_in_the_stream() {
             FREE,
         ),
     ] {
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway.upstream.answer_stream(&body);
-        assert_eq!(purse.ask("stream", true).await, view, "{what}");
-        let books = purse.books().await;
+        assert_eq!(customer.ask("stream", true).await, view, "{what}");
+        let ledger_view = customer.ledger_view().await;
         match view {
-            View::Interrupted => assert_eq!(books, Books::free(1), "{what}"),
-            _ => assert_billed(&books, bill, what),
+            View::Interrupted => assert_eq!(ledger_view, LedgerView::free(1), "{what}"),
+            _ => assert_billed(&ledger_view, bill, what),
         }
     }
 }

@@ -98,7 +98,7 @@ mod portal_usage;
 mod process;
 mod process_check;
 mod process_kill;
-mod process_log_words;
+mod process_log_text;
 mod process_logs;
 mod process_memory;
 mod process_reload;

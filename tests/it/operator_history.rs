@@ -14,7 +14,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-standard";
 
-async fn look(gateway: &TestGateway, path: &str) -> Value {
+async fn get(gateway: &TestGateway, path: &str) -> Value {
     let answer = gateway.operate(Method::GET, path, None).await;
     answer.assert_ok().clone()
 }
@@ -48,27 +48,27 @@ async fn request_details_are_complete() {
     gateway.upstream.answer_json(200, &answer);
     let body = hello_with(MODEL, json!({ "max_tokens": 200 }));
     assert_eq!(chat_with_id(&gateway, "order 66/α", &body).await, 200);
-    let story = look(&gateway, "/operator/requests/order%2066%2F%CE%B1").await;
-    assert_eq!(story["object"], "request");
-    assert_eq!(story["request_id"], "order 66/α");
-    assert_eq!(story["account_id"], gateway.account_id.as_str());
-    assert!(story["key_id"].as_str().unwrap().starts_with("key_"));
+    let details = get(&gateway, "/operator/requests/order%2066%2F%CE%B1").await;
+    assert_eq!(details["object"], "request");
+    assert_eq!(details["request_id"], "order 66/α");
+    assert_eq!(details["account_id"], gateway.account_id.as_str());
+    assert!(details["key_id"].as_str().unwrap().starts_with("key_"));
     assert_eq!(
-        (&story["model"], &story["routed_model"]),
+        (&details["model"], &details["routed_model"]),
         (&json!(MODEL), &json!(MODEL))
     );
     assert_eq!(
-        (&story["upstream"], &story["stream"]),
+        (&details["upstream"], &details["stream"]),
         (&json!("fake"), &json!(false))
     );
     assert_eq!(
-        (&story["outcome"], &story["failure"]),
+        (&details["outcome"], &details["failure"]),
         (&json!("answered"), &Value::Null)
     );
-    let reserved = story["admission"]["reserved_tokens"].as_u64().unwrap();
+    let reserved = details["admission"]["reserved_tokens"].as_u64().unwrap();
     // Most of these tokens are the definitions of the built-in tools.
     assert!((800..1_300).contains(&reserved), "{reserved}");
-    let settlement = &story["settlement"];
+    let settlement = &details["settlement"];
     let usage = json!({
         "prompt_tokens": 1000, "cached_tokens": 400, "cache_write_tokens": 0, "completion_tokens": 60,
         "reasoning_tokens": 50, "total_tokens": 1060,
@@ -85,25 +85,31 @@ async fn request_details_are_complete() {
     assert_eq!(settlement["balance_after"], "999.998180");
     // The hold is 200 output tokens, the maximum, and the estimated input; the worst case has the input's bound
     // instead.
-    let dollars = |key: &str| story["hold"][key].as_str().unwrap().parse::<f64>().unwrap();
+    let dollars = |key: &str| {
+        details["hold"][key]
+            .as_str()
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+    };
     let (hold, most) = (dollars("amount"), dollars("most"));
     assert!((0.0030..0.0042).contains(&hold), "{hold}");
     assert!((0.0040..0.0080).contains(&(most - hold)), "{most}");
     let steps = json!([{
         "kind": "provider", "upstream": "fake", "prompt_tokens": 1000, "cached_tokens": 400,
-        "cache_write_tokens": 0, "cache_write_1h_tokens": 0, "completion_tokens": 60, "ms": story["duration_ms"],
+        "cache_write_tokens": 0, "cache_write_1h_tokens": 0, "completion_tokens": 60, "ms": details["duration_ms"],
     }]);
-    assert_eq!(story["steps"], steps);
+    assert_eq!(details["steps"], steps);
     let times = [
-        milliseconds(&story["admission"]["at"]),
-        milliseconds(&story["first_byte_at"]),
+        milliseconds(&details["admission"]["at"]),
+        milliseconds(&details["first_byte_at"]),
         milliseconds(&settlement["at"]),
     ];
     assert!(times.is_sorted(), "{times:?}");
-    assert_eq!(story["duration_ms"], times[2] - times[0]);
-    let number = story["id"].as_str().unwrap();
-    let same = look(&gateway, &format!("/operator/requests/{number}")).await;
-    assert_eq!(same, story, "by its number too");
+    assert_eq!(details["duration_ms"], times[2] - times[0]);
+    let number = details["id"].as_str().unwrap();
+    let same = get(&gateway, &format!("/operator/requests/{number}")).await;
+    assert_eq!(same, details, "by its number too");
 }
 
 #[tokio::test]
@@ -127,16 +133,16 @@ async fn a_failed_or_interrupted_request_has_details_without_a_charge() {
         ("cut", "interrupted", Some("broke off")),
         ("uncounted", "no_usage", None),
     ] {
-        let story = look(&gateway, &format!("/operator/requests/{id}")).await;
-        assert_eq!(story["outcome"], outcome, "{story}");
+        let details = get(&gateway, &format!("/operator/requests/{id}")).await;
+        assert_eq!(details["outcome"], outcome, "{details}");
         match failure {
             Some(words) => assert!(
-                story["failure"].as_str().unwrap().contains(words),
-                "{story}"
+                details["failure"].as_str().unwrap().contains(words),
+                "{details}"
             ),
-            None => assert_eq!(story["failure"], Value::Null),
+            None => assert_eq!(details["failure"], Value::Null),
         }
-        let settlement = &story["settlement"];
+        let settlement = &details["settlement"];
         assert_eq!(
             (&settlement["usage"], &settlement["charge"]),
             (&Value::Null, &json!("0.000000"))
@@ -145,7 +151,7 @@ async fn a_failed_or_interrupted_request_has_details_without_a_charge() {
     }
     let usage = format!("/operator/accounts/{}/usage", gateway.account_id);
     assert_eq!(
-        look(&gateway, &usage).await["data"],
+        get(&gateway, &usage).await["data"],
         json!([]),
         "nothing was charged"
     );
@@ -157,14 +163,14 @@ async fn a_repeated_request_id_is_charged_each_time_and_all_calls_are_listed() {
     for _ in 0..3 {
         assert_eq!(chat_with_id(&gateway, "again", &hello(MODEL)).await, 200);
     }
-    let newest = look(&gateway, "/operator/requests/again").await;
+    let newest = get(&gateway, "/operator/requests/again").await;
     let others = newest["same_request_id"].as_array().unwrap();
     assert_eq!(others.len(), 2);
     for other in others {
         let path = format!("/operator/requests/{}", other.as_str().unwrap());
-        let story = look(&gateway, &path).await;
+        let details = get(&gateway, &path).await;
         assert_eq!(
-            (&story["id"], &story["request_id"]),
+            (&details["id"], &details["request_id"]),
             (other, &json!("again"))
         );
     }
@@ -204,7 +210,7 @@ async fn calls_are_added_up_by_account_model_and_day() {
         sums[name] = value.into();
         sums
     };
-    let all = look(&gateway, "/operator/analytics").await;
+    let all = get(&gateway, "/operator/analytics").await;
     // svc-standard: 100 × 2,000 + 10 × 9,000; svc-basic: 100 × 5,000 + 10 × 30,000.
     assert_eq!(all["total"], sums(4, 3, "0.001380"));
     let by_model = [
@@ -224,8 +230,8 @@ async fn calls_are_added_up_by_account_model_and_day() {
     assert!((1..=2).contains(&days.len()), "{days:?}");
     assert_eq!(days[0]["day"].as_str().unwrap().len(), "2027-01-31".len());
     let one = format!("/operator/analytics?account={other}&model={MODEL}");
-    assert_eq!(look(&gateway, &one).await["total"], sums(2, 1, "0.000290"));
-    let past = look(&gateway, "/operator/analytics?to=2020-01-01T00:00:00Z").await;
+    assert_eq!(get(&gateway, &one).await["total"], sums(2, 1, "0.000290"));
+    let past = get(&gateway, "/operator/analytics?to=2020-01-01T00:00:00Z").await;
     assert_eq!(past["total"], sums(0, 0, "0.000000"));
     assert_eq!(
         (&past["by_day"], &past["to"]),

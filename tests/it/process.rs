@@ -281,8 +281,8 @@ async fn without_json_the_commands_print_text() {
         key.contains("sk-svc-") && key.contains("the only time the key is shown"),
         "{key}"
     );
-    let asked = ["route", "Hello", "--model", "svc-hybrid-cost"];
-    let (_, route, _) = operator(&environment, &asked);
+    let arguments = ["route", "Hello", "--model", "svc-hybrid-cost"];
+    let (_, route, _) = operator(&environment, &arguments);
     assert!(
         route.contains("COST_OK") && route.contains("ESTIMATED_COST"),
         "{route}"

@@ -212,12 +212,12 @@ async fn check_queries_the_tools_data_sources() {
             !format!("{stdout}{stderr}").contains("secret-key"),
             "{stdout}{stderr}"
         );
-        let asked = &node.received()[0];
+        let request = &node.received()[0];
         assert!(
-            asked.head.starts_with("POST /secret-key "),
+            request.head.starts_with("POST /secret-key "),
             "{}",
-            asked.head
+            request.head
         );
-        assert_eq!(asked.body["method"], "eth_chainId");
+        assert_eq!(request.body["method"], "eth_chainId");
     }
 }

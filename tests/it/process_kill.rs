@@ -38,14 +38,14 @@ fn rounds() -> u32 {
 }
 
 /// A gateway that is killed and restarted, and everything that its clients have recorded.
-struct Mortal {
+struct KillableGateway {
     folder: TempDir,
     client: reqwest::Client,
     account_id: String,
     key: String,
     /// IDs of completely received responses, with their request time and tokens.
     answered: Arc<Mutex<BTreeMap<String, (Instant, u64)>>>,
-    asked: Arc<AtomicUsize>,
+    sent: Arc<AtomicUsize>,
 }
 
 struct Alive {
@@ -54,7 +54,7 @@ struct Alive {
     operator: SocketAddr,
 }
 
-impl Mortal {
+impl KillableGateway {
     async fn create() -> Self {
         let folder = TempDir::new().unwrap();
         let config = format!(
@@ -66,32 +66,32 @@ impl Mortal {
             stores::quick_lines(folder.path())
         );
         std::fs::write(folder.path().join("tollgate.toml"), config).unwrap();
-        let mut mortal = Self {
+        let mut gateway = Self {
             folder,
             client: client(),
             account_id: String::new(),
             key: String::new(),
             answered: Arc::default(),
-            asked: Arc::default(),
+            sent: Arc::default(),
         };
-        let alive = mortal.start(None).await;
+        let alive = gateway.start(None).await;
         let body = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
-        let account = mortal
+        let account = gateway
             .operate(&alive, "POST", "/operator/accounts", body)
             .await;
-        mortal.account_id = account["id"].as_str().unwrap().to_owned();
-        let path = format!("/operator/accounts/{}", mortal.account_id);
+        gateway.account_id = account["id"].as_str().unwrap().to_owned();
+        let path = format!("/operator/accounts/{}", gateway.account_id);
         let grant = json!({ "amount": (CREDIT_NANOS / 1_000_000_000).to_string() });
-        mortal
+        gateway
             .operate(&alive, "POST", &format!("{path}/grants"), grant)
             .await;
         let name = json!({ "name": "test" });
-        let key = mortal
+        let key = gateway
             .operate(&alive, "POST", &format!("{path}/keys"), name)
             .await;
-        mortal.key = key["key"].as_str().unwrap().to_owned();
+        gateway.key = key["key"].as_str().unwrap().to_owned();
         assert_eq!(alive.process.terminated().await.code, Some(0));
-        mortal
+        gateway
     }
 
     fn database(&self) -> PathBuf {
@@ -123,12 +123,12 @@ impl Mortal {
     async fn load_until_death(&self, public: SocketAddr) {
         let workers = (0..WORKERS).map(|worker| {
             let (client, key) = (self.client.clone(), self.key.clone());
-            let (answered, asked) = (self.answered.clone(), self.asked.clone());
+            let (answered, sent) = (self.answered.clone(), self.sent.clone());
             tokio::spawn(async move {
                 loop {
-                    let number = asked.fetch_add(1, Relaxed);
+                    let number = sent.fetch_add(1, Relaxed);
                     let id = format!("ask-{number}");
-                    let (stream, asked_at) = (worker % 2 == 0, Instant::now());
+                    let (stream, sent_at) = (worker % 2 == 0, Instant::now());
                     let said = if worker % 4 < 2 {
                         "Hello"
                     } else {
@@ -138,7 +138,7 @@ impl Mortal {
                         return;
                     };
                     let mut answered = answered.lock().unwrap();
-                    answered.insert(id, (asked_at, tokens));
+                    answered.insert(id, (sent_at, tokens));
                 }
             })
         });
@@ -181,7 +181,7 @@ impl Mortal {
             );
         }
         assert_eq!(nanos(&account["balance"]), CREDIT_NANOS - spent, "{killed}");
-        self.examine_minute(&alive, killed).await;
+        self.examine_window(&alive, killed).await;
         let audit = self
             .operate(&alive, "POST", "/operator/audit", json!({}))
             .await;
@@ -195,7 +195,7 @@ impl Mortal {
     }
 
     /// Asserts that every call admitted in the last 60 seconds is still in the window.
-    async fn examine_minute(&self, alive: &Alive, killed: &str) {
+    async fn examine_window(&self, alive: &Alive, killed: &str) {
         let url = format!("http://{}/v1/chat/completions", alive.public);
         // A request above the ceiling is refused without being counted, and its headers show what is left.
         let limits = json!({ "account": self.account_id, "model": MODEL, "tpm": 10 });
@@ -207,9 +207,9 @@ impl Mortal {
         let left = refused.headers()["x-ratelimit-remaining"].to_str().unwrap();
         let counted = RPM - left.parse::<u64>().unwrap();
         let answered = self.answered.lock().unwrap().clone();
-        let asked = answered.values().map(|(asked_at, _)| asked_at.elapsed());
-        let least = asked.filter(|ago| *ago < Duration::from_mins(1)).count() as u64;
-        let most = self.asked.load(Relaxed) as u64;
+        let sent = answered.values().map(|(sent_at, _)| sent_at.elapsed());
+        let least = sent.filter(|ago| *ago < Duration::from_mins(1)).count() as u64;
+        let most = self.sent.load(Relaxed) as u64;
         assert!(
             (least..=most).contains(&counted),
             "{killed}: {counted} are remembered of {least} to {most}"
@@ -256,9 +256,9 @@ async fn ask(
     answer["usage"]["total_tokens"].as_u64()
 }
 
-fn unless_it_died<T>(heard: reqwest::Result<T>) -> Option<T> {
-    let heard = heard.inspect_err(|error| assert!(!error.is_timeout(), "no answer: {error:?}"));
-    heard.ok()
+fn unless_it_died<T>(result: reqwest::Result<T>) -> Option<T> {
+    let result = result.inspect_err(|error| assert!(!error.is_timeout(), "no answer: {error:?}"));
+    result.ok()
 }
 
 fn nanos(money: &Value) -> i64 {
@@ -279,21 +279,21 @@ async fn aborting_at_any_failpoint_loses_nothing() {
         return;
     }
     for round in 0..rounds() {
-        let mortal = Mortal::create().await;
+        let gateway = KillableGateway::create().await;
         for (at, point) in (0_u32..).zip(failpoint::POINTS) {
             // Early, and later when many calls are at different failpoints; not before the process is ready.
             let times = 5 + (round * 37 + at * 11) % 60;
             let die_at = format!("{point}:{times}");
-            let alive = mortal.start(Some(&die_at)).await;
-            mortal.load_until_death(alive.public).await;
+            let alive = gateway.start(Some(&die_at)).await;
+            gateway.load_until_death(alive.public).await;
             let ended = alive.process.ended().await;
             assert_eq!(
                 ended.code, None,
                 "{die_at}: it was to be killed, not to exit"
             );
-            mortal.examine(&die_at).await;
+            gateway.examine(&die_at).await;
         }
-        mortal.assert_was_busy();
+        gateway.assert_was_busy();
     }
 }
 
@@ -305,20 +305,20 @@ async fn being_killed_at_any_moment_loses_nothing() {
         return;
     }
     for round in 0..rounds() {
-        let mortal = Mortal::create().await;
-        let alive = mortal.start(None).await;
+        let gateway = KillableGateway::create().await;
+        let alive = gateway.start(None).await;
         let kill = async {
             let enough = 21 + round as usize * 13 % 100;
-            while mortal.answered.lock().unwrap().len() < enough {
+            while gateway.answered.lock().unwrap().len() < enough {
                 tokio::time::sleep(Duration::from_micros(700)).await;
             }
             alive.process.signal("KILL");
         };
-        tokio::join!(kill, mortal.load_until_death(alive.public));
+        tokio::join!(kill, gateway.load_until_death(alive.public));
         let ended = alive.process.ended().await;
         assert_eq!(ended.code, None);
-        mortal.examine("at any moment").await;
-        mortal.assert_was_busy();
+        gateway.examine("at any moment").await;
+        gateway.assert_was_busy();
     }
 }
 
@@ -328,29 +328,29 @@ async fn a_damaged_database_is_not_served() {
     if files_only("it damages the database's file") {
         return;
     }
-    let mortal = Mortal::create().await;
-    let alive = mortal.start(None).await;
+    let gateway = KillableGateway::create().await;
+    let alive = gateway.start(None).await;
     for number in 0..50 {
         let id = number.to_string();
-        let asked = ask(
-            &mortal.client,
+        let sent = ask(
+            &gateway.client,
             alive.public,
-            &mortal.key,
+            &gateway.key,
             &id,
             "Hello",
             false,
         );
-        asked.await.unwrap();
+        sent.await.unwrap();
     }
     assert_eq!(alive.process.terminated().await.code, Some(0));
-    let mut bytes = std::fs::read(mortal.database()).unwrap();
+    let mut bytes = std::fs::read(gateway.database()).unwrap();
     let pages = bytes.len() / 4096;
     // The last page belongs to one of the growing tables.
     bytes[(pages - 1) * 4096..].fill(0xA5);
-    std::fs::write(mortal.database(), bytes).unwrap();
-    let config = mortal.folder.path().join("tollgate.toml");
+    std::fs::write(gateway.database(), bytes).unwrap();
+    let config = gateway.folder.path().join("tollgate.toml");
     let environment = [("TOLLGATE_OPERATOR_TOKEN", TOKEN)];
-    for time in ["the first", "the second, as whoever restarts it would"] {
+    for time in ["the first", "the second, as after a restart"] {
         let refused = run(&["serve", "--config", path_text(&config)], &environment);
         assert_eq!(refused.status.code(), Some(1), "{time}");
         let words = text(&refused.stderr);
@@ -360,7 +360,10 @@ async fn a_damaged_database_is_not_served() {
             "{words}"
         );
     }
-    let audit = run(&["audit", "--database", path_text(&mortal.database())], &[]);
+    let audit = run(
+        &["audit", "--database", path_text(&gateway.database())],
+        &[],
+    );
     assert_eq!(audit.status.code(), Some(1), "{}", text(&audit.stdout));
 }
 
@@ -369,8 +372,8 @@ async fn an_audit_of_a_file_reports_what_is_wrong() {
     if files_only("it writes into the database's file") {
         return;
     }
-    let mortal = Mortal::create().await;
-    let arguments = ["audit", "--database", path_text(&mortal.database())].map(str::to_owned);
+    let gateway = KillableGateway::create().await;
+    let arguments = ["audit", "--database", path_text(&gateway.database())].map(str::to_owned);
     let audit = |more: &[&str]| {
         let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         arguments.extend(more);
@@ -384,7 +387,7 @@ async fn an_audit_of_a_file_reports_what_is_wrong() {
         "{told}"
     );
     assert!(told.ends_with("Everything adds up.\n"), "{told}");
-    let stranger = rusqlite::Connection::open(mortal.database()).unwrap();
+    let stranger = rusqlite::Connection::open(gateway.database()).unwrap();
     stranger
         .execute("UPDATE ledger_entries SET delta = delta + 1", [])
         .unwrap();
@@ -392,7 +395,7 @@ async fn an_audit_of_a_file_reports_what_is_wrong() {
     let (code, told, problem) = audit(&[]);
     assert_eq!(code, Some(1));
     assert!(
-        told.contains(&mortal.account_id) && told.contains("add up to"),
+        told.contains(&gateway.account_id) && told.contains("add up to"),
         "{told}"
     );
     assert_eq!(problem, "tollgate: the ledger does not add up\n");
@@ -401,7 +404,7 @@ async fn an_audit_of_a_file_reports_what_is_wrong() {
     assert_eq!((code, &json["ok"]), (Some(1), &json!(false)));
     assert_eq!(
         json["violations"][0]["account_id"],
-        mortal.account_id.as_str()
+        gateway.account_id.as_str()
     );
     let missing = run(&["audit", "--database", "/nowhere/at.db"], &[]);
     assert_eq!(missing.status.code(), Some(1));

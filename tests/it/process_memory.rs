@@ -141,5 +141,5 @@ async fn an_endless_answer_is_cut_off_and_free() {
         let growth = serving.process.most_memory() - before;
         assert!(growth < allowed, "{what}: {growth} bytes");
     }
-    assert_eq!(serving.books().await, ("100.000000".to_owned(), 0));
+    assert_eq!(serving.ledger_view().await, ("100.000000".to_owned(), 0));
 }

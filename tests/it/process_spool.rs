@@ -97,7 +97,7 @@ async fn deliver(store: &mut Store, serving: &Serving, gate: &Gate) {
 
 /// Asserts that the charges are in the ledger, and no longer pending.
 async fn assert_settled(serving: &Serving, spool: &Path) {
-    let (balance, charges) = serving.books().await;
+    let (balance, charges) = serving.ledger_view().await;
     assert_eq!((balance.as_str(), charges), CHARGED);
     assert_eq!(serving.metric(SPOOLED).await, "0");
     assert_eq!(lines(spool), 0);
@@ -203,6 +203,6 @@ async fn a_stream_that_can_be_neither_charged_nor_spooled_is_interrupted_and_fre
     serving.process.signal("TERM");
     let (ended, serving) = serving.ended_and_restarted_after(async {}, &[]).await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert_eq!(serving.books().await, ("100.000000".to_owned(), 0));
+    assert_eq!(serving.ledger_view().await, ("100.000000".to_owned(), 0));
     stores::assert_sound(serving.folder());
 }

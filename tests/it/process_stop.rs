@@ -105,11 +105,11 @@ async fn a_running_answer_that_is_no_stream_finishes_too() {
         )),
     ]);
     let mut serving = Serving::start_on(&upstream, 60).await;
-    let asked = tokio::spawn(serving.chat(&hello(MODEL)).send());
+    let pending = tokio::spawn(serving.chat(&hello(MODEL)).send());
     serving.process.until(|_| upstream.calls() == 1).await;
     serving.process.signal("TERM");
     until_stopping(&mut serving).await;
-    let answer = asked.await.unwrap().unwrap();
+    let answer = pending.await.unwrap().unwrap();
     assert_eq!(answer.status(), 200);
     let answer: Value = answer.json().await.unwrap();
     assert_eq!(answer["choices"][0]["message"]["content"], "late");
@@ -140,7 +140,7 @@ async fn an_idle_gateway_stops_at_once_though_clients_keep_their_connections() {
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(
         started.elapsed() < Duration::from_secs(30),
-        "it did not wait out its patience"
+        "the stop did not wait for the whole grace period"
     );
 }
 
@@ -153,13 +153,13 @@ async fn when_the_grace_period_ends_an_answer_that_has_not_begun_is_refused() {
         let mut body = hello(MODEL);
         body["stream"] = stream.into();
         let before = upstream.calls();
-        let asked = tokio::spawn(serving.chat(&body).send());
+        let pending = tokio::spawn(serving.chat(&body).send());
         serving
             .process
             .until(|_| upstream.calls() == before + 1)
             .await;
         serving.process.signal("TERM");
-        let answer = asked.await.unwrap().unwrap();
+        let answer = pending.await.unwrap().unwrap();
         assert_eq!(answer.status(), 503);
         let answer: Value = answer.json().await.unwrap();
         assert_eq!(answer["error"]["type"], "service_unavailable");

@@ -83,7 +83,7 @@ async fn a_stop_with_a_hundred_streams_running_loses_none_and_charges_all() {
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     // 101 × 4,600 nano-dollars.
     let expected = ("99.9995354".to_owned(), STREAMS + 1);
-    assert_eq!(restarted.books().await, expected);
+    assert_eq!(restarted.ledger_view().await, expected);
 }
 
 #[tokio::test]
@@ -104,5 +104,5 @@ async fn streams_interrupted_by_a_stop_are_free() {
     assert_eq!(whole.await.unwrap().unwrap().status(), 503);
     let (ended, restarted) = serving.ended_and_restarted().await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert_eq!(restarted.books().await, ("100.000000".to_owned(), 0));
+    assert_eq!(restarted.ledger_view().await, ("100.000000".to_owned(), 0));
 }

@@ -87,7 +87,7 @@ async fn a_provider_with_a_bad_certificate_gets_no_request_and_costs_nothing() {
         } else {
             ("100.000000", 0)
         };
-        let (balance, charges) = serving.books().await;
+        let (balance, charges) = serving.ledger_view().await;
         assert_eq!((balance.as_str(), charges), expected, "{what}");
         assert_eq!(upstream.calls() - calls, charges, "{what}");
     }

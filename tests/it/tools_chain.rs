@@ -121,7 +121,7 @@ async fn faults_are_reported_without_names() {
             );
         }
     }
-    assert_eq!(elsewhere.calls(), 0, "nobody else hears of it");
+    assert_eq!(elsewhere.calls(), 0, "no other server gets a request");
 }
 
 /// Older chains have no base fee, and their nodes do not support the method.

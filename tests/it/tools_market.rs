@@ -78,11 +78,11 @@ async fn prices_keep_their_digits() {
         })
     );
     assert_eq!(market.last_headers()["x-cg-demo-api-key"], KEY);
-    let asked = market.asked();
+    let requests = market.requests();
     // A well-known symbol needs no search, and all prices come in one request.
-    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert_eq!(requests.len(), 3, "{requests:?}");
     assert_eq!(
-        asked[2],
+        requests[2],
         "/api/v3/simple/price?ids=bitcoin,pepe&vs_currencies=usd&include_market_cap=true\
          &include_24hr_vol=true&include_24hr_change=true&include_last_updated_at=true"
     );
@@ -96,7 +96,7 @@ async fn a_history_is_summed_up() {
         .await;
     let answer = done(&ran);
     assert_eq!(
-        market.asked(),
+        market.requests(),
         ["/api/v3/coins/bitcoin/market_chart?vs_currency=usd&days=7"]
     );
     let first = json!({ "time": "2024-03-31T00:00:00Z", "price": "60000.000000000000000000001" });
@@ -139,13 +139,13 @@ async fn an_unknown_coin_is_reported() {
 async fn a_models_text_stays_within_its_parameter() {
     let (market, toolbox) = start().await;
     prices(&toolbox, &["../../admin?x=1&y#z", "@evil.example/"]).await;
-    let asked = market.asked();
+    let requests = market.requests();
     let mut expected = [
         "/api/v3/search?query=%2E%2E%2F%2E%2E%2Fadmin%3Fx%3D1%26y%23z",
         "/api/v3/search?query=%40evil%2Eexample%2F",
     ];
     expected.sort_unstable();
-    let mut found: Vec<_> = asked.iter().map(String::as_str).collect();
+    let mut found: Vec<_> = requests.iter().map(String::as_str).collect();
     found.sort_unstable();
     assert_eq!(found, expected);
     let ran = toolbox
@@ -155,7 +155,7 @@ async fn a_models_text_stays_within_its_parameter() {
         )
         .await;
     assert_eq!(ran.outcome, ToolOutcome::BadArguments, "{}", ran.text);
-    assert!(market.asked().is_empty());
+    assert!(market.requests().is_empty());
 }
 
 #[tokio::test]
@@ -170,7 +170,10 @@ async fn a_redirect_is_not_followed() {
         "redirects, which is not followed",
         &market,
     );
-    assert!(elsewhere.asked().is_empty(), "nobody else hears of it");
+    assert!(
+        elsewhere.requests().is_empty(),
+        "no other server gets a request"
+    );
 }
 
 #[tokio::test]

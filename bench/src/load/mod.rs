@@ -52,7 +52,7 @@ impl Target {
 
 /// The results of a measurement.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct LoadResult {
     /// Complete responses with status 200; anything else ends the run.
     pub answers: u64,
     /// Events with contents, in streams.
@@ -64,7 +64,7 @@ pub struct Asked {
     pub delays: Vec<u64>,
 }
 
-impl Asked {
+impl LoadResult {
     fn add(&mut self, other: Self) {
         self.answers += other.answers;
         self.events += other.events;

@@ -8,7 +8,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Asked, Connection, Target, events::Events};
+use super::{Connection, LoadResult, Target, events::Events};
 use crate::{Done, Failure, chat::Speed};
 
 /// Streams opened concurrently; limited, because the test measures how many can be open.
@@ -18,7 +18,7 @@ const OPENING: usize = 64;
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Streams that have all received their first event.
-pub struct Held(JoinSet<Done<Asked>>);
+pub struct Held(JoinSet<Done<LoadResult>>);
 
 pub async fn open(target: &Target, streams: usize) -> Done<Held> {
     let requests = Arc::new(target.requests(Speed::Held));
@@ -41,9 +41,9 @@ pub async fn open(target: &Target, streams: usize) -> Done<Held> {
             };
             connection.ask(request, seen).await?;
             events.check(1)?;
-            Ok(Asked {
+            Ok(LoadResult {
                 answers: 1,
-                ..Asked::default()
+                ..LoadResult::default()
             })
         });
     }
@@ -67,6 +67,6 @@ pub async fn open(target: &Target, streams: usize) -> Done<Held> {
 impl Held {
     /// Number of complete streams, after the upstream has released them.
     pub async fn finish(self) -> Done<u64> {
-        Ok(timeout(TIMEOUT, Asked::of_all(self.0)).await??.answers)
+        Ok(timeout(TIMEOUT, LoadResult::of_all(self.0)).await??.answers)
     }
 }

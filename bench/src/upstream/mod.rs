@@ -155,7 +155,7 @@ impl Request {
             return Ok(Some((Self::Release, length)));
         }
         // Chunked or not: the mark is short, and a gateway that chunks its body does so between writes.
-        let speed = Speed::asked_in(&buffer[head.length..length]);
+        let speed = Speed::named_in(&buffer[head.length..length]);
         let speed = speed.ok_or("a request that does not say how it is to be answered")?;
         Ok(Some((Self::Chat(speed), length)))
     }

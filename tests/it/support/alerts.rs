@@ -50,21 +50,21 @@ impl Watched {
 
     /// Checks all alert conditions as if `seconds` had passed since the start, and delivers the notifications due by
     /// then.
-    pub async fn look(&self, seconds: i64) {
+    pub async fn check(&self, seconds: i64) {
         let looked = alerts::check(self.gateway.inside(), self.now + seconds).await;
         looked.unwrap();
-        self.tell(seconds).await;
+        self.deliver(seconds).await;
     }
 
-    pub async fn tell(&self, seconds: i64) {
+    pub async fn deliver(&self, seconds: i64) {
         let told = alerts::deliver(self.gateway.inside(), self.now + seconds).await;
         told.unwrap();
     }
 
     /// Type, kind and subject of each received notification; each one's signature and form are asserted.
-    pub fn heard(&self) -> Vec<(String, String, String)> {
-        let heard = self.hook.received();
-        let told = heard.iter().map(|message| {
+    pub fn notifications(&self) -> Vec<(String, String, String)> {
+        let notifications = self.hook.received();
+        let told = notifications.iter().map(|message| {
             assert_signed(message);
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             let (body, data) = (&message.body, &message.body["data"]);

@@ -103,7 +103,7 @@ impl TestGateway {
     }
 
     /// Starts with long upstream timeouts, for tests that delay the provider.
-    pub async fn start_patient() -> Self {
+    pub async fn start_with_long_timeouts() -> Self {
         let first_byte = "PROVIDERS__FAKE__TIMEOUTS__FIRST_BYTE_SECONDS";
         let idle = "PROVIDERS__FAKE__TIMEOUTS__IDLE_SECONDS";
         Self::start_set(&[(first_byte, "120"), (idle, "120")]).await

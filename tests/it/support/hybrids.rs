@@ -94,9 +94,9 @@ pub fn question(model: &str) -> Value {
 }
 
 pub fn question_with(model: &str, more: Value) -> Value {
-    let asked =
+    let messages =
         json!([{ "role": "user", "content": "Which of the lakes of Africa is the deepest?" }]);
-    let mut body = hello_with(model, json!({ "messages": asked }));
+    let mut body = hello_with(model, json!({ "messages": messages }));
     for (key, value) in more.as_object().unwrap() {
         body[key] = value.clone();
     }
@@ -152,23 +152,23 @@ impl Hybrids {
     }
 
     /// The models called since the start, in order.
-    pub fn asked(&self) -> Vec<String> {
+    pub fn models_called(&self) -> Vec<String> {
         let received = self.gateway.upstream.received();
         let models = received.iter().map(|one| one.body["model"].as_str());
         models.map(|model| model.unwrap().to_owned()).collect()
     }
 
-    pub async fn look(&self, path: &str) -> Value {
+    pub async fn get(&self, path: &str) -> Value {
         let answer = self.gateway.operate(Method::GET, path, None).await;
         answer.assert_ok().clone()
     }
 
-    pub async fn story(&self, request_id: &str) -> Value {
-        self.look(&format!("/operator/requests/{request_id}")).await
+    pub async fn details(&self, request_id: &str) -> Value {
+        self.get(&format!("/operator/requests/{request_id}")).await
     }
 
-    pub async fn story_of(&self, answer: &Answer) -> Value {
-        self.story(answer.headers["x-request-id"].to_str().unwrap())
+    pub async fn details_of(&self, answer: &Answer) -> Value {
+        self.details(answer.headers["x-request-id"].to_str().unwrap())
             .await
     }
 

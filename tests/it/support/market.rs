@@ -69,7 +69,7 @@ impl FakeMarket {
     }
 
     /// Request URIs since the last call.
-    pub fn asked(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         let mut received = self.state.received.lock().unwrap();
         received.drain(..).map(|(uri, _)| uri.to_string()).collect()
     }
@@ -81,14 +81,14 @@ impl FakeMarket {
 
     pub fn last_headers(&self) -> HeaderMap {
         let received = self.state.received.lock().unwrap();
-        received.last().expect("it was asked").1.clone()
+        received.last().expect("it got a request").1.clone()
     }
 }
 
 async fn answer(State(state): State<Arc<Shared>>, request: Request) -> Response {
     let uri = request.uri().clone();
-    let asked = (uri.clone(), request.headers().clone());
-    state.received.lock().unwrap().push(asked);
+    let requests = (uri.clone(), request.headers().clone());
+    state.received.lock().unwrap().push(requests);
     let fault = state.fault.lock().unwrap().clone();
     match fault {
         None => {}

@@ -153,7 +153,7 @@ impl Process {
         while !done(self) {
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "it ended: {}", self.stderr());
-            assert!(Instant::now() < deadline, "too slow: {}", self.stderr());
+            assert!(Instant::now() < deadline, "timed out: {}", self.stderr());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -194,7 +194,11 @@ impl Process {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < deadline, "it runs on: {}", self.stderr());
+            assert!(
+                Instant::now() < deadline,
+                "it did not exit: {}",
+                self.stderr()
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
         Ended {

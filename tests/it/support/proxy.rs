@@ -151,12 +151,12 @@ async fn accept(
 ) {
     while let Ok((client, _)) = listener.accept().await {
         counts.connections.fetch_add(1, Relaxed);
-        let line = Line {
+        let line = Connection {
             counts: counts.clone(),
             mode: mode.clone(),
             passed: AtomicUsize::new(0),
             swallowed: AtomicBool::new(false),
-            asked: AtomicBool::new(false),
+            awaiting_reply: AtomicBool::new(false),
         };
         let carrying = line.carry(client, server);
         tokio::spawn(end.clone().run_until_cancelled_owned(carrying));
@@ -164,20 +164,20 @@ async fn accept(
 }
 
 /// One proxied connection.
-struct Line {
+struct Connection {
     counts: Arc<Counts>,
     mode: watch::Receiver<Mode>,
     /// Bytes in both directions.
     passed: AtomicUsize,
     swallowed: AtomicBool,
     /// A request was forwarded and no reply to it yet.
-    asked: AtomicBool,
+    awaiting_reply: AtomicBool,
 }
 
 /// The connection ends with a reset.
 struct Broken;
 
-impl Line {
+impl Connection {
     async fn carry(self, mut client: TcpStream, server: SocketAddr) {
         let now = *self.mode.borrow();
         let Some(mut server) = self.reach(server, now).await else {
@@ -254,11 +254,11 @@ impl Line {
     fn count(&self, direction: Direction, bytes: usize) {
         if direction == Direction::Request {
             self.counts.requested.fetch_add(bytes, Relaxed);
-            self.asked.store(true, Relaxed);
+            self.awaiting_reply.store(true, Relaxed);
             return;
         }
         self.counts.replied.fetch_add(bytes, Relaxed);
-        if self.asked.swap(false, Relaxed) {
+        if self.awaiting_reply.swap(false, Relaxed) {
             self.counts.round_trips.fetch_add(1, Relaxed);
         }
     }

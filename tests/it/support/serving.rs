@@ -112,7 +112,7 @@ impl Serving {
     }
 
     /// The account's balance and its number of charged calls. Asserts that nothing is held.
-    pub async fn books(&self) -> (String, usize) {
+    pub async fn ledger_view(&self) -> (String, usize) {
         let get = async |path: &str| -> Value {
             let url = format!("http://{}{}{path}", self.operator, self.account);
             let request = self.client.get(url).bearer_auth(TOKEN);

@@ -30,7 +30,7 @@ pub struct FakeSmtp {
 
 #[derive(Default)]
 struct Shared {
-    letters: Mutex<VecDeque<Received>>,
+    mails: Mutex<VecDeque<Received>>,
     refuses: AtomicBool,
     came: Notify,
 }
@@ -82,22 +82,22 @@ impl FakeSmtp {
     }
 
     /// Waits for the next e-mail.
-    pub async fn letter(&self) -> Received {
+    pub async fn next_mail(&self) -> Received {
         let next = async {
             loop {
                 let came = self.shared.came.notified();
-                if let Some(letter) = self.shared.letters.lock().unwrap().pop_front() {
-                    return letter;
+                if let Some(mail) = self.shared.mails.lock().unwrap().pop_front() {
+                    return mail;
                 }
                 came.await;
             }
         };
         let next = tokio::time::timeout(TIMEOUT, next).await;
-        next.expect("a letter comes")
+        next.expect("an e-mail arrives")
     }
 
     pub fn is_empty(&self) -> bool {
-        self.shared.letters.lock().unwrap().is_empty()
+        self.shared.mails.lock().unwrap().is_empty()
     }
 }
 
@@ -126,8 +126,8 @@ async fn serve(client: TcpStream, shared: Arc<Shared>) -> std::io::Result<()> {
                 let to = to.trim_matches(['<', '>']).to_owned();
                 // Decodes as much of quoted-printable as the gateway's e-mails use.
                 let text = text.replace("=\n", "").replace("=3D", "=");
-                let letter = Received { to, text };
-                shared.letters.lock().unwrap().push_back(letter);
+                let mail = Received { to, text };
+                shared.mails.lock().unwrap().push_back(mail);
                 shared.came.notify_one();
                 "250 taken"
             }

@@ -38,11 +38,11 @@ pub struct FakeStripe {
 struct Shared {
     address: SocketAddr,
     fault: Mutex<Option<Fault>>,
-    asked: Mutex<Vec<Asked>>,
+    requests: Mutex<Vec<CheckoutRequest>>,
 }
 
 /// A request to create a checkout session.
-pub struct Asked {
+pub struct CheckoutRequest {
     pub headers: HeaderMap,
     pub fields: BTreeMap<String, String>,
 }
@@ -63,7 +63,7 @@ impl FakeStripe {
         let state = Arc::new(Shared {
             address,
             fault: Mutex::default(),
-            asked: Mutex::default(),
+            requests: Mutex::default(),
         });
         let router = Router::new().fallback(serve).with_state(state.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -94,8 +94,8 @@ impl FakeStripe {
     }
 
     /// The requests since the last call.
-    pub fn asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut *self.state.asked.lock().unwrap())
+    pub fn requests(&self) -> Vec<CheckoutRequest> {
+        std::mem::take(&mut *self.state.requests.lock().unwrap())
     }
 
     /// Orders credit and returns the IDs of the checkout and of the session.
@@ -103,8 +103,8 @@ impl FakeStripe {
         let seen = order(browser, amount).await;
         seen.assert_page();
         let session = seen.between("/pay/", "\"").to_owned();
-        let asked = self.asked().pop().expect("it was asked");
-        (asked.fields["client_reference_id"].clone(), session)
+        let request = self.requests().pop().expect("it got a request");
+        (request.fields["client_reference_id"].clone(), session)
     }
 }
 
@@ -126,7 +126,7 @@ async fn serve(State(state): State<Arc<Shared>>, request: Request) -> Response {
     let fields = pairs.map(|(name, value)| (decoded(name), decoded(value)));
     let fields: BTreeMap<_, _> = fields.collect();
     let session = format!("cs_test_{}", &fields["client_reference_id"][9..]);
-    state.asked.lock().unwrap().push(Asked {
+    state.requests.lock().unwrap().push(CheckoutRequest {
         headers: parts.headers,
         fields,
     });

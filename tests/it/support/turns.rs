@@ -6,9 +6,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Books, FakeUpstream, Gate, Purse, Step, Stream, TestGateway,
-    books::{MODEL, PRICE},
+    Answer, Customer, FakeUpstream, Gate, LedgerView, Step, Stream, TestGateway,
     gateway::{OPERATOR_TOKEN, answer},
+    ledger_view::{MODEL, PRICE},
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
@@ -46,7 +46,7 @@ pub fn offered(body: &Value) -> Vec<&str> {
 /// default.
 #[derive(Clone)]
 pub struct Turn {
-    choices: Vec<Said>,
+    choices: Vec<Choice>,
     usage: Option<Value>,
     gate: Option<Gate>,
     /// Steps to play instead of the choices.
@@ -54,7 +54,7 @@ pub struct Turn {
 }
 
 #[derive(Clone)]
-struct Said {
+struct Choice {
     text: Option<String>,
     calls: Vec<Call>,
     finish: &'static str,
@@ -62,13 +62,13 @@ struct Said {
 
 impl Turn {
     fn new(text: Option<&str>, calls: &[Call], finish: &'static str) -> Self {
-        let said = Said {
+        let choice = Choice {
             text: text.map(str::to_owned),
             calls: calls.to_vec(),
             finish,
         };
         Self {
-            choices: vec![said],
+            choices: vec![choice],
             usage: Some(usage(11, 3)),
             gate: None,
             plays: None,
@@ -137,17 +137,17 @@ impl Turn {
     /// The chunks of a stream, with text and arguments in small pieces, without the usage chunk.
     pub fn chunks(&self) -> Vec<Value> {
         let mut chunks = Vec::new();
-        for (index, said) in self.choices.iter().enumerate() {
+        for (index, choice) in self.choices.iter().enumerate() {
             let mut add = |delta: Value, finish: Option<&str>| {
                 let mut chunk = chunk(delta, finish);
                 chunk["choices"][0]["index"] = index.into();
                 chunks.push(chunk);
             };
             add(json!({ "role": "assistant", "content": null }), None);
-            for piece in pieces(said.text.as_deref().unwrap_or_default()) {
+            for piece in pieces(choice.text.as_deref().unwrap_or_default()) {
                 add(json!({ "content": piece }), None);
             }
-            for (number, (id, name, arguments)) in said.calls.iter().enumerate() {
+            for (number, (id, name, arguments)) in choice.calls.iter().enumerate() {
                 let function = json!({ "name": name, "arguments": "" });
                 let call = json!({ "index": number, "id": id, "type": "function",
                                    "function": function });
@@ -157,19 +157,19 @@ impl Turn {
                     add(json!({ "tool_calls": [call] }), None);
                 }
             }
-            add(json!({}), Some(said.finish));
+            add(json!({}), Some(choice.finish));
         }
         chunks
     }
 
     fn whole(&self) -> Value {
         let mut whole = completion("");
-        let choices = self.choices.iter().enumerate().map(|(index, said)| {
-            let mut message = json!({ "role": "assistant", "content": said.text });
-            if !said.calls.is_empty() {
-                message["tool_calls"] = calls_json(&said.calls);
+        let choices = self.choices.iter().enumerate().map(|(index, choice)| {
+            let mut message = json!({ "role": "assistant", "content": choice.text });
+            if !choice.calls.is_empty() {
+                message["tool_calls"] = calls_json(&choice.calls);
             }
-            json!({ "index": index, "message": message, "finish_reason": said.finish })
+            json!({ "index": index, "message": message, "finish_reason": choice.finish })
         });
         whole["choices"] = choices.collect();
         whole["usage"] = self.usage.clone().into();
@@ -238,9 +238,11 @@ pub fn open_events(chunks: &[Value]) -> Vec<u8> {
 impl FakeUpstream {
     /// Plays one turn for each request from now on, and repeats the last one.
     pub fn converse(&self, turns: impl Into<Vec<Turn>>) {
-        let (turns, asked) = (turns.into(), AtomicUsize::new(0));
+        let (turns, requests) = (turns.into(), AtomicUsize::new(0));
         self.play_for_each(move |request| {
-            let turn = asked.fetch_add(1, Ordering::Relaxed).min(turns.len() - 1);
+            let turn = requests
+                .fetch_add(1, Ordering::Relaxed)
+                .min(turns.len() - 1);
             turns[turn].steps(request.body["stream"] == true)
         });
     }
@@ -253,7 +255,7 @@ impl FakeUpstream {
     }
 }
 
-impl Books {
+impl LedgerView {
     /// One call of `steps` steps, with 11 input and 3 output tokens each.
     pub fn charged_steps(steps: u32) -> Self {
         Self {
@@ -276,16 +278,16 @@ impl Books {
 
 /// The caller's final response, plain or streamed.
 #[derive(Debug)]
-pub struct Heard {
+pub struct Reply {
     /// Text and finish reason of each choice.
     pub choices: Vec<(String, String)>,
     pub usage: Value,
 }
 
-impl Purse<'_> {
+impl Customer<'_> {
     /// Sends the body with a request ID. A successful response must be complete and must not mention tools; any other
     /// response is returned as `Err`.
-    pub async fn hear(&self, id: &str, body: &Value, stream: bool) -> Result<Heard, Answer> {
+    pub async fn send(&self, id: &str, body: &Value, stream: bool) -> Result<Reply, Answer> {
         let mut body = body.clone();
         if stream {
             body["stream"] = true.into();
@@ -295,7 +297,7 @@ impl Purse<'_> {
         if !stream {
             let answer = answer(request).await;
             return if answer.status == 200 {
-                Ok(heard_whole(&answer.body))
+                Ok(whole_reply(&answer.body))
             } else {
                 Err(answer)
             };
@@ -304,7 +306,7 @@ impl Purse<'_> {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.unwrap();
         if status == 200 {
-            return Ok(heard_stream(&Stream { text }));
+            return Ok(streamed_reply(&Stream { text }));
         }
         let body = serde_json::from_str(&text).expect("an error is JSON");
         Err(Answer {
@@ -315,7 +317,7 @@ impl Purse<'_> {
     }
 }
 
-fn heard_whole(body: &Value) -> Heard {
+fn whole_reply(body: &Value) -> Reply {
     assert_eq!(body["model"], MODEL);
     let choices = body["choices"].as_array().unwrap().iter().map(|choice| {
         let message = &choice["message"];
@@ -325,13 +327,13 @@ fn heard_whole(body: &Value) -> Heard {
         let finish = choice["finish_reason"].as_str().unwrap();
         (text.to_owned(), finish.to_owned())
     });
-    Heard {
+    Reply {
         choices: choices.collect(),
         usage: body["usage"].clone(),
     }
 }
 
-fn heard_stream(stream: &Stream) -> Heard {
+fn streamed_reply(stream: &Stream) -> Reply {
     stream.assert_complete(MODEL);
     assert!(!stream.text.contains("tool_calls"), "{}", stream.text);
     assert_eq!(stream.text.matches("[DONE]").count(), 1);
@@ -339,7 +341,7 @@ fn heard_stream(stream: &Stream) -> Heard {
         let finish = stream.finish_reason(index)?;
         Some((stream.content(index), finish))
     });
-    Heard {
+    Reply {
         choices: choices.collect(),
         usage: stream.usage().unwrap_or_default(),
     }
@@ -347,25 +349,25 @@ fn heard_stream(stream: &Stream) -> Heard {
 
 impl TestGateway {
     /// The request details.
-    pub async fn story(&self, id: &str) -> Value {
+    pub async fn details(&self, id: &str) -> Value {
         let path = format!("/operator/requests/{id}");
         let url = format!("http://{}{path}", self.operator);
         // For uncharged calls, details are stored shortly after the response is sent.
         for _ in 0..500 {
             let request = self.client.request(Method::GET, &url);
-            let story = answer(request.bearer_auth(OPERATOR_TOKEN)).await;
-            if story.status == 200 {
-                return story.body;
+            let details = answer(request.bearer_auth(OPERATOR_TOKEN)).await;
+            if details.status == 200 {
+                return details.body;
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
-        panic!("there is no story of {id}");
+        panic!("there are no details of {id}");
     }
 
     /// A summary of each step, e.g. `fake tool_calls 11+3` and `convert_units done`.
     pub async fn steps(&self, id: &str) -> Vec<String> {
-        let story = self.story(id).await;
-        let steps = story["steps"].as_array().unwrap().iter();
+        let details = self.details(id).await;
+        let steps = details["steps"].as_array().unwrap().iter();
         let words = steps.map(|step| {
             assert!(step["ms"].is_u64(), "{step}");
             let word = |key: &str| step[key].as_str().unwrap_or("-").to_owned();

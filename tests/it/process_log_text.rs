@@ -43,7 +43,7 @@ async fn any_request_id_is_echoed_logged_as_text_and_charged_again_each_time() {
             assert_eq!(reply.headers["x-request-id"].as_bytes(), id);
         }
     }
-    let (_, charges) = serving.books().await;
+    let (_, charges) = serving.ledger_view().await;
     assert_eq!(charges, 2 * ids.len());
     let (key, ended) = (serving.key, serving.process.terminated().await);
     let chats = |line: &Value| line["path"] == "/v1/chat/completions";
@@ -70,7 +70,7 @@ async fn an_id_with_control_characters_is_refused_and_not_logged() {
             .await;
         connection.until("HTTP/1.1 400", 1).await;
     }
-    assert_eq!(serving.books().await, ("100.000000".to_owned(), 0));
+    assert_eq!(serving.ledger_view().await, ("100.000000".to_owned(), 0));
     let ended = serving.process.terminated().await;
     assert!(!ended.stderr.contains("canary"), "{}", ended.stderr);
     assert!(!ended.stderr.contains('\u{1b}'), "{}", ended.stderr);
@@ -97,7 +97,7 @@ async fn a_key_in_the_wrong_place_is_refused_and_not_logged() {
     for request in requests {
         assert_eq!(request.send().await.unwrap().status(), 401);
     }
-    assert_eq!(serving.books().await, ("100.000000".to_owned(), 0));
+    assert_eq!(serving.ledger_view().await, ("100.000000".to_owned(), 0));
     let ended = serving.process.terminated().await;
     assert!(ended.stderr.contains("\"status\":401"), "they are logged");
     let secret = &key["sk-svc-".len()..];

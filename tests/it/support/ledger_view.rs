@@ -20,7 +20,7 @@ const RPM: u64 = 1_000_000;
 const TPM: u64 = 8_000_000;
 
 /// An account that calls one model, with more credit than it can spend unless a test sets less.
-pub struct Purse<'a> {
+pub struct Customer<'a> {
     gateway: &'a TestGateway,
     pub id: String,
     pub key: String,
@@ -31,7 +31,7 @@ pub struct Purse<'a> {
 
 /// What the ledger and the limiter have recorded for an account, read while none of its calls is running.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Books {
+pub struct LedgerView {
     /// In nano-dollars.
     pub spent: i64,
     /// Number of charged calls, one usage row each.
@@ -41,7 +41,7 @@ pub struct Books {
     pub tokens: u64,
 }
 
-impl Books {
+impl LedgerView {
     /// `calls` calls of 11 input and 3 output tokens.
     pub fn charged(calls: u32) -> Self {
         Self {
@@ -92,17 +92,18 @@ impl View {
 }
 
 impl TestGateway {
-    pub async fn purse(&self) -> Purse<'_> {
-        self.purse_with(DOLLARS, RPM).await
+    pub async fn customer(&self) -> Customer<'_> {
+        self.customer_with(DOLLARS, RPM).await
     }
 
     /// Creates an account with this many dollars and requests per minute.
-    pub async fn purse_with(&self, dollars: &str, rpm: u64) -> Purse<'_> {
-        self.purse_granted(json!({ "amount": dollars }), rpm).await
+    pub async fn customer_with(&self, dollars: &str, rpm: u64) -> Customer<'_> {
+        self.customer_with_grant(json!({ "amount": dollars }), rpm)
+            .await
     }
 
     /// Creates an account with this grant.
-    pub async fn purse_granted(&self, grant: Value, rpm: u64) -> Purse<'_> {
+    pub async fn customer_with_grant(&self, grant: Value, rpm: u64) -> Customer<'_> {
         let account = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
         let account = self
             .operate(Method::POST, "/operator/accounts", Some(account))
@@ -118,7 +119,7 @@ impl TestGateway {
             .await;
         limited.assert_ok();
         let (_, key) = self.new_key(&id).await;
-        Purse {
+        Customer {
             gateway: self,
             id,
             key,
@@ -128,7 +129,7 @@ impl TestGateway {
     }
 }
 
-impl Purse<'_> {
+impl Customer<'_> {
     /// A chat request with this account's key.
     pub fn request(&self, body: &Value) -> reqwest::RequestBuilder {
         let url = self.gateway.url("/v1/chat/completions");
@@ -176,7 +177,7 @@ impl Purse<'_> {
 
     /// The account's ledger view, once no call is running. Asserts that nothing is held and that the amount spent is
     /// the sum of the charges.
-    pub async fn books(&self) -> Books {
+    pub async fn ledger_view(&self) -> LedgerView {
         self.gateway.idle().await;
         let account = format!("/operator/accounts/{}", self.id);
         let shown = self.gateway.operate(Method::GET, &account, None).await;
@@ -188,8 +189,8 @@ impl Purse<'_> {
         let rows = rows.assert_ok()["data"].as_array().unwrap();
         let cost: i64 = rows.iter().map(|row| nanos(&row["cost"])).sum();
         assert_eq!(spent, cost, "what was spent is what the calls cost");
-        let (requests, tokens) = self.minute().await;
-        Books {
+        let (requests, tokens) = self.window().await;
+        LedgerView {
             spent,
             charges: rows.len(),
             requests,
@@ -198,7 +199,7 @@ impl Purse<'_> {
     }
 
     /// Requests and tokens in the window, read from the headers of a refusal (a refused request reserves nothing).
-    async fn minute(&self) -> (u64, u64) {
+    async fn window(&self) -> (u64, u64) {
         let too_much = hello_with(MODEL, json!({ "max_tokens": 66_000, "n": 128 }));
         let refused = answer(self.request(&too_much)).await;
         assert_eq!(refused.status, 429, "{}", refused.body);

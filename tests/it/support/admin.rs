@@ -27,15 +27,15 @@ impl Admin {
         let gateway = TestGateway::start().await;
         let browser = Browser::signed_in(&gateway).await;
         let account_id = browser.account_id.clone();
-        let mut desk = Self {
+        let mut admin = Self {
             gateway,
             browser,
             account_id,
             key_id: String::new(),
             key: String::new(),
         };
-        (desk.key_id, desk.key) = desk.new_key("laptop").await;
-        desk
+        (admin.key_id, admin.key) = admin.new_key("laptop").await;
+        admin
     }
 
     pub async fn operate(&self, method: Method, path: &str, body: Value) -> Value {
