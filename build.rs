@@ -1,7 +1,8 @@
-//! Writes the tables of the token estimate, `src/base/tokens`: the merges of two vocabularies, the words that they
-//! have, and what each character is to a pre-tokenizer.
+//! Generates the tables of the token estimate (`src/base/tokens`): the merges of two vocabularies, a table of their
+//! common words, and the class of each character.
 //!
-//! The vocabularies come with `tiktoken-rs`, the character classes with `regex-syntax`; neither is part of the program.
+//! The vocabularies come from `tiktoken-rs`, the character classes from `regex-syntax`; neither is part of the program.
+//! The build fails if a vocabulary does not have the properties that the estimate relies on.
 
 use std::{env, error::Error, fs, iter, path::Path};
 
@@ -12,7 +13,7 @@ use unicode_normalization::{IsNormalized, char::canonical_combining_class, is_nf
 #[path = "src/base/tokens/merge.rs"]
 mod merge;
 #[path = "src/base/tokens/table.rs"]
-#[expect(dead_code, reason = "the other half is for the program")]
+#[expect(dead_code, reason = "the program uses the rest")]
 mod table;
 
 use table::{
@@ -39,17 +40,17 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The tokens of a vocabulary by their rank, and the table of its merges.
+/// The tokens of a vocabulary in the order of their ranks, and the table of its merges.
 struct Vocabulary {
     tokens: Vec<Vec<u8>>,
     slots: Vec<PairSlot>,
 }
 
 impl Vocabulary {
-    /// With a table of two to the power of `bits` slots.
+    /// Builds the merge table of a tokenizer's vocabulary, with two to the power of `bits` slots.
     ///
-    /// Each token is merged with the merges before its own: it has to come down to two tokens, and these are the pair
-    /// that it is merged from. Where that holds for all of them, merging by pairs is the same as merging by bytes.
+    /// Each token is merged with the merges of lower rank. Two tokens must remain: the pair from which it is merged.
+    /// If that holds for all tokens, merging by pairs gives the same result as looking up the merged bytes.
     fn of(tokenizer: &CoreBPE, bits: u32) -> Result<Self> {
         let mut vocabulary = Self {
             tokens: Vec::new(),
@@ -93,7 +94,7 @@ impl Vocabulary {
     }
 }
 
-/// The estimate counts on it that up to three digits are one token.
+/// Checks that up to three digits are one token, which the estimate relies on.
 fn check_numbers(vocabulary: &Vocabulary) -> Result<()> {
     let numbers = (0..1000).flat_map(|n| [format!("{n}"), format!("{n:02}"), format!("{n:03}")]);
     for number in numbers {
@@ -104,8 +105,9 @@ fn check_numbers(vocabulary: &Vocabulary) -> Result<()> {
     Ok(())
 }
 
-/// Words of ASCII letters that are a token of either vocabulary, with the larger number of tokens that one of both has
-/// for them. The commonest come first and get their slots; what finds all of its slots taken is left out.
+/// The word table: words that are a token of either vocabulary, with the larger of their two token counts.
+///
+/// The most common words are added first. A word whose slots are all taken is left out.
 fn words(cl100k: &Vocabulary, o200k: &Vocabulary) -> Vec<WordSlot> {
     let mut slots = vec![[0; WORD_SLOT]; WORD_SLOTS];
     for rank in 0..o200k.tokens.len() {
@@ -117,7 +119,7 @@ fn words(cl100k: &Vocabulary, o200k: &Vocabulary) -> Vec<WordSlot> {
             slot[..token.len()].copy_from_slice(token);
             let first = table::word_hash(u128::from_le_bytes(slot));
             let count = merge::count(others.merges(), token);
-            slot[LONGEST_WORD] = u8::try_from(count).expect("it has at most fifteen bytes");
+            slot[LONGEST_WORD] = u8::try_from(count).expect("a word has at most fifteen bytes");
             let probes = (0..WORD_PROBES).map(|probe| first ^ probe);
             let free = probes
                 .take_while(|&at| slots[at] != slot)
@@ -130,8 +132,9 @@ fn words(cl100k: &Vocabulary, o200k: &Vocabulary) -> Vec<WordSlot> {
     slots
 }
 
-/// Whether it may be a pre-token of both: letters without a capital behind a small one and at most one character
-/// before them, or no letter at all. Digits are counted one by one.
+/// Whether a token may be a pre-token of both tokenizers: ASCII letters, without a capital after a lowercase letter and
+/// with at most one other character before them, or no letters at all. Tokens with digits are excluded, because digits
+/// are counted one by one.
 fn is_word(token: &[u8]) -> bool {
     let before = token
         .iter()
@@ -147,7 +150,7 @@ fn is_word(token: &[u8]) -> bool {
         && small.all(u8::is_ascii_lowercase)
 }
 
-/// The kind of each character: a number of a block for each [`KIND_BLOCK`] of them, then the blocks.
+/// The table of kinds: the block number for each [`KIND_BLOCK`] characters, then the distinct blocks.
 fn kinds() -> Result<Vec<u8>> {
     let mut kinds = vec![Kind::Other as u8; 0x11_0000];
     for (class, kind) in [
@@ -161,7 +164,7 @@ fn kinds() -> Result<Vec<u8>> {
     ] {
         let parsed = regex_syntax::parse(class)?;
         let HirKind::Class(Class::Unicode(ranges)) = parsed.kind() else {
-            return Err(format!("{class} is no class of characters").into());
+            return Err(format!("{class} is not a character class").into());
         };
         for range in ranges.ranges() {
             kinds[range.start() as usize..=range.end() as usize].fill(kind as u8);

@@ -1,13 +1,9 @@
-//! What it costs to meter a call: `cargo bench`.
+//! The cost of metering a call: `cargo bench`.
 //!
-//! Plain measurements, printed as they are: how long a place in the minute takes, how many calls a
-//! second can be held and charged, how long the estimate of a kilobyte takes and how far it is from
-//! what tokenizers count.
+//! Prints plain measurements: the time of one admission and its settlement, the holds and charges per second, and for
+//! the token estimate the time per kilobyte and the ratio to what tokenizers count.
 
-#![expect(
-    clippy::cast_precision_loss,
-    reason = "figures to look at, not to add up"
-)]
+#![expect(clippy::cast_precision_loss, reason = "approximate figures are enough")]
 
 use std::{
     collections::HashMap,
@@ -32,7 +28,7 @@ const CJK: &str = "网关在每次调用之前预留额度，并在供应商报�
     게이트웨이는 호출 전에 잔액을 예약합니다.";
 
 fn main() {
-    // `cargo test --benches` only wants to know that it runs.
+    // `cargo test --benches` only checks that it runs.
     let quick = std::env::args().any(|argument| argument == "--test");
     let time = if quick {
         Duration::from_millis(20)
@@ -44,7 +40,7 @@ fn main() {
     estimate(time);
 }
 
-/// Repeats until the time is over: the nanoseconds each took.
+/// Repeats `work` until the time is over, and returns the nanoseconds of one repetition.
 fn each(time: Duration, mut work: impl FnMut()) -> f64 {
     let (started, mut times) = (Instant::now(), 0_u32);
     while started.elapsed() < time {
@@ -57,24 +53,27 @@ fn each(time: Duration, mut work: impl FnMut()) -> f64 {
 }
 
 fn limiter(time: Duration) {
-    println!("limiter: one place in the minute, taken and settled");
+    println!("limiter: one request admitted and settled");
     let ceilings = Ceilings {
         requests: 1_000,
         tokens: u32::MAX,
     };
-    // Windows that stay as full as ceilings let them: each account is used a thousand times.
+    // Each account gets 500 requests in a row, so that windows fill up without reaching the ceiling.
     let accounts: Vec<String> = (0..20_000).map(|n| format!("acct_{n:024}")).collect();
     let folder = TempDir::new().unwrap();
-    let kept = Limiter::resume(&folder.path().join("t.db"), &HashMap::default()).unwrap();
-    for (name, limiter) in [("in memory", Limiter::default()), ("kept on disk", kept)] {
+    let journaled = Limiter::resume(&folder.path().join("t.db"), &HashMap::default()).unwrap();
+    for (name, limiter) in [
+        ("in memory", Limiter::default()),
+        ("with a journal", journaled),
+    ] {
         let mut call = 0;
         let nanos = each(time, || {
             let account = &accounts[call / 500 % accounts.len()];
             let admitted = limiter.admit(call as u64, account, "svc-standard", 4_100, ceilings);
-            let admitted = admitted.now_or_never().expect("memory answers at once");
-            let mut place = admitted.expect("there is room");
-            place.keep().unwrap();
-            place.settle(black_box(14));
+            let admitted = admitted.now_or_never().expect("memory does not wait");
+            let mut admission = admitted.expect("the window has room");
+            admission.keep().unwrap();
+            admission.settle(black_box(14));
             call += 1;
         });
         println!("  {name:14} {nanos:8.0} ns");
@@ -164,7 +163,7 @@ async fn pairs_a_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> 
 
 fn estimate(time: Duration) {
     println!("estimate: a kilobyte, and its ratio to what tokenizers count");
-    // Letters that are no words: what takes longest.
+    // Random letters, which take longest because they are in no table.
     let letters =
         (0_u32..40_000).map(|n| (b'a' + (n.wrapping_mul(2_654_435_769) >> 24) as u8 % 26) as char);
     let words: Vec<String> = letters
@@ -177,7 +176,7 @@ fn estimate(time: Duration) {
     let cl100k = tiktoken_rs::cl100k_base().unwrap();
     for (name, text) in [
         ("Markdown", include_str!("../docs/ARCHITECTURE.md")),
-        ("code", include_str!("../src/wire/shape.rs")),
+        ("code", include_str!("../src/wire/stream_normalizer.rs")),
         ("JSON", include_str!("../tests/clients/package-lock.json")),
         ("CJK", CJK),
         ("random", &random),

@@ -1,9 +1,9 @@
-//! How long it takes to score a prompt: `cargo bench --bench scorer`.
+//! Benchmark of scoring a prompt: `cargo bench --bench scorer`.
 //!
-//! On a busy machine no time is exact; instructions are. To count them, and to see where they go:
+//! On a busy machine times are inexact, but instruction counts are exact. To count instructions by function:
 //!
 //! ```sh
-//! cargo bench --bench scorer --no-run    # says where the program is
+//! cargo bench --bench scorer --no-run    # prints the path of the program
 //! valgrind --tool=callgrind --callgrind-out-file=scorer.out PROGRAM --test
 //! callgrind_annotate --inclusive=yes scorer.out
 //! ```
@@ -13,20 +13,20 @@ use std::hint::black_box;
 use rustix::time::{ClockId, clock_gettime};
 use tollgate::routing::scorer::Scorer;
 
-/// The time of a clock, in nanoseconds.
+/// The time of a clock in nanoseconds.
 fn now(clock: ClockId) -> i64 {
     let time = clock_gettime(clock);
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Each prompt starts elsewhere, so that no two are the same words.
+/// A part of the text that starts at a different position in each round, so that prompts differ.
 fn prompt(text: &str, round: usize, size: usize) -> &str {
     let start = text.floor_char_boundary(round * 97 % (text.len() - size));
     &text[start..text.floor_char_boundary(start + size)]
 }
 
 fn main() {
-    // `cargo test --benches` only wants to know that it runs.
+    // `cargo test --benches` only checks that the benchmark runs.
     let quick = std::env::args().any(|argument| argument == "--test");
     let rounds = if quick { 20 } else { 20_000 };
     let started = now(ClockId::Monotonic);
@@ -41,8 +41,8 @@ fn main() {
     )
     .repeat(3);
     let russian = "Объясните, почему небо голубое — и докажите, что √2 ∉ ℚ. ".repeat(2_000);
-    // What others do on the machine is part of the time on the wall, but not of the processor's.
-    println!("                     on the wall            of the processor");
+    // Wall-clock time includes the effect of other processes; CPU time does not.
+    println!("                     wall clock             CPU time");
     println!("                      p50       p99          p50       p99  ns");
     for (language, text) in [("English", &english), ("Russian", &russian)] {
         for (name, size) in [
@@ -52,7 +52,7 @@ fn main() {
             ("8 KB", 8 << 10),
             ("100 KB", 100 << 10),
         ] {
-            let [wall, processor] = [ClockId::Monotonic, ClockId::ThreadCPUTime].map(|clock| {
+            let [wall, cpu] = [ClockId::Monotonic, ClockId::ThreadCPUTime].map(|clock| {
                 let mut times: Vec<i64> = (0..rounds)
                     .map(|round| {
                         let prompt = prompt(text, round, size);
@@ -66,7 +66,7 @@ fn main() {
             });
             println!(
                 "  {language} {name:6} {:9} {:9}    {:9} {:9}",
-                wall[0], wall[1], processor[0], processor[1]
+                wall[0], wall[1], cpu[0], cpu[1]
             );
         }
     }

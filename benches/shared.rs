@@ -1,13 +1,10 @@
-//! What it costs to share: `cargo bench --bench shared`, on private servers of its own.
+//! The cost of shared stores: `cargo bench --bench shared`, with private servers.
 //!
-//! First the ledger alone, holds and charges against PostgreSQL with its disk flushed; then whole requests
-//! through a gateway on PostgreSQL and Redis, with what each of the three used for them; and the same
-//! gateway on files, to compare. Everything runs on one machine and shares its cores.
+//! Measures first the ledger alone: holds and charges in PostgreSQL, flushed to the disk. Then whole requests through a
+//! gateway on PostgreSQL and Redis, with the CPU time of all three; and for comparison through a gateway on files.
+//! Everything runs on one machine and shares its cores.
 
-#![expect(
-    clippy::cast_precision_loss,
-    reason = "figures to look at, not to add up"
-)]
+#![expect(clippy::cast_precision_loss, reason = "approximate figures are enough")]
 
 use std::{
     path::Path,
@@ -43,7 +40,7 @@ const TOKEN: &str = "0123456789abcdef";
 const MANY: usize = 1_000;
 
 fn main() {
-    // `cargo test --benches` only wants to know that it compiles: it would need servers.
+    // `cargo test --benches` only checks that it compiles, because running it needs servers.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -137,7 +134,7 @@ async fn pairs(ledger: &Arc<Ledger>, paying: &[Caller], callers: usize) -> (u64,
                     completion: 3,
                     ..Usage::default()
                 };
-                // A charge that is not heard of at once is waited for.
+                // A charge without a response within the timeout is repeated until it has one.
                 while held.charge(usage, Outcome::Answered).await.is_err() {}
                 done += 1;
             }
@@ -151,24 +148,26 @@ async fn pairs(ledger: &Arc<Ledger>, paying: &[Caller], callers: usize) -> (u64,
     (done, started.elapsed().as_secs_f64())
 }
 
-/// What the PostgreSQL server has done so far.
+/// Counters of the PostgreSQL server since its start.
 struct Server {
     transactions: f64,
+    /// Bytes.
     wal: f64,
+    /// Seconds.
     cpu: f64,
 }
 
 impl Server {
     fn of(postgres: &PostgresServer, database: &str) -> Self {
         let name = database.rsplit_once('/').unwrap().1;
-        let asked = postgres.psql(
+        let row = postgres.psql(
             "postgres",
             &format!(
                 "SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = '{name}')
                     || ' ' || pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
             ),
         );
-        let mut numbers = asked.split_whitespace().map(|word| word.parse().unwrap());
+        let mut numbers = row.split_whitespace().map(|text| text.parse().unwrap());
         let pid = std::fs::read_to_string(postgres.folder().join("data/postmaster.pid")).unwrap();
         Self {
             transactions: numbers.next().unwrap(),
@@ -196,10 +195,10 @@ async fn requests(postgres: &PostgresServer, redis: &RedisServer) {
         );
         let gateway = Gateway::start(&lines).await;
         let keys = gateway.keys(accounts).await;
-        gateway.ask_for(Duration::from_secs(1), &keys).await;
+        gateway.send_for(Duration::from_secs(1), &keys).await;
         let (cpu, server) = (gateway.cpu(), Server::of(postgres, &database));
         let (scripts, redis_cpu) = redis_work(redis);
-        let (done, took) = gateway.ask_for(FOR, &keys).await;
+        let (done, took) = gateway.send_for(FOR, &keys).await;
         let used = Server::of(postgres, &database).since(&server);
         let (scripts_after, redis_cpu_after) = redis_work(redis);
         let each = |all: f64| all / done as f64;
@@ -219,9 +218,9 @@ async fn requests(postgres: &PostgresServer, redis: &RedisServer) {
     for accounts in [1, 200] {
         let gateway = Gateway::start("store.url = \"sqlite:FOLDER/t.db\"\n").await;
         let keys = gateway.keys(accounts).await;
-        gateway.ask_for(Duration::from_secs(1), &keys).await;
+        gateway.send_for(Duration::from_secs(1), &keys).await;
         let cpu = gateway.cpu();
-        let (done, took) = gateway.ask_for(FOR, &keys).await;
+        let (done, took) = gateway.send_for(FOR, &keys).await;
         println!(
             "  SQLite + memory    {accounts:4} accounts {:7.0} a second; CPU of the gateway {:4.0} µs",
             done as f64 / took,
@@ -231,7 +230,7 @@ async fn requests(postgres: &PostgresServer, redis: &RedisServer) {
     }
 }
 
-/// `tollgate serve` in a process of its own.
+/// A running `tollgate serve` process.
 struct Gateway {
     process: Child,
     folder: TempDir,
@@ -269,8 +268,8 @@ impl Gateway {
         };
         let health = format!("http://127.0.0.1:{public}/health");
         let ready = async |gateway: &Self| {
-            let answer = gateway.client.get(&health).send().await;
-            answer.is_ok_and(|answer| answer.status() == 200)
+            let response = gateway.client.get(&health).send().await;
+            response.is_ok_and(|response| response.status() == 200)
         };
         while !ready(&gateway).await {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -280,8 +279,8 @@ impl Gateway {
 
     async fn operate(&self, path: &str, body: Value) -> Value {
         let url = format!("http://127.0.0.1:{}/operator/{path}", self.operator);
-        let asked = self.client.post(url).bearer_auth(TOKEN).json(&body);
-        asked.send().await.unwrap().json().await.unwrap()
+        let request = self.client.post(url).bearer_auth(TOKEN).json(&body);
+        request.send().await.unwrap().json().await.unwrap()
     }
 
     async fn keys(&self, accounts: usize) -> Vec<String> {
@@ -300,8 +299,8 @@ impl Gateway {
         keys
     }
 
-    /// How many requests were answered, and in how many seconds.
-    async fn ask_for(&self, time: Duration, keys: &[String]) -> (u64, f64) {
+    /// Sends requests for this time. Returns how many succeeded, and the seconds it took.
+    async fn send_for(&self, time: Duration, keys: &[String]) -> (u64, f64) {
         let url = format!("http://127.0.0.1:{}/v1/chat/completions", self.public);
         let body = json!({ "model": "svc-native-fast", "max_tokens": 16,
             "messages": [{ "role": "user", "content": "Hello" }] })
@@ -314,11 +313,11 @@ impl Gateway {
                 let mut done = 0_u64;
                 while started.elapsed() < time {
                     let key = &keys[next.fetch_add(1, Relaxed) % keys.len()];
-                    let asked = client.post(&url).bearer_auth(key).body(body.clone());
-                    let answer = asked.send().await.unwrap();
-                    let status = answer.status();
-                    let text = answer.text().await.unwrap();
-                    // A store that is slow for a moment is a refusal that can be tried again.
+                    let request = client.post(&url).bearer_auth(key).body(body.clone());
+                    let response = request.send().await.unwrap();
+                    let status = response.status();
+                    let text = response.text().await.unwrap();
+                    // A store that is slow for a moment causes a 503, which a client may retry.
                     assert!(status == 200 || status == 503, "{text}");
                     done += u64::from(status == 200);
                 }
@@ -350,7 +349,7 @@ impl Drop for Gateway {
     }
 }
 
-/// How many scripts Redis has run, and the seconds it has used.
+/// How many scripts Redis has run, and its CPU seconds.
 fn redis_work(redis: &RedisServer) -> (f64, f64) {
     let info = redis.command(&["INFO", "everything"]).unwrap();
     let number = |name: &str| -> f64 {
@@ -367,15 +366,18 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// The seconds that a process has used, and its parent.
+/// The CPU seconds of a process, and the ID of its parent.
 fn cpu_of(pid: &str) -> Option<(f64, String)> {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).ok()?;
-    let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok());
-    Some(((ticks(11)? + ticks(12)?) / 100.0, words.get(1)?.to_string()))
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok());
+    Some((
+        (ticks(11)? + ticks(12)?) / 100.0,
+        fields.get(1)?.to_string(),
+    ))
 }
 
-/// Of a process and its children.
+/// The CPU seconds of a process and its children.
 fn cpu_of_family(pid: &str) -> f64 {
     let all = std::fs::read_dir("/proc").unwrap();
     let all = all.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

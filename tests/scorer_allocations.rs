@@ -34,7 +34,7 @@ fn scoring_allocates_nothing_after_the_first_time() {
     let (prompts, scorer) = (prompts(), Scorer::embedded());
     let score_all = || {
         for prompt in &prompts {
-            black_box(scorer.score_with_meaning(black_box(prompt)));
+            black_box(scorer.score_with_embedding(black_box(prompt)));
         }
     };
     score_all();

@@ -27,7 +27,7 @@ use crate::{
     net::http1::REQUEST_ID,
     wire::{
         chat::Usage,
-        error::{Cause, Refused},
+        error::{Cause, ErrorLabel},
     },
 };
 
@@ -167,7 +167,7 @@ pub async fn logged<F: Future<Output = Response>>(
     line.status = Some(response.status().as_u16());
     // A body without bytes, and the answer to HEAD, is never polled.
     line.complete = response.body().is_end_stream() || line.method == Method::HEAD;
-    if let Some(Refused(code)) = response.extensions_mut().remove() {
+    if let Some(ErrorLabel(code)) = response.extensions_mut().remove() {
         line.gateway.metrics.refused(&code);
     }
     if let Some(Cause(cause)) = response.extensions_mut().remove() {

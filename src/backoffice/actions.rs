@@ -1,4 +1,4 @@
-//! What operators did: written once, never changed.
+//! The audit trail of operator actions: append-only.
 
 use super::{
     Backoffice, BackofficeError,
@@ -9,20 +9,20 @@ use crate::base::keys::random_id;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     pub at_ms: i64,
-    /// Who did it.
+    /// The operator who did it.
     pub actor: String,
-    /// What was done, e.g. `account.close`.
+    /// The kind of action, e.g. `account.close`.
     pub what: String,
-    /// To which account, key or model.
+    /// The account, key or model that was changed.
     pub subject: String,
-    /// How it was, as JSON.
+    /// The state before, as JSON.
     pub before: Option<String>,
-    /// How it is, as JSON.
+    /// The state after, as JSON.
     pub after: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedAction {
     /// Rises with every action.
     pub seq: i64,
     pub action: Action,
@@ -43,9 +43,9 @@ impl Backoffice {
         self.record_once(&random_id("action_"), action).await
     }
 
-    /// Of all that are recorded under one ID, the first is kept.
+    /// Records an action under an ID; does nothing if one with this ID is recorded already.
     pub async fn record_once(&self, id: &str, action: &Action) -> Result<(), BackofficeError> {
-        let write = statement(
+        let insert = statement(
             "INSERT INTO backoffice_actions
                  (id, at_ms, actor, what, subject, value_before, value_after)
              VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -60,20 +60,20 @@ impl Backoffice {
                 action.after.as_deref().into(),
             ],
         );
-        self.run(vec![write]).await?;
+        self.run(vec![insert]).await?;
         Ok(())
     }
 
-    /// The latest first: of all, or of one subject. `before` is the last of the page before.
+    /// A page of actions, newest first: all, or those of one subject. `before` is the last `seq` of the previous page.
     pub async fn actions_page(
         &self,
         subject: Option<&str>,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<Recorded>, BackofficeError> {
+    ) -> Result<Vec<RecordedAction>, BackofficeError> {
         let before = before.unwrap_or(i64::MAX);
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let look = match subject {
+        let select = match subject {
             Some(subject) => statement(
                 actions_where!("subject = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3"),
                 [subject.into(), before.into(), limit.into()],
@@ -83,12 +83,12 @@ impl Backoffice {
                 [before.into(), limit.into()],
             ),
         };
-        let rows = self.run(vec![look]).await?;
-        rows.into_iter().map(Recorded::read).collect()
+        let rows = self.run(vec![select]).await?;
+        rows.into_iter().map(RecordedAction::read).collect()
     }
 }
 
-impl Recorded {
+impl RecordedAction {
     fn read(mut row: Row) -> Result<Self, BackofficeError> {
         Ok(Self {
             seq: row.int()?,

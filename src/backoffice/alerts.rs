@@ -1,34 +1,35 @@
-//! What operators must hear of: opened once, seen for as long as it is so, closed by itself.
+//! Alerts: conditions that operators must know of. An alert is opened once, updated while the condition holds, and closed
+//! when it is over.
 //!
-//! However many gateways look, one row is open for a kind and a subject: the table has a unique key.
-//! Who is to be told is written down in the same transaction.
+//! A unique index allows one open alert per kind and subject, however many gateways check the condition. The deliveries
+//! that announce an alert are inserted in the transaction that opens or closes it.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::{
     Backoffice, BackofficeError,
-    deliveries::{Delivery, Event, Route, delivery_columns, due},
+    deliveries::{Delivery, Event, Route, delivery_columns, insert_deliveries},
     sql::{Row, Statement, Value, statement, unexpected},
 };
 use crate::base::keys::random_id;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AlertKind {
-    /// An account that is in use has little left.
+    /// An account in use has little credit left.
     BalanceLow,
-    /// A grant with something left expires soon.
+    /// A grant that is not used up expires soon.
     CreditExpiring,
-    /// An upstream is left alone, because it failed too often.
+    /// The circuit of a deployment is open, because requests to it failed.
     UpstreamFailing,
-    /// A provider refuses the operator's key, account or name for a model.
+    /// A provider refuses the operator's key, account or model name.
     UpstreamRefuses,
-    /// Calls were served and not charged.
+    /// Calls were served and could not be charged.
     StreamUnbilled,
-    /// A provider reported more tokens than requests could use.
+    /// A provider reported more tokens than the upper bound of the request.
     UsageOverBound,
-    /// The books do not add up.
+    /// The audit of the ledger found entries that do not add up.
     AuditMismatch,
-    /// Somebody wanted to know whether alerts arrive.
+    /// An operator sent a test alert.
     Test,
 }
 
@@ -73,37 +74,38 @@ pub struct Alert {
     /// `alert_…`
     pub id: String,
     pub kind: AlertKind,
-    /// The account, grant or upstream that it is about.
+    /// ID of the account, grant, deployment or other object that the alert is about.
     pub subject: String,
-    /// How it was when it was last seen, as JSON.
+    /// Details of the condition as of `seen_at`, as JSON.
     pub detail: String,
     pub opened_at: i64,
+    /// When the condition was last found to hold.
     pub seen_at: i64,
-    /// None while it is open.
+    /// `None` while the alert is open.
     pub closed_at: Option<i64>,
-    /// Whether anybody is told of it: not where the same was told a moment ago.
+    /// Whether deliveries are made; not if an alert of the same kind and subject was announced shortly before.
     pub announced: bool,
 }
 
-/// An alert, and what became of telling people.
+/// An alert and its deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldAlert {
+pub struct AlertWithDeliveries {
     pub alert: Alert,
     pub deliveries: Vec<Delivery>,
 }
 
-/// What was found to be so.
+/// A condition that was found to hold.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAlert<'a> {
     pub kind: AlertKind,
     pub subject: &'a str,
-    /// As JSON.
+    /// Details of the condition, as JSON.
     pub detail: &'a str,
-    /// Who is told.
+    /// Where the alert is announced.
     pub routes: &'a [Route],
     pub now: i64,
-    /// Nobody is told if they were told of the same after this.
-    pub told_after: i64,
+    /// The alert is not announced if one of the same kind and subject was announced after this time.
+    pub announced_after: i64,
 }
 
 macro_rules! alerts_where {
@@ -130,10 +132,11 @@ macro_rules! deliveries_where {
 }
 
 impl Backoffice {
-    /// Opens an alert: its ID. One that is open already is seen once more, and that is all.
+    /// Opens an alert and returns its ID. If one of this kind and subject is open already, updates that one and returns
+    /// `None`.
     pub async fn open_alert(&self, new: NewAlert<'_>) -> Result<Option<String>, BackofficeError> {
         let id = random_id("alert_");
-        let see = statement(
+        let update = statement(
             "UPDATE backoffice_alerts SET seen_at = $1, detail = $2
              WHERE kind = $3 AND subject = $4 AND closed_at IS NULL",
             [
@@ -157,59 +160,60 @@ impl Backoffice {
                 new.subject.into(),
                 new.detail.into(),
                 new.now.into(),
-                new.told_after.into(),
+                new.announced_after.into(),
             ],
         );
-        let look = statement(
+        let select = statement(
             "SELECT id FROM backoffice_alerts WHERE id = $1",
             [id.as_str().into()],
         );
-        let mut statements = vec![see, open];
-        statements.extend(due(&id, Event::Opened, new.routes, new.now));
-        statements.push(look);
+        let mut statements = vec![update, open];
+        statements.extend(insert_deliveries(&id, Event::Opened, new.routes, new.now));
+        statements.push(select);
         let opened = self.run(statements).await?;
         Ok((!opened.is_empty()).then_some(id))
     }
 
-    /// It is still so.
+    /// Updates an open alert whose condition still holds.
     pub async fn see_alert(&self, id: &str, detail: &str, now: i64) -> Result<(), BackofficeError> {
-        let see = statement(
+        let update = statement(
             "UPDATE backoffice_alerts SET seen_at = $1, detail = $2 WHERE id = $3 AND closed_at IS NULL",
             [now.into(), detail.into(), id.into()],
         );
-        self.run(vec![see]).await?;
+        self.run(vec![update]).await?;
         Ok(())
     }
 
-    /// Tells of one that was quiet when it opened and is still open, unless the same was told after
-    /// `told_after`.
+    /// Announces an open alert that was not announced when it opened, unless one of the same kind and subject was
+    /// announced after `announced_after`.
     pub async fn announce_alert(
         &self,
         alert: &Alert,
         routes: &[Route],
         now: i64,
-        told_after: i64,
+        announced_after: i64,
     ) -> Result<(), BackofficeError> {
         let announce = statement(
             "UPDATE backoffice_alerts SET announced = 1
              WHERE id = $1 AND announced = 0 AND closed_at IS NULL AND NOT EXISTS (
-                 SELECT 1 FROM backoffice_alerts told
-                 WHERE told.kind = $2 AND told.subject = $3 AND told.announced = 1
-                     AND told.opened_at > $4)",
+                 SELECT 1 FROM backoffice_alerts other
+                 WHERE other.kind = $2 AND other.subject = $3 AND other.announced = 1
+                     AND other.opened_at > $4)",
             [
                 alert.id.as_str().into(),
                 alert.kind.as_str().into(),
                 alert.subject.as_str().into(),
-                told_after.into(),
+                announced_after.into(),
             ],
         );
         let mut statements = vec![announce];
-        statements.extend(due(&alert.id, Event::Opened, routes, now));
+        statements.extend(insert_deliveries(&alert.id, Event::Opened, routes, now));
         self.run(statements).await?;
         Ok(())
     }
 
-    /// It is over, unless somebody has seen it meanwhile. Those are told who were told of its opening.
+    /// Closes an alert unless it was updated since it was read, and announces that if the opening was announced. Returns
+    /// whether it is closed.
     pub async fn close_alert(
         &self,
         alert: &Alert,
@@ -222,7 +226,7 @@ impl Backoffice {
             [now.into(), alert.id.as_str().into(), alert.seen_at.into()],
         );
         let mut statements = vec![close];
-        statements.extend(due(&alert.id, Event::Closed, routes, now));
+        statements.extend(insert_deliveries(&alert.id, Event::Closed, routes, now));
         statements.push(statement(
             "SELECT id FROM backoffice_alerts WHERE id = $1 AND closed_at = $2",
             [alert.id.as_str().into(), now.into()],
@@ -231,41 +235,44 @@ impl Backoffice {
     }
 
     pub async fn alert(&self, id: &str) -> Result<Option<Alert>, BackofficeError> {
-        let look = statement(alerts_where!("id = $1"), [id.into()]);
-        let rows = self.run(vec![look]).await?;
+        let select = statement(alerts_where!("id = $1"), [id.into()]);
+        let rows = self.run(vec![select]).await?;
         rows.into_iter().next().map(Alert::read).transpose()
     }
 
-    /// Those of a kind that are open and were not seen for the longest.
+    /// Open alerts of a kind, those with the oldest `seen_at` first.
     pub async fn open_alerts(
         &self,
         kind: AlertKind,
         limit: usize,
     ) -> Result<Vec<Alert>, BackofficeError> {
-        let look = statement(
+        let select = statement(
             alerts_where!("closed_at IS NULL AND kind = $1 ORDER BY seen_at, seq LIMIT $2"),
             [kind.as_str().into(), count(limit)],
         );
-        let rows = self.run(vec![look]).await?;
+        let rows = self.run(vec![select]).await?;
         rows.into_iter().map(Alert::read).collect()
     }
 
-    /// How many are open, by kind.
+    /// The number of open alerts by kind.
     pub async fn open_alert_counts(&self) -> Result<BTreeMap<AlertKind, i64>, BackofficeError> {
-        let look = statement(
+        let select = statement(
             "SELECT kind, count(*) FROM backoffice_alerts WHERE closed_at IS NULL GROUP BY kind",
             [],
         );
-        let rows = self.run(vec![look]).await?;
+        let rows = self.run(vec![select]).await?;
         let counts = rows
             .into_iter()
             .map(|mut row| Ok((AlertKind::read(&mut row)?, row.int()?)));
         counts.collect()
     }
 
-    /// Those that are open, the latest first, and what became of telling people.
-    pub async fn told_open_alerts(&self, limit: usize) -> Result<Vec<ToldAlert>, BackofficeError> {
-        let look = statement(
+    /// Open alerts with their deliveries, newest first.
+    pub async fn open_alerts_with_deliveries(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<AlertWithDeliveries>, BackofficeError> {
+        let select = statement(
             alerts_where!("closed_at IS NULL ORDER BY seq DESC LIMIT $1"),
             [count(limit)],
         );
@@ -276,17 +283,17 @@ impl Backoffice {
             ),
             [count(limit)],
         );
-        self.told(look, deliveries).await
+        self.with_deliveries(select, deliveries).await
     }
 
-    /// Those that are over, the latest first; `before` is the last of the page before.
-    pub async fn told_closed_alerts(
+    /// A page of closed alerts with their deliveries, newest first; `before` is the last `seq` of the previous page.
+    pub async fn closed_alerts_with_deliveries(
         &self,
         before: Option<i64>,
         limit: usize,
-    ) -> Result<Vec<ToldAlert>, BackofficeError> {
+    ) -> Result<Vec<AlertWithDeliveries>, BackofficeError> {
         let before = before.unwrap_or(i64::MAX);
-        let look = statement(
+        let select = statement(
             alerts_where!("closed_at IS NOT NULL AND seq < $1 ORDER BY seq DESC LIMIT $2"),
             [before.into(), count(limit)],
         );
@@ -297,14 +304,14 @@ impl Backoffice {
             ),
             [before.into(), count(limit)],
         );
-        self.told(look, deliveries).await
+        self.with_deliveries(select, deliveries).await
     }
 
-    async fn told(
+    async fn with_deliveries(
         &self,
         alerts: Statement,
         deliveries: Statement,
-    ) -> Result<Vec<ToldAlert>, BackofficeError> {
+    ) -> Result<Vec<AlertWithDeliveries>, BackofficeError> {
         let alerts = self.run(vec![alerts]).await?;
         let mut of_alert: HashMap<String, Vec<Delivery>> = HashMap::new();
         for row in self.run(vec![deliveries]).await? {
@@ -312,15 +319,15 @@ impl Backoffice {
             let alert_id = delivery.alert_id.clone();
             of_alert.entry(alert_id).or_default().push(delivery);
         }
-        let told = alerts.into_iter().map(|row| {
+        let joined = alerts.into_iter().map(|row| {
             let alert = Alert::read(row)?;
             let deliveries = of_alert.remove(&alert.id).unwrap_or_default();
-            Ok(ToldAlert { alert, deliveries })
+            Ok(AlertWithDeliveries { alert, deliveries })
         });
-        told.collect()
+        joined.collect()
     }
 
-    /// Deletes what was over before this.
+    /// Deletes alerts that were closed before this time, with their deliveries.
     pub async fn prune_alerts(&self, before: i64) -> Result<(), BackofficeError> {
         let deliveries = statement(
             "DELETE FROM backoffice_deliveries

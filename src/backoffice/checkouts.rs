@@ -1,8 +1,8 @@
-//! What was ordered from a payment provider, and what became of it.
+//! Checkouts: orders of credit at a payment provider, and their payments.
 //!
-//! An order is here before the provider hears of it. Whose money it is, is read here and nowhere else;
-//! what was paid is written down once, before it becomes credit, so that the same credit comes of it
-//! however often it is told.
+//! An order is stored before it is sent to the provider. The account to be credited is read from here only, never from
+//! the provider's event. A payment is recorded once, before it becomes credit, so that repeated events of the provider
+//! result in one and the same grant.
 
 use super::{
     Backoffice, BackofficeError,
@@ -19,31 +19,31 @@ pub fn is_checkout(id: &str) -> bool {
         .is_some_and(|rest| rest.len() == 24 && rest.bytes().all(plain))
 }
 
-/// An order, and what is known of its payment.
+/// An order and its payment, if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkout {
     /// `checkout_…`
     pub id: String,
     pub provider: String,
-    /// The provider's own name for it, once it has told us.
+    /// The provider's ID of the checkout session, once it is known.
     pub session: Option<String>,
     pub account_id: String,
-    /// Who ordered it, by their address of then.
+    /// E-mail address of the person who ordered, as it was at the time.
     pub person: String,
-    /// What was ordered.
+    /// The ordered amount.
     pub amount: NanoUsd,
     pub created_at: i64,
     pub receipt: Option<Receipt>,
 }
 
-/// What was paid: the same forever once it is written down.
+/// A recorded payment. Only `grant_id` is set later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     pub paid_at: i64,
     pub amount: NanoUsd,
-    /// When the credit that was bought expires.
+    /// When the purchased credit expires.
     pub expires_at: Option<i64>,
-    /// The credit that it has become.
+    /// The grant that credits the payment, once it is made.
     pub grant_id: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub struct NewCheckout {
     pub now: i64,
 }
 
-/// What a provider tells of a checkout that was paid.
+/// A payment as reported by a provider.
 pub struct Payment<'a> {
     pub provider: &'a str,
     pub session: &'a str,
@@ -64,7 +64,7 @@ pub struct Payment<'a> {
     pub expires_at: Option<i64>,
 }
 
-/// What `Checkout::read` reads.
+/// Selects the columns that `Checkout::read` expects.
 macro_rules! checkouts_where {
     ($condition:literal) => {
         concat!(
@@ -79,7 +79,7 @@ macro_rules! checkouts_where {
 const BY_ID: &str = checkouts_where!("id = $1");
 
 impl Backoffice {
-    /// Writes an order down, unless the account has `most` since `since` that are not paid: then none.
+    /// Stores an order; `None` if the account has `most` unpaid orders since `since`.
     pub async fn open_checkout(
         &self,
         new: NewCheckout,
@@ -104,22 +104,22 @@ impl Backoffice {
                 most.into(),
             ],
         );
-        let look = statement(BY_ID, [id.as_str().into()]);
-        first(self.run(vec![open, look]).await?)
+        let select = statement(BY_ID, [id.as_str().into()]);
+        first(self.run(vec![open, select]).await?)
     }
 
-    /// Keeps the provider's own name for a checkout, the first that is told.
+    /// Stores the provider's session ID of a checkout, unless one is stored already.
     pub async fn checkout_begun(&self, id: &str, session: &str) -> Result<(), BackofficeError> {
-        let keep = statement(
+        let store = statement(
             "UPDATE backoffice_checkouts SET session = $1 WHERE id = $2 AND session IS NULL",
             [session.into(), id.into()],
         );
-        self.run(vec![keep]).await?;
+        self.run(vec![store]).await?;
         Ok(())
     }
 
-    /// Writes a payment down, if it is the first for its checkout and of the session that was begun:
-    /// how the checkout is then, if there is one.
+    /// Records a payment if it is the checkout's first and of its session. Returns the checkout as it is then; `None` if
+    /// there is no such checkout.
     pub async fn checkout_paid(
         &self,
         id: &str,
@@ -139,11 +139,11 @@ impl Backoffice {
                 payment.provider.into(),
             ],
         );
-        let look = statement(BY_ID, [id.into()]);
-        first(self.run(vec![write, look]).await?)
+        let select = statement(BY_ID, [id.into()]);
+        first(self.run(vec![write, select]).await?)
     }
 
-    /// A payment has become credit.
+    /// Stores the grant that credits a payment.
     pub async fn checkout_credited(&self, id: &str, grant_id: &str) -> Result<(), BackofficeError> {
         let write = statement(
             "UPDATE backoffice_checkouts SET grant_id = $1 WHERE id = $2 AND paid_at IS NOT NULL",
@@ -153,48 +153,48 @@ impl Backoffice {
         Ok(())
     }
 
-    /// Forgets an order of which nobody else has heard.
+    /// Deletes an order that has no session at the provider and no payment.
     pub async fn drop_checkout(&self, id: &str) -> Result<(), BackofficeError> {
-        let forget = statement(
+        let delete = statement(
             "DELETE FROM backoffice_checkouts WHERE id = $1 AND session IS NULL AND paid_at IS NULL",
             [id.into()],
         );
-        self.run(vec![forget]).await?;
+        self.run(vec![delete]).await?;
         Ok(())
     }
 
-    /// Payments from before this time that are no credit yet, the oldest first.
+    /// Checkouts that were paid before this time and not credited yet, oldest first.
     pub async fn uncredited_checkouts(
         &self,
         before: i64,
         limit: usize,
     ) -> Result<Vec<Checkout>, BackofficeError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let look = statement(
+        let select = statement(
             checkouts_where!("paid_at < $1 AND grant_id IS NULL ORDER BY paid_at, id LIMIT $2"),
             [before.into(), limit.into()],
         );
-        let rows = self.run(vec![look]).await?;
+        let rows = self.run(vec![select]).await?;
         rows.into_iter().map(Checkout::read).collect()
     }
 
     pub async fn checkout(&self, id: &str) -> Result<Option<Checkout>, BackofficeError> {
-        let look = statement(BY_ID, [id.into()]);
-        first(self.run(vec![look]).await?)
+        let select = statement(BY_ID, [id.into()]);
+        first(self.run(vec![select]).await?)
     }
 
-    /// The account's, the latest first.
+    /// Checkouts of an account, newest first.
     pub async fn checkouts_of(
         &self,
         account_id: &str,
         limit: usize,
     ) -> Result<Vec<Checkout>, BackofficeError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let look = statement(
+        let select = statement(
             checkouts_where!("account_id = $1 ORDER BY created_at DESC, id LIMIT $2"),
             [account_id.into(), limit.into()],
         );
-        let rows = self.run(vec![look]).await?;
+        let rows = self.run(vec![select]).await?;
         rows.into_iter().map(Checkout::read).collect()
     }
 }

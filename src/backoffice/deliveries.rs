@@ -1,21 +1,21 @@
-//! Who is told of alerts, and how far that has come.
+//! Deliveries of alerts by webhook and e-mail, and their state.
 //!
-//! A delivery is claimed before it is tried: its next time is set into the future, so that no other
-//! gateway tries it meanwhile, and one that dies leaves it to the others. It may arrive twice, under the
-//! same number.
+//! A gateway claims a delivery before it attempts it, by moving the time of the next attempt into the future. Until then
+//! no other gateway attempts it; if the gateway dies, another one takes over afterwards. A message may therefore arrive
+//! twice, with the same ID.
 
 use super::{
     Backoffice, BackofficeError,
     sql::{Row, Statement, statement, unexpected},
 };
 
-/// By which way somebody is told.
+/// How an alert is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
     Webhook,
-    /// A letter to an operator.
+    /// An e-mail to an operator.
     Mail,
-    /// A letter to whom an account belongs to; the recipient is the account.
+    /// An e-mail to the people of an account; the recipient is the account's ID.
     Customer,
 }
 
@@ -31,7 +31,7 @@ impl Channel {
     }
 }
 
-/// What somebody is told of an alert.
+/// The change of an alert that a delivery reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Opened,
@@ -66,7 +66,7 @@ impl DeliveryState {
     }
 }
 
-/// Somebody who is to be told.
+/// A channel and its recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     pub channel: Channel,
@@ -81,15 +81,15 @@ pub struct Delivery {
     pub channel: Channel,
     pub recipient: String,
     pub state: DeliveryState,
-    /// With the one that is under way.
+    /// The number of attempts, including one in progress.
     pub attempts: i64,
     pub next_at: i64,
-    /// When it was delivered or given up.
+    /// When the alert was delivered or the delivery given up.
     pub done_at: Option<i64>,
     pub last_error: Option<String>,
 }
 
-/// What `Delivery::read` reads.
+/// The columns that `Delivery::read` expects.
 macro_rules! delivery_columns {
     () => {
         "backoffice_deliveries.id, alert_id, event, channel, recipient, state, attempts, next_at,
@@ -98,7 +98,7 @@ macro_rules! delivery_columns {
 }
 pub(super) use delivery_columns;
 
-/// Nobody hears that something is over while they are still to hear that it began.
+/// Condition that `closed` is not delivered to a recipient whose `opened` of the same alert is still waiting.
 macro_rules! is_next {
     ($delivery:literal) => {
         concat!(
@@ -117,8 +117,13 @@ macro_rules! is_next {
     };
 }
 
-/// Deliveries to all of these, of an alert that is announced and has come so far.
-pub(super) fn due(alert_id: &str, event: Event, routes: &[Route], now: i64) -> Vec<Statement> {
+/// Inserts a delivery for each route, if the alert is announced and, for `Closed`, is closed.
+pub(super) fn insert_deliveries(
+    alert_id: &str,
+    event: Event,
+    routes: &[Route],
+    now: i64,
+) -> Vec<Statement> {
     let sql = match event {
         Event::Opened => {
             "INSERT INTO backoffice_deliveries
@@ -136,7 +141,7 @@ pub(super) fn due(alert_id: &str, event: Event, routes: &[Route], now: i64) -> V
         }
     };
     let numbered = routes.iter().enumerate();
-    let due = numbered.map(|(number, route)| {
+    let inserts = numbered.map(|(number, route)| {
         let id = format!("{alert_id}_{}_{number}", event.as_str());
         let values = [
             id.as_str().into(),
@@ -148,18 +153,19 @@ pub(super) fn due(alert_id: &str, event: Event, routes: &[Route], now: i64) -> V
         ];
         statement(sql, values)
     });
-    due.collect()
+    inserts.collect()
 }
 
 impl Backoffice {
-    /// Takes some that are due; until `leased_until` they are nobody else's.
+    /// Claims up to `limit` deliveries that are due; no other gateway can claim them until `leased_until`.
     pub async fn claim_deliveries(
         &self,
         now: i64,
         leased_until: i64,
         limit: i64,
     ) -> Result<Vec<Delivery>, BackofficeError> {
-        // Asked twice: a gateway that has waited for another's claim looks at the row once more.
+        // The outer WHERE repeats the conditions of the inner one: after waiting for another gateway's row lock,
+        // PostgreSQL evaluates only the outer one on the updated row.
         let claim = statement(
             concat!(
                 "UPDATE backoffice_deliveries SET attempts = attempts + 1, next_at = $1
@@ -189,14 +195,14 @@ impl Backoffice {
         Ok(())
     }
 
-    /// It is tried again, unless another has taken it over.
+    /// Schedules the next attempt, unless another gateway has claimed the delivery since.
     pub async fn not_delivered(
         &self,
         delivery: &Delivery,
         next_at: i64,
         error: &str,
     ) -> Result<(), BackofficeError> {
-        let wait = statement(
+        let reschedule = statement(
             "UPDATE backoffice_deliveries SET next_at = $1, last_error = $2
              WHERE id = $3 AND attempts = $4 AND state = 'waiting'",
             [
@@ -206,11 +212,11 @@ impl Backoffice {
                 delivery.attempts.into(),
             ],
         );
-        self.run(vec![wait]).await?;
+        self.run(vec![reschedule]).await?;
         Ok(())
     }
 
-    /// It is not tried again.
+    /// Marks a delivery as given up, unless another gateway has claimed it since.
     pub async fn give_up_delivery(
         &self,
         delivery: &Delivery,

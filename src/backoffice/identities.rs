@@ -1,4 +1,4 @@
-//! By what an issuer of OpenID Connect calls them, people are known as well.
+//! Identities of people with OpenID Connect issuers, by which they can sign in.
 
 use super::{
     Backoffice, BackofficeError, NewPerson, Person,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::base::keys::random_id;
 
-/// Somebody, as an issuer tells them from all others, whatever their address is.
+/// An issuer's stable identifier of a person (the `sub` claim), which does not depend on their e-mail address.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
     pub issuer: &'a str,
@@ -15,7 +15,7 @@ pub struct Identity<'a> {
 }
 
 impl Identity<'_> {
-    fn look(self) -> Statement {
+    fn select(self) -> Statement {
         statement(
             concat!(
                 "SELECT ",
@@ -33,12 +33,12 @@ impl Backoffice {
         &self,
         identity: Identity<'_>,
     ) -> Result<Option<Person>, BackofficeError> {
-        first_person(self.run(vec![identity.look()]).await?)
+        first_person(self.run(vec![identity.select()]).await?)
     }
 
-    /// Adds somebody together with their identity, so that nobody is left with an address taken and no
-    /// way in; whose identity is known already is that person.
-    pub async fn add_person_known_as(
+    /// Adds a person together with their identity, in one transaction: a person without the identity would occupy the
+    /// address and have no way to sign in. If the identity is connected already, returns the person that it belongs to.
+    pub async fn add_person_with_identity(
         &self,
         new: NewPerson,
         identity: Identity<'_>,
@@ -66,19 +66,23 @@ impl Backoffice {
                 identity.subject.into(),
             ],
         );
-        let statements = vec![add, connected(&id, identity, new.now), identity.look()];
+        let statements = vec![
+            add,
+            insert_identity(&id, identity, new.now),
+            identity.select(),
+        ];
         let person = first_person(self.run(statements).await?)?;
         person.ok_or(BackofficeError::EmailTaken)
     }
 
-    /// Has a person known by an identity too; false where it is somebody else's.
+    /// Connects an identity to a person; `false` if it belongs to another person.
     pub async fn connect(
         &self,
         person_id: &str,
         identity: Identity<'_>,
         now: i64,
     ) -> Result<bool, BackofficeError> {
-        let statements = vec![connected(person_id, identity, now), identity.look()];
+        let statements = vec![insert_identity(person_id, identity, now), identity.select()];
         let person = first_person(self.run(statements).await?)?;
         Ok(person.is_some_and(|person| person.id == person_id))
     }
@@ -88,28 +92,28 @@ impl Backoffice {
         person_id: &str,
         issuer: &str,
     ) -> Result<bool, BackofficeError> {
-        let look = statement(
+        let select = statement(
             "SELECT subject FROM backoffice_identities WHERE person_id = $1 AND issuer = $2",
             [person_id.into(), issuer.into()],
         );
-        Ok(!self.run(vec![look]).await?.is_empty())
+        Ok(!self.run(vec![select]).await?.is_empty())
     }
 
-    /// Forgets a person's identities with an issuer, unless they have no password to come in with.
+    /// Deletes a person's identities with an issuer, unless the person has no password and could not sign in any more.
     pub async fn disconnect(&self, person_id: &str, issuer: &str) -> Result<(), BackofficeError> {
-        let forget = statement(
+        let delete = statement(
             "DELETE FROM backoffice_identities WHERE person_id = $1 AND issuer = $2 AND EXISTS
                  (SELECT 1 FROM backoffice_people WHERE id = $1 AND password IS NOT NULL)",
             [person_id.into(), issuer.into()],
         );
-        self.run(vec![forget]).await?;
+        self.run(vec![delete]).await?;
         Ok(())
     }
 }
 
-/// Of somebody who is not there it writes nothing down, nor a second identity of theirs with an issuer. What
-/// somebody who is gone has left behind is nobody's.
-fn connected(person_id: &str, identity: Identity<'_>, now: i64) -> Statement {
+/// Connects an identity to a person. Inserts nothing if the person does not exist or already has an identity with the
+/// issuer; takes over an identity that was left behind by a deleted person.
+fn insert_identity(person_id: &str, identity: Identity<'_>, now: i64) -> Statement {
     statement(
         "INSERT INTO backoffice_identities (issuer, subject, person_id, connected_at)
          SELECT $1, $2, p.id, $3 FROM backoffice_people p WHERE p.id = $4
@@ -127,8 +131,8 @@ fn connected(person_id: &str, identity: Identity<'_>, now: i64) -> Statement {
     )
 }
 
-/// Forgets what issuers call somebody.
-pub fn identities_of(person_id: &str) -> Statement {
+/// Deletes all identities of a person.
+pub fn delete_identities(person_id: &str) -> Statement {
     statement(
         "DELETE FROM backoffice_identities WHERE person_id = $1",
         [person_id.into()],

@@ -1,8 +1,8 @@
-//! One-time links: whoever holds one sets a password with it, and nobody does so again.
+//! One-time links with which their holder sets a password: invitations, address proofs and password resets.
 //!
-//! The secret is in the link alone; its digest is kept. Using a link up and what it is good for are one
-//! step, so that no failure leaves a link that is used and nothing that came of it. Each use has a name
-//! of its own: where a connection breaks and the step is done again, it is known as the same one.
+//! The secret is only in the link; its digest is stored. A link is marked as used in the transaction in which it takes
+//! effect, so a failure never leaves a used link without its effect. Each use has a random ID: if the connection breaks
+//! and the transaction is executed again, it recognises its own use.
 
 use sha2::{Digest as _, Sha256};
 
@@ -15,26 +15,26 @@ use super::{
 use crate::base::keys::{Secret, random_id, random_text};
 
 const HOUR: i64 = 3_600;
-/// As many as 32 bytes have in base64.
+/// The length of 32 bytes in base64.
 const SECRET_CHARS: usize = 43;
 
-/// What its holder may do, once.
+/// What a link's holder may do, once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Become somebody on an account that is there.
+    /// Join an existing account.
     Invitation { account_id: String, role: Role },
-    /// Become somebody with an account of their own: the address is theirs, as they have read the letter.
+    /// Create an account of their own. Having received the e-mail proves that the address is theirs.
     Proof {
         account_id: String,
         name: Option<String>,
     },
-    /// Set another password.
+    /// Set a new password.
     Reset { person_id: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Whose it is.
+    /// The address of the person that the link is for.
     pub email: String,
     pub purpose: Purpose,
     pub expires_at: i64,
@@ -43,12 +43,12 @@ pub struct Link {
 pub struct NewLink {
     pub email: String,
     pub purpose: Purpose,
-    /// The operator who makes it, if it is one.
+    /// E-mail address of the operator who makes the link; `None` if a visitor requested it.
     pub made_by: Option<String>,
     pub now: i64,
 }
 
-/// The one chance to see it.
+/// A new link. Its secret is returned here only and cannot be read again.
 #[derive(Debug)]
 pub struct MadeLink {
     pub secret: Secret,
@@ -64,7 +64,7 @@ impl Purpose {
         }
     }
 
-    /// For how long a link is good, in seconds.
+    /// How long a link is valid, in seconds.
     pub fn lasts(&self) -> i64 {
         match self {
             Self::Invitation { .. } => 7 * 24 * HOUR,
@@ -75,16 +75,16 @@ impl Purpose {
 }
 
 impl MadeLink {
-    /// What a link is kept under; none where the text cannot be the secret of one.
+    /// The digest under which a link is stored; `None` if the text cannot be the secret of one.
     pub fn digest(secret: &str) -> Option<Digest> {
         (secret.len() == SECRET_CHARS).then(|| Sha256::digest(secret.as_bytes()).into())
     }
 }
 
 impl Backoffice {
-    /// Makes a link. A newer invitation of an address takes the place of an older one, and so does a newer link
-    /// for somebody's password that an operator has made. (What anybody can ask for does not: a stranger
-    /// would end what its owner is about to use.)
+    /// Makes a link. A new invitation replaces unused ones to the same address, and a reset link made by an operator
+    /// replaces unused ones of the same person. Links that any visitor can request replace none: a stranger could
+    /// otherwise invalidate a link that its owner is about to use.
     pub async fn make_link(&self, new: NewLink) -> Result<MadeLink, BackofficeError> {
         let secret = random_text(SECRET_CHARS);
         let digest = hex(&Sha256::digest(secret.as_bytes()).into());
@@ -126,32 +126,32 @@ impl Backoffice {
                 [key.as_str().into()],
             )),
             Purpose::Proof { .. } => None,
-            // Who asks for one may be a stranger.
+            // A stranger may have requested it.
             Purpose::Reset { .. } if new.made_by.is_none() => None,
-            Purpose::Reset { person_id } => Some(resets_of(person_id)),
+            Purpose::Reset { person_id } => Some(delete_reset_links(person_id)),
         };
         self.run(older.into_iter().chain([make]).collect()).await?;
         let secret = Secret::new(secret);
         Ok(MadeLink { secret, expires_at })
     }
 
-    /// The account's invitations that nobody has used yet, the next to expire first.
+    /// The account's unused invitations, in order of expiry.
     pub async fn invitations_of(
         &self,
         account_id: &str,
         now: i64,
     ) -> Result<Vec<Link>, BackofficeError> {
-        let look = statement(
+        let select = statement(
             "SELECT kind, email, name, person_id, account_id, role, expires_at FROM backoffice_links
              WHERE account_id = $1 AND kind = 'invitation' AND used_at = 0 AND expires_at > $2
              ORDER BY expires_at, digest",
             [account_id.into(), now.into()],
         );
-        let rows = self.run(vec![look]).await?;
+        let rows = self.run(vec![select]).await?;
         rows.into_iter().map(Link::read).collect()
     }
 
-    /// Makes an invitation good for nothing, if nobody has used it.
+    /// Deletes the unused invitation of an address to an account.
     pub async fn withdraw_invitation(
         &self,
         account_id: &str,
@@ -166,19 +166,19 @@ impl Backoffice {
         Ok(())
     }
 
-    /// `None` for unknown, used, replaced and expired alike.
+    /// Finds a link that can be used; `None` if it is unknown, used, replaced or expired.
     pub async fn link(&self, digest: &Digest, now: i64) -> Result<Option<Link>, BackofficeError> {
-        let look = statement(
+        let select = statement(
             "SELECT kind, email, name, person_id, account_id, role, expires_at FROM backoffice_links
              WHERE digest = $1 AND used_at = 0 AND expires_at > $2",
             [hex(digest).as_str().into(), now.into()],
         );
-        let rows = self.run(vec![look]).await?;
+        let rows = self.run(vec![select]).await?;
         rows.into_iter().next().map(Link::read).transpose()
     }
 
-    /// Uses up an invitation or a proof and adds whom it is for, in one step; `None` where the link cannot
-    /// be used. Where somebody has the address already it is left as it is.
+    /// Uses an invitation or a proof and adds the person, in one transaction; `None` if the link cannot be used. If the
+    /// address is in use, fails with `EmailTaken` and leaves the link unused.
     pub async fn join_by_link(
         &self,
         digest: &Digest,
@@ -203,7 +203,7 @@ impl Backoffice {
              ON CONFLICT DO NOTHING",
             [name.into(), password.into(), digest.into(), id.into()],
         );
-        let look = statement(
+        let select = statement(
             concat!(
                 "SELECT ",
                 person_columns!(),
@@ -212,15 +212,15 @@ impl Backoffice {
             ),
             [digest.into()],
         );
-        match first_person(self.run(vec![take, add, look]).await?)? {
+        match first_person(self.run(vec![take, add, select]).await?)? {
             Some(person) if person.id == id => Ok(Some(person)),
             Some(_) => Err(BackofficeError::EmailTaken),
             None => Ok(None),
         }
     }
 
-    /// Uses up a link for a password and sets it, and ends the person's sessions, other links and ways in by
-    /// issuers, in one step; `None` where the link cannot be used.
+    /// Uses a reset link to set a password, and deletes the person's sessions, other unused links and identities, in one
+    /// transaction; `None` if the link cannot be used.
     pub async fn reset_by_link(
         &self,
         digest: &Digest,
@@ -252,14 +252,14 @@ impl Backoffice {
                                 WHERE l.digest = $1 AND l.used_by = $2)",
             [digest.into(), one_use.into()],
         );
-        // Whoever had the account before must not come back by an issuer.
-        let forget_identities = statement(
+        // An intruder may have connected an identity; it must not outlive the reset.
+        let delete_identities = statement(
             "DELETE FROM backoffice_identities
              WHERE person_id = (SELECT l.person_id FROM backoffice_links l
                                 WHERE l.digest = $1 AND l.used_by = $2)",
             [digest.into(), one_use.into()],
         );
-        let look = statement(
+        let select = statement(
             concat!(
                 "SELECT ",
                 person_columns!(),
@@ -268,23 +268,28 @@ impl Backoffice {
             ),
             [digest.into(), one_use.into()],
         );
-        let steps = vec![take, set, end_sessions, end_others, forget_identities, look];
+        let steps = vec![
+            take,
+            set,
+            end_sessions,
+            end_others,
+            delete_identities,
+            select,
+        ];
         first_person(self.run(steps).await?)
     }
 }
 
-/// Deletes the links that would set somebody's password. (One that was used is kept until it expires: it
-/// is good for nothing.)
-pub fn resets_of(person_id: &str) -> Statement {
+/// Deletes the unused links that set a person's password. Used ones remain until they expire; they have no effect.
+pub fn delete_reset_links(person_id: &str) -> Statement {
     statement(
         "DELETE FROM backoffice_links WHERE person_id = $1 AND used_at = 0",
         [person_id.into()],
     )
 }
 
-/// Deletes the links for somebody's address that nobody has used: whoever is removed must not come back by
-/// an old invitation.
-pub fn unused_for(person_id: &str) -> Statement {
+/// Deletes the unused links to a person's address, so that a removed person cannot return by an old invitation.
+pub fn delete_unused_links_for(person_id: &str) -> Statement {
     statement(
         "DELETE FROM backoffice_links WHERE used_at = 0
            AND email_key = (SELECT p.email_key FROM backoffice_people p WHERE p.id = $1)",
@@ -292,9 +297,8 @@ pub fn unused_for(person_id: &str) -> Statement {
     )
 }
 
-/// Deletes the links that somebody has made and nobody has used: an operator who is none any more must not
-/// come back by one of their own.
-pub fn unused_of_maker(person_id: &str) -> Statement {
+/// Deletes the unused links that a person has made, so that a former operator cannot return by one of their own.
+pub fn delete_unused_links_made_by(person_id: &str) -> Statement {
     statement(
         "DELETE FROM backoffice_links WHERE used_at = 0
            AND made_by = (SELECT p.email FROM backoffice_people p WHERE p.id = $1)",

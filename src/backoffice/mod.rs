@@ -1,12 +1,14 @@
-//! The portal's office: people who sign in, their sessions and links, what they ordered, and what operators
-//! did.
+//! The backoffice stores everything the portal needs beside the ledger: people who sign in, their sessions, one-time
+//! links and OpenID Connect identities, checkouts, operator actions, and alerts with their deliveries. It also has the
+//! clients for the services that these depend on: SMTP, webhooks, OpenID Connect issuers and payment providers.
 //!
-//! It is kept apart from the ledger: in a file of its own, or over connections of its own. When it
-//! fails, whoever asks hears so within a deadline, and no call is held up. What failed is opened anew
-//! at the next use, so it heals without a restart.
+//! The store is separate from the ledger, in an SQLite file or over PostgreSQL connections of its own, so a failure here
+//! never delays a call. An operation fails with [`BackofficeError::Unavailable`] within a deadline of two seconds, and
+//! the file or connection that failed is reopened at the next operation, without a restart. Each method is one
+//! transaction and idempotent: when a connection breaks it is unknown whether the transaction was committed, so the
+//! method is executed again.
 //!
-//! Each method is one transaction, and can be done twice without harm: where a connection breaks
-//! nobody knows whether it was done, and it is done again.
+//! It may use the rooms after it in `src/lib.rs`; in fact it uses `config`, `db`, `net` and `base`.
 
 use std::{
     path::{Path, PathBuf},
@@ -39,8 +41,8 @@ mod throttle;
 pub mod webhook;
 
 pub use self::{
-    actions::{Action, Recorded},
-    alerts::{Alert, AlertKind, NewAlert, ToldAlert},
+    actions::{Action, RecordedAction},
+    alerts::{Alert, AlertKind, AlertWithDeliveries, NewAlert},
     checkouts::{Checkout, NewCheckout, Payment, Receipt, is_checkout},
     deliveries::{Channel, Delivery, DeliveryState, Event, Route},
     identities::Identity,
@@ -51,39 +53,38 @@ pub use self::{
     throttle::{Attempt, Throttle},
 };
 use self::{
-    postgres::InDatabase,
+    postgres::PostgresStore,
     sql::{Row, Statement},
-    sqlite::InFile,
+    sqlite::SqliteStore,
 };
 use crate::db::postgres::Address;
 
-/// How long anyone waits.
+/// Deadline of one operation.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackofficeError {
-    #[error("somebody has this e-mail address already")]
+    #[error("this e-mail address is already in use")]
     EmailTaken,
-    /// Why, for the log. What was asked may still have been done.
-    #[error("people and sessions are unavailable: {0}")]
+    /// The store failed; the text is the reason, for the log. The transaction may still have been committed.
+    #[error("the backoffice store is unavailable: {0}")]
     Unavailable(String),
 }
 
-/// Of one gateway, in a file; or of several, in their database.
+/// The store of one gateway, in an SQLite file, or of several gateways, in their PostgreSQL database.
 pub struct Backoffice {
     store: Store,
     deadline: Duration,
-    /// Hashing, with one limit for all who ask.
+    /// Password hashing; one limit on concurrency applies to the whole process.
     pub passwords: Passwords,
 }
 
 enum Store {
-    File(InFile),
-    Shared(Box<InDatabase>),
+    File(SqliteStore),
+    Shared(Box<PostgresStore>),
 }
 
-/// Looks at the file beside a ledger's database, or at the place where it would be made; changes
-/// nothing.
+/// Checks the file beside a ledger's database, or the folder in which it would be created; changes nothing.
 pub fn probe(database: &Path) -> Result<String, String> {
     crate::db::sqlite::probe(&path_beside(database))
 }
@@ -94,19 +95,19 @@ fn path_beside(database: &Path) -> PathBuf {
 }
 
 impl Backoffice {
-    /// Beside the ledger's database, which one gateway alone has open.
+    /// A backoffice in a file beside the ledger's SQLite database, which only one gateway has open.
     ///
-    /// Never fails: what cannot be opened now is tried again at each use.
+    /// Never fails: the file is opened at the first operation, and again at each operation after a failure.
     pub fn beside(database: &Path) -> Self {
-        let file = InFile::new(&path_beside(database));
+        let file = SqliteStore::new(&path_beside(database));
         Self::on(Store::File(file), DEADLINE)
     }
 
-    /// In the database of the ledger, which several gateways share; tables are made at the first use.
+    /// A backoffice in the ledger's PostgreSQL database, which several gateways share.
     ///
-    /// Never fails either.
+    /// Never fails: connections are opened and tables created at the first operation.
     pub fn shared(address: Address) -> Self {
-        let database = InDatabase::new(address, DEADLINE);
+        let database = PostgresStore::new(address, DEADLINE);
         Self::on(Store::Shared(Box::new(database)), DEADLINE)
     }
 
@@ -118,7 +119,7 @@ impl Backoffice {
         }
     }
 
-    /// Carries out the statements in one transaction: what the last one answers.
+    /// Executes the statements in one transaction and returns the rows of the last one.
     async fn run(&self, statements: Vec<Statement>) -> Result<Vec<Row>, BackofficeError> {
         let running = async {
             match &self.store {
@@ -126,7 +127,7 @@ impl Backoffice {
                 Store::Shared(database) => Ok(database.run(&statements).await?),
             }
         };
-        let late = |_| BackofficeError::Unavailable("nothing was answered in time".into());
-        timeout(self.deadline, running).await.map_err(late)?
+        let timed_out = |_| BackofficeError::Unavailable("the operation timed out".into());
+        timeout(self.deadline, running).await.map_err(timed_out)?
     }
 }

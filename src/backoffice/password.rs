@@ -1,5 +1,5 @@
-//! Passwords: hashed so that guessing them is slow, and few at once, so that calls keep their
-//! processors.
+//! Password hashing with Argon2id, which makes guessing slow. Concurrency is limited, so that hashing leaves processors
+//! for calls.
 
 use std::{num::NonZeroUsize, sync::Arc, thread::available_parallelism};
 
@@ -8,18 +8,19 @@ use argon2::{
 };
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
-/// In KiB: 19 MiB.
+/// Memory of one hash in KiB: 19 MiB.
 const MEMORY: u32 = 19 << 10;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 
-/// A hash that no password has, with the parameters of today.
-const NOBODYS: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA\
-                       $AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+/// A hash that no password has, with the current parameters. Verified if there is no stored hash, so that the response
+/// time does not reveal it.
+const DUMMY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA\
+                          $AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 pub struct Passwords {
-    /// A place for each that is worked on.
-    places: Arc<Semaphore>,
+    /// One permit per hash in progress.
+    permits: Arc<Semaphore>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +28,7 @@ pub struct Passwords {
 pub struct PasswordError(String);
 
 impl Default for Passwords {
-    /// Half of the processors, at most four.
+    /// As many hashes at once as half of the processors, at least one and at most four.
     fn default() -> Self {
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
         Self::new((processors / 2).clamp(1, 4))
@@ -37,31 +38,31 @@ impl Default for Passwords {
 impl Passwords {
     pub fn new(at_once: usize) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(at_once)),
+            permits: Arc::new(Semaphore::new(at_once)),
         }
     }
 
-    /// A hash with its parameters and a salt of its own, as a PHC string.
+    /// Hashes a password with a new salt; returns a PHC string, which contains the parameters.
     pub async fn hash(&self, password: String) -> Result<String, PasswordError> {
         let hashed = self.work(move || hash(&password)).await;
-        hashed.unwrap_or_else(|| Err(PasswordError("the work was cut short".into())))
+        hashed.unwrap_or_else(|| Err(PasswordError("the hashing task panicked".into())))
     }
 
-    /// Whether `given` is the password that was kept; where none was, it takes as long to say no.
-    pub async fn verify(&self, given: String, kept: Option<String>) -> bool {
-        let verified = self.work(move || matches(&given, kept.as_deref())).await;
+    /// Whether `given` is the password of the stored hash. Without a stored hash it is not, and the check takes as long.
+    pub async fn verify(&self, given: String, stored: Option<String>) -> bool {
+        let verified = self.work(move || matches(&given, stored.as_deref())).await;
         verified.unwrap_or(false)
     }
 
-    /// The place is free when the work is done, not when whoever waited for it leaves: else many who
-    /// leave at once would have as many at work as they like.
+    /// Runs the work on a blocking thread. The permit is released when the work is done, not when the caller is dropped:
+    /// otherwise clients that disconnect early could start any number of hashes at once.
     async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let place = self.places.clone().acquire_owned().await.ok()?;
+        let permit = self.permits.clone().acquire_owned().await.ok()?;
         let working = spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             work()
         });
         working.await.ok()
@@ -77,14 +78,14 @@ fn hash(password: &str) -> Result<String, PasswordError> {
     Ok(hashed.to_string())
 }
 
-/// A hash that cannot be read is nobody's.
-fn matches(given: &str, kept: Option<&str>) -> bool {
-    let kept = kept.and_then(|kept| PasswordHash::new(kept).ok());
-    let is_kept = kept.is_some();
-    let against = kept.or_else(|| PasswordHash::new(NOBODYS).ok());
-    // By the parameters that the hash was made with, not by those of today.
+/// Whether `given` is the password of the stored hash; a hash that cannot be parsed matches no password.
+fn matches(given: &str, stored: Option<&str>) -> bool {
+    let stored = stored.and_then(|stored| PasswordHash::new(stored).ok());
+    let is_stored = stored.is_some();
+    let against = stored.or_else(|| PasswordHash::new(DUMMY_HASH).ok());
+    // `verify_password` uses the parameters in the hash, which may differ from the current ones.
     let verify = |hash: &PasswordHash| Argon2::default().verify_password(given.as_bytes(), hash);
-    against.is_some_and(|hash| verify(&hash).is_ok()) && is_kept
+    against.is_some_and(|hash| verify(&hash).is_ok()) && is_stored
 }
 
 #[cfg(test)]
@@ -103,8 +104,8 @@ mod tests {
     #[tokio::test]
     async fn a_password_is_verified_by_its_hash() {
         let passwords = Passwords::new(2);
-        let kept = passwords.hash("correct horse".into()).await.unwrap();
-        assert!(kept.starts_with(PARAMETERS), "{kept}");
+        let stored = passwords.hash("correct horse".into()).await.unwrap();
+        assert!(stored.starts_with(PARAMETERS), "{stored}");
         for (given, is_right) in [
             ("correct horse", true),
             ("Correct horse", false),
@@ -112,15 +113,15 @@ mod tests {
             ("correct horse\0", false),
             ("", false),
         ] {
-            let verified = passwords.verify(given.into(), Some(kept.clone())).await;
+            let verified = passwords.verify(given.into(), Some(stored.clone())).await;
             assert_eq!(verified, is_right, "{given:?}");
         }
         let again = passwords.hash("correct horse".into()).await.unwrap();
-        assert_ne!(kept, again, "each has a salt of its own");
+        assert_ne!(stored, again, "each has its own salt");
     }
 
     #[tokio::test]
-    async fn a_hash_of_other_parameters_still_counts() {
+    async fn a_hash_with_other_parameters_is_verified() {
         let params = Params::new(64, 1, 1, None).unwrap();
         let older = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
         let older = older.hash_password(b"secret").unwrap().to_string();
@@ -130,42 +131,42 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_hash_that_can_be_read_nothing_is_right() {
+    async fn without_a_valid_hash_no_password_matches() {
         let passwords = Passwords::new(2);
-        for kept in [None, Some(""), Some("secret"), Some(&PARAMETERS[..20])] {
+        for stored in [None, Some(""), Some("secret"), Some(&PARAMETERS[..20])] {
             for given in ["", "secret"] {
                 let verified = passwords
-                    .verify(given.into(), kept.map(str::to_owned))
+                    .verify(given.into(), stored.map(str::to_owned))
                     .await;
-                assert!(!verified, "{given:?} {kept:?}");
+                assert!(!verified, "{given:?} {stored:?}");
             }
         }
     }
 
-    /// The quickest of a few, because the machine does other things too.
+    /// Compares the quickest of several runs, because other processes disturb single ones.
     #[tokio::test]
-    async fn nobody_takes_as_long_as_somebody() {
+    async fn a_missing_hash_takes_as_long_as_a_stored_one() {
         let passwords = Passwords::new(1);
-        let kept = passwords.hash("secret".into()).await.unwrap();
+        let stored = passwords.hash("secret".into()).await.unwrap();
         let mut quickest = [Duration::MAX; 2];
         for _ in 0..5 {
-            for (quickest, kept) in quickest.iter_mut().zip([Some(kept.clone()), None]) {
+            for (quickest, hash) in quickest.iter_mut().zip([Some(stored.clone()), None]) {
                 let started = Instant::now();
-                passwords.verify("other".into(), kept).await;
+                passwords.verify("other".into(), hash).await;
                 *quickest = started.elapsed().min(*quickest);
             }
         }
-        let [somebody, nobody] = quickest;
-        // Not at once, then; that it is the same work is told by the parameters.
-        assert!(nobody * 10 > somebody, "{nobody:?} {somebody:?}");
-        let verified = Argon2::default().verify_password(b"secret", NOBODYS);
+        let [with_hash, without] = quickest;
+        // A rough check that work is done at all; the equal parameters below show that it is the same work.
+        assert!(without * 10 > with_hash, "{without:?} {with_hash:?}");
+        let verified = Argon2::default().verify_password(b"secret", DUMMY_HASH);
         assert_eq!(verified, Err(argon2::password_hash::Error::PasswordInvalid));
-        assert_eq!(NOBODYS.len(), kept.len());
-        assert!(NOBODYS.starts_with(PARAMETERS));
+        assert_eq!(DUMMY_HASH.len(), stored.len());
+        assert!(DUMMY_HASH.starts_with(PARAMETERS));
     }
 
     #[tokio::test]
-    async fn a_place_is_taken_until_the_work_is_done_though_nobody_waits_for_it() {
+    async fn a_permit_is_held_until_the_work_is_done_after_the_caller_left() {
         let passwords = Arc::new(Passwords::new(1));
         let (release, released) = mpsc::channel::<()>();
         let (begin, has_begun) = tokio::sync::oneshot::channel();
@@ -184,17 +185,17 @@ mod tests {
         assert!(leaving.await.unwrap_err().is_cancelled());
         let mut next = tokio::spawn(async move { passwords.work(|| "done").await });
         let waited = timeout(Duration::from_millis(300), &mut next).await;
-        assert!(waited.is_err(), "the place was given away");
+        assert!(waited.is_err(), "the permit was released early");
         drop(release);
         assert_eq!(next.await.unwrap(), Some("done"));
     }
 
     #[tokio::test]
-    async fn no_more_are_worked_on_than_there_are_places() {
+    async fn concurrency_is_limited_by_the_permits() {
         use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
         let passwords = Arc::new(Passwords::new(3));
         let (now, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let crowd = (0..20).map(|_| {
+        let tasks = (0..20).map(|_| {
             let (passwords, now, most) = (passwords.clone(), now.clone(), most.clone());
             tokio::spawn(async move {
                 let work = move || {
@@ -205,15 +206,14 @@ mod tests {
                 passwords.work(work).await
             })
         });
-        for one in crowd.collect::<Vec<_>>() {
+        for one in tasks.collect::<Vec<_>>() {
             assert_eq!(one.await.unwrap(), Some(()));
         }
         assert_eq!(most.load(SeqCst), 3);
     }
 
-    /// Whatever goes wrong in one, its place is free for the next.
     #[tokio::test]
-    async fn a_panic_gives_its_place_back() {
+    async fn a_panic_releases_its_permit() {
         let passwords = Passwords::new(1);
         let panicked: Option<()> = passwords.work(|| panic!("on purpose")).await;
         assert_eq!(panicked, None);

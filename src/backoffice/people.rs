@@ -4,18 +4,18 @@ use std::fmt;
 
 use super::{
     Backoffice, BackofficeError, Digest,
-    links::{resets_of, unused_of_maker},
-    sessions::all_but,
+    links::{delete_reset_links, delete_unused_links_made_by},
+    sessions::delete_sessions,
     sql::{Row, statement, unexpected},
 };
 use crate::base::keys::random_id;
 
-/// What somebody may do in the portal.
+/// What a person may do in the portal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Sees their own account.
+    /// May see their own account.
     Customer,
-    /// Sees every account.
+    /// May see every account and use the console.
     Operator,
 }
 
@@ -42,10 +42,10 @@ impl Role {
 pub struct Person {
     /// `person_…`
     pub id: String,
-    /// As it was typed, without space around it.
+    /// As it was typed, trimmed.
     pub email: String,
     pub name: Option<String>,
-    /// A hash with its parameters (PHC); without one nobody can sign in by a password.
+    /// A hash with its parameters (PHC); `None` if the person cannot sign in with a password.
     pub password: Option<String>,
     pub role: Role,
     pub account_id: String,
@@ -63,7 +63,7 @@ pub struct NewPerson {
 }
 
 impl fmt::Debug for Person {
-    /// Without the hash: who has it can guess at the password.
+    /// Leaves out the password hash, which allows offline guessing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Person")
             .field("id", &self.id)
@@ -76,7 +76,7 @@ impl fmt::Debug for Person {
     }
 }
 
-/// What `Person::read` reads.
+/// The columns that `Person::read` expects.
 macro_rules! person_columns {
     () => {
         "p.id, p.email, p.name, p.password, p.role, p.account_id, p.created_at"
@@ -96,7 +96,7 @@ const BY_EMAIL: &str = concat!(
 );
 
 impl Backoffice {
-    /// Adds somebody whose address nobody has yet, however it is written.
+    /// Adds a person; fails with `EmailTaken` if the address is in use, ignoring case.
     pub async fn add_person(&self, new: NewPerson) -> Result<Person, BackofficeError> {
         let id = random_id("person_");
         let key = email_key(&new.email);
@@ -117,30 +117,30 @@ impl Backoffice {
                 new.now.into(),
             ],
         );
-        let look = statement(BY_EMAIL, [key.as_str().into()]);
-        let rows = self.run(vec![add, look]).await?;
+        let select = statement(BY_EMAIL, [key.as_str().into()]);
+        let rows = self.run(vec![add, select]).await?;
         match first_person(rows)? {
             Some(person) if person.id == id => Ok(person),
             Some(_) => Err(BackofficeError::EmailTaken),
-            None => Err(unexpected("somebody who was just added")),
+            None => Err(unexpected("the person that was just added")),
         }
     }
 
     pub async fn person(&self, id: &str) -> Result<Option<Person>, BackofficeError> {
-        let look = statement(BY_ID, [id.into()]);
-        first_person(self.run(vec![look]).await?)
+        let select = statement(BY_ID, [id.into()]);
+        first_person(self.run(vec![select]).await?)
     }
 
-    /// However the address is written.
+    /// Finds a person by e-mail address, ignoring case and surrounding space.
     pub async fn person_by_email(&self, email: &str) -> Result<Option<Person>, BackofficeError> {
-        let look = statement(BY_EMAIL, [email_key(email).as_str().into()]);
-        first_person(self.run(vec![look]).await?)
+        let select = statement(BY_EMAIL, [email_key(email).as_str().into()]);
+        first_person(self.run(vec![select]).await?)
     }
 
-    /// Sets the hash of a new password and ends the person's sessions, but for one, and the links that
-    /// would set another, in one step.
+    /// Sets a new password hash, ends the person's sessions except `except`, and deletes their password reset links, in
+    /// one transaction.
     ///
-    /// Of somebody unknown it changes nothing.
+    /// Changes nothing if the person is unknown.
     pub async fn set_password(
         &self,
         person_id: &str,
@@ -152,13 +152,17 @@ impl Backoffice {
             "UPDATE backoffice_people SET password = $1, password_at = $2 WHERE id = $3",
             [hash.into(), now.into(), person_id.into()],
         );
-        let steps = vec![set, all_but(person_id, except), resets_of(person_id)];
+        let steps = vec![
+            set,
+            delete_sessions(person_id, except),
+            delete_reset_links(person_id),
+        ];
         self.run(steps).await?;
         Ok(())
     }
 
-    /// Counts at once, for sessions that have begun as well. Links that were made by somebody who is no
-    /// operator any more are none. Of somebody unknown it changes nothing.
+    /// Sets the role, which takes effect at once, in existing sessions too. When an operator loses the role, unused links
+    /// that they made are deleted. Changes nothing if the person is unknown.
     pub async fn set_role(&self, person_id: &str, role: Role) -> Result<(), BackofficeError> {
         let set = statement(
             "UPDATE backoffice_people SET role = $1 WHERE id = $2",
@@ -166,14 +170,14 @@ impl Backoffice {
         );
         let mut steps = vec![set];
         if role != Role::Operator {
-            steps.push(unused_of_maker(person_id));
+            steps.push(delete_unused_links_made_by(person_id));
         }
         self.run(steps).await?;
         Ok(())
     }
 }
 
-/// What addresses are compared by.
+/// The form in which addresses are compared: trimmed and in lower case.
 pub(super) fn email_key(email: &str) -> String {
     email.trim().to_lowercase()
 }
@@ -184,7 +188,7 @@ pub(super) fn first_person(rows: Vec<Row>) -> Result<Option<Person>, BackofficeE
 }
 
 impl Person {
-    /// None where a join has found nobody.
+    /// `None` if a left join has found no person.
     pub(super) fn read(row: &mut Row) -> Result<Option<Self>, BackofficeError> {
         let Some(id) = row.text_or_null()? else {
             return Ok(None);

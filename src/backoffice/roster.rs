@@ -1,18 +1,18 @@
-//! Who there is: on one account, and in all. And who leaves.
+//! Lists people, and removes them.
 
 use super::{
     Backoffice, BackofficeError, Person,
-    identities::identities_of,
-    links::{resets_of, unused_for, unused_of_maker},
+    identities::delete_identities,
+    links::{delete_reset_links, delete_unused_links_for, delete_unused_links_made_by},
     people::{email_key, person_columns},
-    sessions::all_but,
+    sessions::delete_sessions,
     sql::{Row, statement},
 };
 
 impl Backoffice {
-    /// Those of an account, in the order in which they came.
+    /// The people of an account, oldest first.
     pub async fn people_of(&self, account_id: &str) -> Result<Vec<Person>, BackofficeError> {
-        let look = statement(
+        let select = statement(
             concat!(
                 "SELECT ",
                 person_columns!(),
@@ -20,10 +20,11 @@ impl Backoffice {
             ),
             [account_id.into()],
         );
-        people(self.run(vec![look]).await?)
+        people(self.run(vec![select]).await?)
     }
 
-    /// The latest first: those with this in their address. `before` is the last of the page before.
+    /// A page of the people with `text` in their address, newest first. `before` is `created_at` and `id` of the last
+    /// person on the previous page.
     pub async fn people_page(
         &self,
         text: &str,
@@ -31,7 +32,7 @@ impl Backoffice {
         limit: usize,
     ) -> Result<Vec<Person>, BackofficeError> {
         let (created_at, id) = before.unwrap_or((i64::MAX, String::new()));
-        let look = statement(
+        let select = statement(
             concat!(
                 "SELECT ",
                 person_columns!(),
@@ -40,25 +41,25 @@ impl Backoffice {
                  ORDER BY p.created_at DESC, p.id DESC LIMIT $4"
             ),
             [
-                anywhere(&email_key(text)).as_str().into(),
+                contains_pattern(&email_key(text)).as_str().into(),
                 created_at.into(),
                 id.as_str().into(),
                 i64::try_from(limit).unwrap_or(i64::MAX).into(),
             ],
         );
-        people(self.run(vec![look]).await?)
+        people(self.run(vec![select]).await?)
     }
 
-    /// Removes somebody with their sessions, what issuers know them by, the links for their address and
-    /// those they have made. Of somebody unknown it changes nothing.
+    /// Removes a person together with their sessions, identities, the unused links to their address and the unused links
+    /// that they made. Changes nothing if the person is unknown.
     pub async fn remove_person(&self, id: &str) -> Result<(), BackofficeError> {
         let remove = statement("DELETE FROM backoffice_people WHERE id = $1", [id.into()]);
         let steps = vec![
-            all_but(id, None),
-            identities_of(id),
-            resets_of(id),
-            unused_of_maker(id),
-            unused_for(id),
+            delete_sessions(id, None),
+            delete_identities(id),
+            delete_reset_links(id),
+            delete_unused_links_made_by(id),
+            delete_unused_links_for(id),
             remove,
         ];
         self.run(steps).await?;
@@ -66,8 +67,8 @@ impl Backoffice {
     }
 }
 
-/// As `LIKE` reads it: this text in the midst of any other, and no sign in it that stands for others.
-fn anywhere(text: &str) -> String {
+/// A `LIKE` pattern for values that contain `text`, with `!` as the escape character.
+fn contains_pattern(text: &str) -> String {
     let escaped = ['!', '%', '_']
         .into_iter()
         .fold(text.to_owned(), |text, sign| {

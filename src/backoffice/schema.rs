@@ -1,19 +1,19 @@
-//! The tables, in words that both databases understand but for one.
+//! The tables, version 1. SQLite and PostgreSQL share one text, except for the type of sequence numbers.
 //!
-//! Times are seconds since 1970 (`…_at`) or milliseconds (`…_ms`), digests are in hexadecimal.
+//! Times are in seconds since 1970 (`…_at`) or in milliseconds (`…_ms`); digests are in hexadecimal.
 
-/// The one word is the type of a number that rises with every row and is never given twice.
+/// The schema text; `$sequence` is the column type of a number that rises with every row and is never reused.
 macro_rules! tables {
-    ($rising:literal) => {
+    ($sequence:literal) => {
         concat!(
             "
             CREATE TABLE backoffice_people (
                 id          TEXT PRIMARY KEY NOT NULL,
-                -- As it was typed, and in lower case: one address is one person's.
+                -- `email` as it was typed; `email_key` in lower case, unique among people.
                 email       TEXT NOT NULL,
                 email_key   TEXT NOT NULL UNIQUE,
                 name        TEXT,
-                -- A hash with its parameters; none where nobody can sign in by a password.
+                -- A hash with its parameters (PHC); NULL if the person cannot sign in with a password.
                 password    TEXT,
                 password_at BIGINT NOT NULL,
                 role        TEXT NOT NULL,
@@ -22,7 +22,7 @@ macro_rules! tables {
             );
             CREATE TABLE backoffice_sessions (
                 digest     TEXT PRIMARY KEY NOT NULL,
-                -- None where somebody came with the operator token. The role counts for these only.
+                -- NULL for sessions of the operator token; only these use the column `role`.
                 person_id  TEXT,
                 role       TEXT NOT NULL,
                 agent      TEXT NOT NULL,
@@ -31,7 +31,7 @@ macro_rules! tables {
             );
             CREATE INDEX backoffice_sessions_by_person ON backoffice_sessions (person_id);
             CREATE INDEX backoffice_sessions_by_end ON backoffice_sessions (expires_at);
-            -- Who is known to an issuer of OpenID Connect, by what it calls them.
+            -- People's identities with OpenID Connect issuers, by the `sub` claim.
             CREATE TABLE backoffice_identities (
                 issuer       TEXT NOT NULL,
                 subject      TEXT NOT NULL,
@@ -40,19 +40,19 @@ macro_rules! tables {
                 PRIMARY KEY (issuer, subject)
             );
             CREATE INDEX backoffice_identities_by_person ON backoffice_identities (person_id);
-            -- What may be used once and has been, until it would not be taken any more anyway.
+            -- Digests of one-time tokens that were used, kept until the tokens expire.
             CREATE TABLE backoffice_spent (
                 digest     TEXT PRIMARY KEY NOT NULL,
-                -- Tells one who tries again from another.
+                -- Random ID of the use, so that a retried transaction recognises its own row.
                 claim      TEXT NOT NULL,
                 expires_at BIGINT NOT NULL
             );
             CREATE INDEX backoffice_spent_by_end ON backoffice_spent (expires_at);
             CREATE TABLE backoffice_actions (
                 seq          ",
-            $rising,
+            $sequence,
             ",
-                -- Tells an action that is written twice from two alike.
+                -- Makes a retried insert idempotent: two equal actions have different IDs.
                 id           TEXT NOT NULL UNIQUE,
                 at_ms        BIGINT NOT NULL,
                 actor        TEXT NOT NULL,
@@ -65,21 +65,21 @@ macro_rules! tables {
             CREATE INDEX backoffice_people_by_account ON backoffice_people (account_id);
             CREATE INDEX backoffice_people_by_age ON backoffice_people (created_at, id);
             CREATE TABLE backoffice_links (
-                -- Of the secret that is in the link alone.
+                -- SHA-256 of the secret, which is only in the link itself.
                 digest     TEXT PRIMARY KEY NOT NULL,
                 kind       TEXT NOT NULL,
                 email      TEXT NOT NULL,
                 email_key  TEXT NOT NULL,
                 name       TEXT,
-                -- Whose password it sets, where somebody is known already.
+                -- The person whose password a `reset` link sets.
                 person_id  TEXT,
-                -- Whom its holder becomes, where nobody is.
+                -- Account and role of the person whom an `invitation` or `proof` link creates.
                 account_id TEXT,
                 role       TEXT,
-                -- The operator who made it, if it was one.
+                -- E-mail address of the operator who made the link; NULL if it was requested by a visitor.
                 made_by    TEXT,
                 expires_at BIGINT NOT NULL,
-                -- Zero until it is used, and what tells one use from another.
+                -- `used_at` is 0 until the link is used; `used_by` is a random ID of that use.
                 used_at    BIGINT NOT NULL,
                 used_by    TEXT
             );
@@ -90,19 +90,19 @@ macro_rules! tables {
             CREATE TABLE backoffice_checkouts (
                 id          TEXT PRIMARY KEY NOT NULL,
                 provider    TEXT NOT NULL,
-                -- The provider's own name for it; none until it has told us.
+                -- The provider's ID of the checkout session; NULL until the provider has returned it.
                 session     TEXT,
                 account_id  TEXT NOT NULL,
-                -- Who ordered it, by their address of then.
+                -- E-mail address of the person who ordered, as it was at the time.
                 person      TEXT NOT NULL,
-                -- What was ordered and what was paid, in billionths of a dollar.
+                -- Ordered and paid amount in nano-dollars.
                 amount      BIGINT NOT NULL,
                 paid_amount BIGINT,
                 created_at  BIGINT NOT NULL,
                 paid_at     BIGINT,
-                -- When the credit that was bought expires.
+                -- When the purchased credit expires.
                 expires_at  BIGINT,
-                -- The credit that it has become.
+                -- The grant that credits the payment; NULL until it is made.
                 grant_id    TEXT
             );
             CREATE INDEX backoffice_checkouts_by_account ON backoffice_checkouts (account_id, created_at);
@@ -110,19 +110,19 @@ macro_rules! tables {
                 WHERE paid_at IS NOT NULL AND grant_id IS NULL;
             CREATE TABLE backoffice_alerts (
                 seq       ",
-            $rising,
+            $sequence,
             ",
                 id        TEXT NOT NULL UNIQUE,
                 kind      TEXT NOT NULL,
                 subject   TEXT NOT NULL,
-                -- How it is, as JSON.
+                -- Details of the condition as of `seen_at`, as JSON.
                 detail    TEXT NOT NULL,
                 opened_at BIGINT NOT NULL,
-                -- When it was last found to be so.
+                -- When the condition was last found to hold.
                 seen_at   BIGINT NOT NULL,
-                -- Empty while it is open.
+                -- NULL while the alert is open.
                 closed_at BIGINT,
-                -- 1 where somebody is told of it; 0 where the same was told a moment ago.
+                -- 1 if notifications are sent; 0 if the same alert was announced shortly before.
                 announced BIGINT NOT NULL
             );
             CREATE UNIQUE INDEX backoffice_alerts_open ON backoffice_alerts (kind, subject)
@@ -151,8 +151,8 @@ macro_rules! tables {
     };
 }
 
-/// One after the other, each once: the file remembers how many it has seen.
-pub const IN_SQLITE: [&str; 1] = [tables!("INTEGER PRIMARY KEY AUTOINCREMENT")];
+/// The schema for SQLite; the file stores its version in `user_version`.
+pub const SQLITE: &str = tables!("INTEGER PRIMARY KEY AUTOINCREMENT");
 
-/// The same, and the database remembers it in `backoffice_schema`.
-pub const IN_POSTGRES: [&str; 1] = [tables!("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")];
+/// The schema for PostgreSQL; the database stores its version in `backoffice_schema`.
+pub const POSTGRES: &str = tables!("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY");

@@ -1,24 +1,24 @@
-//! Sessions: from signing in until signing out, or until they expire.
+//! Sessions of the portal, from signing in until signing out or expiry.
 
 use std::fmt::Write as _;
 
 use super::{
     Backoffice, BackofficeError, Person, Role,
     people::person_columns,
-    spent::expired_spent,
+    spent::delete_expired_spent,
     sql::{Row, Statement, statement, unexpected},
 };
 
-/// The SHA-256 of a cookie's secret, which itself is kept nowhere.
+/// SHA-256 of a secret, such as that of a session cookie. The secret itself is not stored.
 pub type Digest = [u8; 32];
 
 pub struct NewSession {
     pub digest: Digest,
-    /// None for who came with the operator token.
+    /// `None` if the operator token was used to sign in.
     pub person_id: Option<String>,
-    /// Counts where there is no person.
+    /// Used only if there is no person.
     pub role: Role,
-    /// What the browser calls itself.
+    /// The browser's `User-Agent`.
     pub agent: String,
     pub now: i64,
     pub expires_at: i64,
@@ -27,18 +27,18 @@ pub struct NewSession {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     pub digest: Digest,
-    /// As they are now. None for who came with the operator token.
+    /// The person as of now; `None` if the operator token was used to sign in.
     pub person: Option<Person>,
-    /// The person's, where there is one: it may have changed since the session began.
+    /// The current role of the person, if there is one; it may have changed since the session began.
     pub role: Role,
     pub agent: String,
     pub began_at: i64,
     pub expires_at: i64,
 }
 
-/// What `Session::read` reads.
+/// Selects the columns that `Session::read` expects.
 ///
-/// A session of somebody who is gone is none: it must not pass for one of the operator token.
+/// Skips sessions of deleted people, which would otherwise look like sessions of the operator token.
 macro_rules! sessions_where {
     ($condition:literal) => {
         concat!(
@@ -70,33 +70,33 @@ impl Backoffice {
         Ok(())
     }
 
-    /// `None` for unknown, ended and expired alike.
+    /// Finds a session; `None` if it is unknown, ended or expired.
     pub async fn session(
         &self,
         digest: &Digest,
         now: i64,
     ) -> Result<Option<Session>, BackofficeError> {
-        let look = statement(
+        let select = statement(
             sessions_where!("s.digest = $1 AND s.expires_at > $2"),
             [hex(digest).as_str().into(), now.into()],
         );
-        let rows = self.run(vec![look]).await?;
+        let rows = self.run(vec![select]).await?;
         rows.into_iter().next().map(Session::read).transpose()
     }
 
-    /// Those that have not expired, the latest first.
+    /// A person's sessions that have not expired, newest first.
     pub async fn sessions_of(
         &self,
         person_id: &str,
         now: i64,
     ) -> Result<Vec<Session>, BackofficeError> {
-        let look = statement(
+        let select = statement(
             sessions_where!(
                 "s.person_id = $1 AND s.expires_at > $2 ORDER BY s.began_at DESC, s.digest"
             ),
             [person_id.into(), now.into()],
         );
-        let rows = self.run(vec![look]).await?;
+        let rows = self.run(vec![select]).await?;
         rows.into_iter().map(Session::read).collect()
     }
 
@@ -109,17 +109,17 @@ impl Backoffice {
         Ok(())
     }
 
-    /// Ends all of somebody's sessions, but for one.
+    /// Ends all sessions of a person except `except`.
     pub async fn end_sessions_of(
         &self,
         person_id: &str,
         except: Option<&Digest>,
     ) -> Result<(), BackofficeError> {
-        self.run(vec![all_but(person_id, except)]).await?;
+        self.run(vec![delete_sessions(person_id, except)]).await?;
         Ok(())
     }
 
-    /// Deletes what has expired: sessions, links, and what was used once.
+    /// Deletes expired sessions, expired links, and digests of expired one-time tokens.
     pub async fn prune(&self, now: i64) -> Result<(), BackofficeError> {
         let sessions = statement(
             "DELETE FROM backoffice_sessions WHERE expires_at <= $1",
@@ -129,14 +129,15 @@ impl Backoffice {
             "DELETE FROM backoffice_links WHERE expires_at <= $1",
             [now.into()],
         );
-        self.run(vec![sessions, links, expired_spent(now)]).await?;
+        self.run(vec![sessions, links, delete_expired_spent(now)])
+            .await?;
         Ok(())
     }
 }
 
-/// Ends somebody's sessions.
-pub fn all_but(person_id: &str, except: Option<&Digest>) -> Statement {
-    // No digest is empty.
+/// Deletes all sessions of a person except `except`.
+pub fn delete_sessions(person_id: &str, except: Option<&Digest>) -> Statement {
+    // An empty text matches no digest.
     let except = except.map(hex).unwrap_or_default();
     statement(
         "DELETE FROM backoffice_sessions WHERE person_id = $1 AND digest <> $2",

@@ -1,4 +1,4 @@
-//! What may be used once.
+//! One-time tokens, recorded when they are used.
 
 use super::{
     Backoffice, BackofficeError, Digest,
@@ -8,9 +8,9 @@ use super::{
 use crate::base::keys::random_id;
 
 impl Backoffice {
-    /// Uses what has this digest; false where it has been used before, with whichever gateway.
+    /// Uses the token with this digest; `false` if it was used before, with any gateway.
     ///
-    /// After `expires_at` it is forgotten, so it must not be taken any more by then.
+    /// The record may be deleted after `expires_at`, so the caller must not accept the token after that time.
     pub async fn spend(&self, digest: &Digest, expires_at: i64) -> Result<bool, BackofficeError> {
         let (digest, claim) = (hex(digest), random_id("claim_"));
         let spend = statement(
@@ -22,18 +22,19 @@ impl Backoffice {
                 expires_at.into(),
             ],
         );
-        let look = statement(
+        let select = statement(
             "SELECT claim FROM backoffice_spent WHERE digest = $1",
             [digest.as_str().into()],
         );
-        let rows = self.run(vec![spend, look]).await?;
+        let rows = self.run(vec![spend, select]).await?;
         let first = rows.into_iter().next();
-        let mut row = first.ok_or_else(|| unexpected("what was just used"))?;
+        let mut row = first.ok_or_else(|| unexpected("the token that was just used"))?;
         Ok(row.text()? == claim)
     }
 }
 
-pub fn expired_spent(now: i64) -> Statement {
+/// Deletes the records of expired tokens.
+pub fn delete_expired_spent(now: i64) -> Statement {
     statement(
         "DELETE FROM backoffice_spent WHERE expires_at <= $1",
         [now.into()],

@@ -1,11 +1,11 @@
-//! Statements that both databases understand, and rows of their answers.
+//! SQL statements that both SQLite and PostgreSQL execute, and the rows that they return.
 
 use super::BackofficeError;
 
-/// A statement and its values.
+/// A statement and the values of its placeholders.
 ///
-/// Its placeholders are `$1`, `$2` and so on in the order in which they first appear: PostgreSQL goes
-/// by their numbers, SQLite by that order.
+/// The placeholders `$1`, `$2` and so on must first appear in the order of their numbers: PostgreSQL binds values by
+/// number, SQLite by order of first appearance.
 pub struct Statement {
     pub sql: &'static str,
     pub values: Vec<Value>,
@@ -21,13 +21,13 @@ pub fn statement<const N: usize>(sql: &'static str, values: [Value; N]) -> State
 pub enum Value {
     Text(String),
     Int(i64),
-    /// In the place of a text.
+    /// NULL of type text.
     Null,
 }
 
 impl From<&str> for Value {
-    /// PostgreSQL keeps no zero byte in a text, so it is another character in both: what was written
-    /// is found again by the same text.
+    /// Replaces zero bytes, which a text of PostgreSQL cannot contain, by U+FFFD in both databases. Stored values and
+    /// search values are replaced alike, so a stored text is found by the original text.
     fn from(text: &str) -> Self {
         Self::Text(text.replace('\0', "\u{fffd}"))
     }
@@ -45,7 +45,7 @@ impl From<i64> for Value {
     }
 }
 
-/// What is left of a row, which is read from left to right.
+/// A row, whose columns are read from left to right.
 pub struct Row(std::vec::IntoIter<Value>);
 
 impl Row {
@@ -64,7 +64,7 @@ impl Row {
         match self.0.next() {
             Some(Value::Text(text)) => Ok(Some(text)),
             Some(Value::Null) => Ok(None),
-            _ => Err(unexpected("a text or none")),
+            _ => Err(unexpected("a text or NULL")),
         }
     }
 
@@ -72,7 +72,7 @@ impl Row {
         match self.0.next() {
             Some(Value::Int(number)) => Ok(Some(number)),
             Some(Value::Null) => Ok(None),
-            _ => Err(unexpected("a number or none")),
+            _ => Err(unexpected("a number or NULL")),
         }
     }
 
@@ -84,7 +84,7 @@ impl Row {
     }
 }
 
-/// Somebody else has written to the tables.
-pub fn unexpected(wanted: &str) -> BackofficeError {
-    BackofficeError::Unavailable(format!("{wanted} was expected, and something else is kept"))
+/// Error for a stored value that this program cannot have written.
+pub fn unexpected(expected: &str) -> BackofficeError {
+    BackofficeError::Unavailable(format!("a stored value is not {expected}"))
 }

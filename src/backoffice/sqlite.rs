@@ -1,7 +1,8 @@
-//! The office in a file of its own.
+//! The backoffice store in an SQLite file.
 //!
-//! Whoever wants the file waits for it without a thread, so a disk that hangs holds up one thread and
-//! no more. What has begun is carried out, even if nobody waits any more.
+//! One operation at a time runs on a blocking thread; the others wait for an async mutex, so a disk that hangs blocks one
+//! thread only. An operation that has started is finished even if its caller has timed out; one that still waits is
+//! cancelled with its caller.
 
 use std::{path::Path, sync::Arc};
 
@@ -20,15 +21,15 @@ use crate::{
     db::sqlite::{File, FileError, FileKind},
 };
 
-/// Writes are few, and a new password must not be forgotten.
+/// Each commit is flushed to the disk: writes are few, and a new password must survive a power cut.
 pub const KIND: FileKind = FileKind {
-    schema: schema::IN_SQLITE[0],
+    schema: schema::SQLITE,
     durability: Durability::Power,
 };
 
-pub struct InFile(Arc<Mutex<File>>);
+pub struct SqliteStore(Arc<Mutex<File>>);
 
-impl InFile {
+impl SqliteStore {
     pub fn new(path: &Path) -> Self {
         Self(Arc::new(Mutex::new(File::new(path, KIND))))
     }
@@ -61,25 +62,25 @@ fn in_one_transaction(
     connection: &mut Connection,
     statements: &[Statement],
 ) -> rusqlite::Result<Vec<Row>> {
-    // One alone is a transaction by itself, and where it only reads it waits for nobody's lock.
+    // A single statement is a transaction by itself; if it only reads, it needs no write lock.
     if let [only] = statements {
-        return ask(connection, only);
+        return query(connection, only);
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut rows = Vec::new();
     for statement in statements {
-        rows = ask(&transaction, statement)?;
+        rows = query(&transaction, statement)?;
     }
     transaction.commit()?;
     Ok(rows)
 }
 
-fn ask(connection: &Connection, statement: &Statement) -> rusqlite::Result<Vec<Row>> {
+fn query(connection: &Connection, statement: &Statement) -> rusqlite::Result<Vec<Row>> {
     let mut prepared = connection.prepare_cached(statement.sql)?;
     let columns = prepared.column_count();
-    let mut answer = prepared.query(params_from_iter(&statement.values))?;
+    let mut found = prepared.query(params_from_iter(&statement.values))?;
     let mut rows = Vec::new();
-    while let Some(row) = answer.next()? {
+    while let Some(row) = found.next()? {
         let values = (0..columns).map(|column| value(row, column));
         rows.push(Row::new(values.collect::<Result<_, _>>()?));
     }

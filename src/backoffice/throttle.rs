@@ -1,9 +1,9 @@
-//! How often a password may be guessed.
+//! Limits on password guessing, sign-ups and e-mails that visitors can request. In memory of one gateway only.
 //!
-//! Failures are counted for an address *and* the network they come from, so that nobody can lock out
-//! somebody else: the owner comes from another network, or with a browser that has signed in before, which is
-//! counted by itself. A network as a whole has a limit too, and so have sign-ups from it and
-//! letters to one mailbox.
+//! Sign-in attempts are counted per pair of e-mail address and network, so that an attacker cannot lock out the owner of
+//! an address: the owner comes from another network, or with a browser that has signed in before, which is counted
+//! separately. There are also limits on all attempts from one network, on sign-ups from it, and on e-mails to one
+//! mailbox.
 
 use std::{
     collections::HashMap,
@@ -14,54 +14,54 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-/// How long an attempt counts.
+/// How long an attempt is counted.
 const WINDOW: Duration = Duration::from_mins(15);
-/// Attempts for one address from one network, or from one browser.
+/// Maximum of attempts for one address from one network, or from one known browser.
 const PER_PERSON: usize = 8;
-/// Attempts from one network, whoever they are for.
+/// Maximum of attempts from one network, for any address.
 const PER_NETWORK: usize = 60;
-/// Accounts made from one network.
+/// Maximum of sign-ups from one network.
 const SIGN_UPS: usize = 20;
-/// Letters to one address that anybody can ask for, whoever does.
-const LETTERS: usize = 5;
-/// How much is remembered; beyond it, the oldest is forgotten.
-const MAX_REMEMBERED: usize = 100_000;
+/// Maximum of e-mails to one address that visitors from any network can request.
+const EMAILS: usize = 5;
+/// Number of counters above which those without a recent attempt are dropped.
+const MAX_COUNTERS: usize = 100_000;
 
-/// What is counted. Addresses are kept as digests: a list of who signs in is nobody's business.
-type Counted = [u8; 32];
+/// The key of a counter: a digest, so that memory holds no list of e-mail addresses.
+type CounterKey = [u8; 32];
 
 #[derive(Default)]
-pub struct Throttle(Mutex<HashMap<Counted, Vec<Instant>>>);
+pub struct Throttle(Mutex<HashMap<CounterKey, Vec<Instant>>>);
 
-/// Who tries.
+/// The counters that an attempt to sign in is counted by.
 pub struct Attempt {
-    person: Counted,
-    network: Counted,
+    person: CounterKey,
+    network: CounterKey,
 }
 
 impl Attempt {
-    /// `device` is the number of a browser that this person has signed in with before.
+    /// `device` is the ID of a browser with which this person has signed in before.
     pub fn new(email: &str, peer: Option<IpAddr>, device: Option<&str>) -> Self {
         let network = network(peer);
         let email = email.to_lowercase();
         let person = match device {
-            Some(device) => counted(&["device", device]),
-            None => counted(&["person", &network, &email]),
+            Some(device) => counter_key(&["device", device]),
+            None => counter_key(&["person", &network, &email]),
         };
-        let network = counted(&["network", &network]);
+        let network = counter_key(&["network", &network]);
         Self { person, network }
     }
 }
 
 impl Throttle {
-    /// Counts an attempt to sign in, or says after how many seconds the next one is allowed.
+    /// Counts an attempt to sign in; the error is the number of seconds until the next one is allowed.
     ///
-    /// It is counted before the password is looked at, so that a hundred at once are a hundred.
+    /// Call it before the password is verified, so that concurrent attempts are all counted.
     pub fn attempt(&self, attempt: &Attempt) -> Result<(), u64> {
         self.count(&[(attempt.person, PER_PERSON), (attempt.network, PER_NETWORK)])
     }
 
-    /// Whoever was right has not guessed.
+    /// Undoes the count of an attempt with the right password, and resets the person's counter.
     pub fn succeeded(&self, attempt: &Attempt) {
         let mut counts = self.counts();
         counts.remove(&attempt.person);
@@ -70,23 +70,24 @@ impl Throttle {
         }
     }
 
+    /// Counts a sign-up; the error is the number of seconds until the next one is allowed.
     pub fn sign_up(&self, peer: Option<IpAddr>) -> Result<(), u64> {
-        self.count(&[(counted(&["sign-up", &network(peer)]), SIGN_UPS)])
+        self.count(&[(counter_key(&["sign-up", &network(peer)]), SIGN_UPS)])
     }
 
-    /// Counts a letter that anybody can ask for: like a sign-up for the network that asks, and for the
-    /// mailbox, which is not to be flooded from many networks either.
+    /// Counts an e-mail that any visitor can request: as a sign-up from the visitor's network, and for the mailbox, which
+    /// must not be flooded from many networks. The error is the number of seconds until the next one is allowed.
     pub fn message(&self, email: &str, peer: Option<IpAddr>) -> Result<(), u64> {
-        let mailbox = counted(&["letter", &email.trim().to_lowercase()]);
-        let network = counted(&["sign-up", &network(peer)]);
-        self.count(&[(network, SIGN_UPS), (mailbox, LETTERS)])
+        let mailbox = counter_key(&["email", &email.trim().to_lowercase()]);
+        let network = counter_key(&["sign-up", &network(peer)]);
+        self.count(&[(network, SIGN_UPS), (mailbox, EMAILS)])
     }
 
-    fn count(&self, limits: &[(Counted, usize)]) -> Result<(), u64> {
+    fn count(&self, limits: &[(CounterKey, usize)]) -> Result<(), u64> {
         let now = Instant::now();
         let mut counts = self.counts();
-        for (counted, limit) in limits {
-            let Some(times) = counts.get_mut(counted) else {
+        for (key, limit) in limits {
+            let Some(times) = counts.get_mut(key) else {
                 continue;
             };
             times.retain(|time| now.duration_since(*time) < WINDOW);
@@ -95,26 +96,27 @@ impl Throttle {
                 return Err(free.as_secs() + 1);
             }
         }
-        if counts.len() > MAX_REMEMBERED {
-            let latest = |times: &Vec<Instant>| {
+        if counts.len() > MAX_COUNTERS {
+            let is_recent = |times: &Vec<Instant>| {
                 times
                     .last()
                     .is_some_and(|time| now.duration_since(*time) < WINDOW / 2)
             };
-            counts.retain(|_, times| latest(times));
+            counts.retain(|_, times| is_recent(times));
         }
-        for (counted, _) in limits {
-            counts.entry(*counted).or_default().push(now);
+        for (key, _) in limits {
+            counts.entry(*key).or_default().push(now);
         }
         Ok(())
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<Counted, Vec<Instant>>> {
+    fn counts(&self) -> MutexGuard<'_, HashMap<CounterKey, Vec<Instant>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An IPv6 customer has a whole network of addresses; an IPv4 address in IPv6's clothes is one.
+/// The network of a peer: the /64 of an IPv6 address, because one customer has all of it, or the whole IPv4 address,
+/// also if it is mapped to IPv6.
 fn network(peer: Option<IpAddr>) -> String {
     match peer.map(|peer| peer.to_canonical()) {
         None => "unknown".into(),
@@ -126,7 +128,8 @@ fn network(peer: Option<IpAddr>) -> String {
     }
 }
 
-fn counted(parts: &[&str]) -> Counted {
+/// The key of a counter, from parts whose lengths are hashed too, so that different parts never give one key.
+fn counter_key(parts: &[&str]) -> CounterKey {
     let mut digest = Sha256::new();
     for part in parts {
         digest.update(part.len().to_be_bytes());
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn guesses_from_one_network_lock_out_nobody_elsewhere() {
+    fn guesses_from_one_network_do_not_lock_out_other_networks() {
         let throttle = Throttle::default();
         for _ in 0..PER_PERSON {
             throttle.attempt(&from(HERE, "victim@example.com")).unwrap();
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_right_starts_anew() {
+    fn a_successful_sign_in_resets_the_counters() {
         let throttle = Throttle::default();
         for _ in 0..PER_NETWORK * 2 {
             let attempt = from(HERE, "me@example.com");
@@ -191,22 +194,22 @@ mod tests {
     #[test]
     fn a_mailbox_is_not_flooded_from_many_networks() {
         let throttle = Throttle::default();
-        let ask = |network: usize, email: &str| {
+        let request = |network: usize, email: &str| {
             let peer = format!("203.0.113.{network}").parse().unwrap();
             throttle.message(email, Some(peer))
         };
-        for network in 0..LETTERS {
-            ask(network, "victim@example.com").unwrap();
+        for network in 0..EMAILS {
+            request(network, "victim@example.com").unwrap();
         }
-        assert!(ask(99, "Victim@example.com").is_err());
+        assert!(request(99, "Victim@example.com").is_err());
         for other in 0..SIGN_UPS {
-            ask(99, &format!("{other}@example.com")).unwrap();
+            request(99, &format!("{other}@example.com")).unwrap();
         }
-        assert!(ask(99, "one-more@example.com").is_err());
+        assert!(request(99, "one-more@example.com").is_err());
     }
 
     #[test]
-    fn an_address_is_the_same_in_both_forms_and_a_network_has_many() {
+    fn mapped_ipv4_addresses_and_ipv6_networks_are_normalised() {
         let of = |text: &str| network(Some(text.parse().unwrap()));
         assert_eq!(of("::ffff:203.0.113.7"), of(HERE));
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));

@@ -1,5 +1,6 @@
-//! Messages to a program of the operator's, signed so that it knows whom they are from
-//! (Standard Webhooks).
+//! Webhook messages to an endpoint of the operator, signed according to Standard Webhooks.
+//!
+//! `send` makes one attempt with a timeout of 10 seconds; retries are up to the caller.
 
 use std::{fmt, time::Duration};
 
@@ -14,20 +15,20 @@ use crate::{
     net::connect::{self, chain},
 };
 
-/// How long a message may take, from the first byte sent to the head of the answer.
+/// Timeout of one message, until the response head has arrived.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a message was not taken. Where it was sent to is not told: there may be a secret in it.
+/// Why a message was not accepted. The text leaves out the URL, which may contain a secret.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
-    /// Nothing is wanted there any more.
-    #[error("it answered 410: nothing more is wanted there")]
+    /// The endpoint wants no more messages.
+    #[error("the endpoint returned status 410: it wants no more messages")]
     Gone,
     #[error("{0}")]
     Failed(String),
 }
 
-/// Where messages go, and what they are signed with.
+/// The client of one endpoint.
 pub struct Webhook {
     http: connect::Client,
     url: Uri,
@@ -50,7 +51,7 @@ impl Webhook {
         })
     }
 
-    /// `id` is the same however often a message is sent; `now` is when it is sent.
+    /// Sends a message. `id` must be the same for each attempt of a message; `now` is the time of this attempt.
     pub async fn send(&self, id: &str, now: i64, body: String) -> Result<(), WebhookError> {
         let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         let request = Request::post(self.url.clone())
@@ -61,16 +62,17 @@ impl Webhook {
             .header("webhook-signature", signature(&self.key, id, now, &body))
             .body(Full::new(Bytes::from(body)));
         let request = request.map_err(|error| WebhookError::Failed(error.to_string()))?;
-        let answered = tokio::time::timeout(TIMEOUT, self.http.request(request)).await;
-        let late = |_| WebhookError::Failed("nothing was answered within 10 seconds".into());
-        let answered = answered.map_err(late)?;
-        let answer = answered.map_err(|error| WebhookError::Failed(chain(&error)))?;
-        match answer.status() {
+        let sent = tokio::time::timeout(TIMEOUT, self.http.request(request)).await;
+        let timed_out = |_| WebhookError::Failed("there was no response within 10 seconds".into());
+        let response = sent.map_err(timed_out)?;
+        let response = response.map_err(|error| WebhookError::Failed(chain(&error)))?;
+        match response.status() {
             status if status.is_success() => Ok(()),
             StatusCode::GONE => Err(WebhookError::Gone),
             status => {
                 let number = status.as_u16();
-                Err(WebhookError::Failed(format!("it answered {number}")))
+                let reason = format!("the endpoint returned status {number}");
+                Err(WebhookError::Failed(reason))
             }
         }
     }
@@ -85,9 +87,9 @@ fn signature(key: &hmac::Key, id: &str, now: i64, body: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The example of the Standard Webhooks' own libraries.
+    /// The example is from the reference libraries of Standard Webhooks.
     #[test]
-    fn a_signature_is_the_standards() {
+    fn the_signature_matches_the_reference_implementation() {
         let key = BASE64_STANDARD
             .decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
             .unwrap();

@@ -1,4 +1,4 @@
-//! The time, as the ledger tells it.
+//! The ledger's clock: the system's, or one that is set by hand.
 
 use std::{
     sync::{
@@ -8,7 +8,7 @@ use std::{
     time::SystemTime,
 };
 
-/// Where the ledger has the time from: the system, or whoever tests and measures it.
+/// The source of the ledger's time. Tests and benchmarks set it by hand.
 #[derive(Clone, Default)]
 pub enum Clock {
     #[default]
@@ -28,8 +28,9 @@ impl Clock {
         }
     }
 
-    /// What a database that has a clock of its own is told the time is, in seconds: nothing, but by a clock that is set.
-    pub fn told(&self) -> Option<i64> {
+    /// Seconds since 1970 if the clock is set by hand. A database with a clock of its own uses this time instead;
+    /// `None` leaves it to its own clock.
+    pub fn manual_now(&self) -> Option<i64> {
         match self {
             Self::System => None,
             Self::Manual(_) => Some(self.now()),

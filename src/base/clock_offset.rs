@@ -1,24 +1,25 @@
-//! Another machine's clock beside our monotonic one, which nobody can set.
+//! Detects jumps of another machine's clock, by comparing it with our monotonic clock.
 //!
-//! A server's clock can be set while it runs. Each look at it bounds how far it is ahead of our monotonic
-//! clock; between two looks that distance changes only if one of the clocks was set, or stood still.
+//! A server's clock can be set while it runs; our monotonic clock cannot. Each reading bounds how far the server's
+//! clock is ahead of ours. Between two readings that offset changes only if the server's clock was set, or if this
+//! machine was suspended.
 
 use std::{
     sync::LazyLock,
     time::{Duration, Instant},
 };
 
-/// What two looks may differ by: clocks that are adjusted slowly, or by a little, have not jumped.
+/// By how many milliseconds two readings may differ without a jump, because clocks are adjusted in small steps.
 pub const TOLERANCE_MS: i64 = 2_000;
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Milliseconds on our monotonic clock.
+/// Milliseconds on our monotonic clock, since this was first called.
 pub fn monotonic_ms() -> i64 {
     millis(START.elapsed())
 }
 
-/// How many milliseconds a server's clock is ahead of our monotonic one: no less and no more than this.
+/// Bounds of how many milliseconds a server's clock is ahead of our monotonic one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
     least: i64,
@@ -26,7 +27,8 @@ pub struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// The server said `server_ms` at some moment between these two of ours.
+    /// The offset from one reading: the server's clock showed `server_ms` between the sending of our request and the
+    /// arrival of its reply.
     pub fn seen(server_ms: i64, sent_ms: i64, received_ms: i64) -> Self {
         Self {
             least: server_ms - received_ms,
@@ -34,7 +36,7 @@ impl ClockOffset {
         }
     }
 
-    /// By how many milliseconds the server's clock was set between the two looks, if it was.
+    /// By how many milliseconds the server's clock jumped between the two readings; `None` if it did not.
     pub fn jump_to(self, later: Self) -> Option<i64> {
         if later.least > self.most + TOLERANCE_MS {
             Some(later.least - self.most)
@@ -45,8 +47,8 @@ impl ClockOffset {
         }
     }
 
-    /// The times that the server's clock can show when it receives what is sent now and arrives within this
-    /// time.
+    /// The earliest and the latest time that the server's clock can show when a message sent now arrives, which takes
+    /// at most `arrives`.
     pub fn now_within(self, arrives: Duration) -> (i64, i64) {
         let now = monotonic_ms();
         let earliest = now + self.least - TOLERANCE_MS;
@@ -67,7 +69,7 @@ mod tests {
     fn only_a_clock_that_was_set_has_jumped() {
         let first = ClockOffset::seen(1_000_000, 10, 30);
         for (later, jump) in [
-            // A slow reply widens what is known, and proves nothing.
+            // A slow reply widens the bounds, and is no proof of a jump.
             (ClockOffset::seen(1_005_000, 5_010, 5_020), None),
             (ClockOffset::seen(1_005_000, 10, 9_000), None),
             (ClockOffset::seen(1_007_000, 5_010, 5_020), None),

@@ -1,10 +1,10 @@
-//! What a committed change survives.
+//! How durable a commit is.
 
-/// What a committed change survives.
+/// Which failure a committed change survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// A power cut: each commit is flushed to the disk.
+    /// Survives a power cut: each commit is flushed to the disk.
     Power,
-    /// The death of this process, but not a power cut.
+    /// Survives the death of this process, but not a power cut.
     Process,
 }

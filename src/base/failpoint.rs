@@ -1,6 +1,6 @@
-//! Places at which a test can end the process, as `kill -9` would: in debug builds only.
+//! Failpoints: named points in the code at which a test can kill the process, in debug builds only.
 
-/// Every place there is, in the order in which a call comes by.
+/// All failpoints, in the order in which a call reaches them.
 pub const POINTS: [&str; 10] = [
     "counted",
     "held",
@@ -14,8 +14,8 @@ pub const POINTS: [&str; 10] = [
     "handed_over",
 ];
 
-/// Ends the process here if `TOLLGATE_DIE_AT` says so: `charged:7` when this place is reached for
-/// the seventh time.
+/// Aborts the process if the environment variable `TOLLGATE_DIE_AT` names this failpoint: with `charged:7`, when
+/// `charged` is reached for the seventh time.
 #[cfg(debug_assertions)]
 pub fn reached(point: &'static str) {
     use std::sync::{
@@ -32,8 +32,8 @@ pub fn reached(point: &'static str) {
         && armed == point
         && times.fetch_sub(1, Ordering::Relaxed) == 1
     {
-        // Long enough for others to act on what they should not have been told yet. Then the end:
-        // no destructor runs, nothing is flushed.
+        // The pause gives other threads time to act on a result that they should not have yet. Then the process ends
+        // as with `kill -9`: no destructor runs, and nothing is flushed.
         std::thread::sleep(std::time::Duration::from_millis(40));
         std::process::abort();
     }

@@ -1,4 +1,6 @@
-//! Maps that are looked into for every request. Their keys are ours: no client can choose many that collide.
+//! Hash maps with a fast hash function, for lookups in every request.
+//!
+//! Only for keys that the gateway makes: the hash does not resist clients that choose colliding keys.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! API keys and other secrets: how they look, how they are recognised, why they cannot be printed.
+//! API keys, other secrets and random IDs. Secrets have no `Display`, so that they cannot be printed by accident.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ const PREFIX: &str = "sk-svc-";
 const RANDOM_CHARS: usize = 48;
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// A caller's API key as it was presented or has just been made.
+/// A caller's API key in plain text, as a request presented it or as it was just generated.
 ///
-/// What is stored and looked up is its digest. It has no `Display` and no `Serialize`, so
+/// Only its digest is stored and looked up. It has no `Display` and no `Serialize`, so
 /// printing or storing it by accident does not compile:
 ///
 /// ```compile_fail
-/// let key = tollgate::auth::ApiKey::generate();
+/// let key = tollgate::base::keys::ApiKey::generate();
 /// println!("{key}");
 /// ```
 pub struct ApiKey(Box<str>);
 
-/// What a key is stored and found by.
+/// The digest by which a key is stored and looked up.
 ///
-/// A plain SHA-256: 288 random bits leave nothing to guess, so a slow hash would only cost time.
+/// It is a plain SHA-256: a key has 288 random bits and cannot be guessed, so a slow hash would only cost time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyDigest(pub [u8; 32]);
 
@@ -31,11 +31,11 @@ impl ApiKey {
         Self(format!("{PREFIX}{}", random_text(RANDOM_CHARS)).into())
     }
 
-    /// The key, if the text has the form of one: anything else is refused without a look-up.
+    /// Returns the key if the text has the form of one. Other texts are rejected without a lookup.
     pub fn parse(text: &str) -> Option<Self> {
         let random = text.strip_prefix(PREFIX)?;
         let is_url_safe = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        // All are looked at, many at once: for a key that is one, that is sooner than to stop at the first.
+        // Without an early exit the compiler vectorizes this loop, which is faster for valid keys.
         let bad = random.bytes().filter(|byte| !is_url_safe(*byte)).count();
         (random.len() == RANDOM_CHARS && bad == 0).then(|| Self(text.into()))
     }
@@ -44,12 +44,12 @@ impl ApiKey {
         KeyDigest(Sha256::digest(self.0.as_bytes()).into())
     }
 
-    /// The twelve characters that stay visible after creation.
+    /// The first twelve characters, which stay visible after creation.
     pub fn visible_prefix(&self) -> &str {
         &self.0[..12]
     }
 
-    /// The key in full: for the one answer that shows it.
+    /// The key in full, for the one response that shows it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -67,7 +67,7 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// A secret of the operator's: the operator token, a provider's key.
+/// A secret from the configuration, such as the operator token or a provider's key.
 #[derive(Clone)]
 pub struct Secret(Box<str>);
 
@@ -84,8 +84,8 @@ impl Secret {
         &self.0
     }
 
-    /// Whether `presented` is this secret. Digests are compared, so the time taken says nothing
-    /// about how much of it was right.
+    /// Whether `presented` is this secret. Compares digests, so that the time taken does not reveal how many
+    /// characters were right.
     pub fn matches(&self, presented: &str) -> bool {
         Sha256::digest(self.0.as_bytes()) == Sha256::digest(presented.as_bytes())
     }
@@ -97,12 +97,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What an identifier of ours is made of, in the order of their bytes.
+/// The characters of our IDs, in the order of their bytes, so that IDs sort like the numbers in them.
 const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 const ID_CHARS: usize = 24;
 const TIME_CHARS: u8 = 9;
 
-/// `kind_` and 24 random characters: an identifier of ours.
+/// An ID: the prefix `kind`, such as `acct_`, and 24 random characters.
 pub fn random_id(kind: &str) -> String {
     let mut id = String::with_capacity(kind.len() + ID_CHARS);
     id.push_str(kind);
@@ -110,8 +110,9 @@ pub fn random_id(kind: &str) -> String {
     id
 }
 
-/// The same for what is made all the time and looked up by it. It begins with the time, so that the latest
-/// stand together in an index.
+/// A time-ordered ID: the prefix `kind`, the time in nine characters, and random characters, 24 after the prefix.
+///
+/// For records that are created often and looked up by their ID: recent ones are next to each other in an index.
 pub fn rising_id(kind: &str, now_ms: u64) -> String {
     let mut id = String::with_capacity(kind.len() + ID_CHARS);
     id.push_str(kind);
@@ -123,7 +124,7 @@ pub fn rising_id(kind: &str, now_ms: u64) -> String {
     id
 }
 
-/// The time that such an ID begins with.
+/// The time in a [`rising_id`], in milliseconds since 1970; `None` for any other text.
 pub fn time_of_rising_id(kind: &str, id: &str) -> Option<u64> {
     let letters = id.strip_prefix(kind)?.as_bytes();
     let time = letters.get(..usize::from(TIME_CHARS))?;
@@ -138,7 +139,7 @@ pub fn time_of_rising_id(kind: &str, id: &str) -> Option<u64> {
 
 fn push_random(id: &mut String, count: usize) {
     let mut rng = rand::rng();
-    // Eight characters of 36 are 2^41: what is left of a word makes all of them as likely, to a millionth.
+    // Eight characters of 36 are 41 bits of 64, so the modulo bias is below a millionth.
     for start in (0..count).step_by(8) {
         let mut word: u64 = rng.random();
         for _ in start..count.min(start + 8) {
@@ -150,7 +151,7 @@ fn push_random(id: &mut String, count: usize) {
     }
 }
 
-/// So many random characters that can stand in a URL or a cookie.
+/// `length` random characters that need no escaping in a URL or a cookie.
 pub fn random_text(length: usize) -> String {
     let mut rng = rand::rng();
     (0..length)
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_key_is_refused_by_its_form() {
+    fn texts_of_another_form_are_rejected() {
         let good = ApiKey::generate().reveal().to_owned();
         for bad in [
             "",
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_rise_are_in_the_order_of_their_times() {
+    fn rising_ids_sort_by_their_times() {
         let times = [
             0,
             1,

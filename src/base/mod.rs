@@ -1,4 +1,9 @@
-//! Plain values that every room uses.
+//! Plain values and small algorithms that every room uses: money, times, keys, rate limits, token estimates, TOML.
+//!
+//! Nothing here does I/O, apart from reading clocks and random numbers, so the only failures are values that cannot be
+//! parsed or do not fit; they are returned as `None` or an error.
+//!
+//! It uses no other room.
 
 pub mod checked_toml;
 pub mod clock;

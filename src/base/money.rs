@@ -1,15 +1,14 @@
-//! Money as integers: what an account holds, and what a token costs.
+//! Money as integers: amounts of accounts and prices of tokens.
 //!
-//! No floating point: a ledger must add up to the last unit, and a price must print as it was
-//! written.
+//! There is no floating point, because a ledger must add up to the last unit and a price must print as it was written.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Billionths of a US dollar.
+/// An amount in billionths of a US dollar.
 ///
-/// Signed, because what was spent can exceed what was held. The range is about nine billion
+/// Signed, because a call can cost more than was held for it. The range is about nine billion
 /// dollars either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NanoUsd(i64);
@@ -31,12 +30,12 @@ impl NanoUsd {
         decimal(text, 9).map(Self)
     }
 
-    /// So many cents; `None` where that is more than can be counted.
+    /// An amount in cents; `None` if it does not fit.
     pub fn from_cents(cents: i64) -> Option<Self> {
         cents.checked_mul(Self::PER_CENT).map(Self)
     }
 
-    /// How many cents it is, where it is a whole number of them.
+    /// The amount in cents; `None` if it is not a whole number of cents.
     pub fn whole_cents(self) -> Option<i64> {
         (self.0 % Self::PER_CENT == 0).then_some(self.0 / Self::PER_CENT)
     }
@@ -47,7 +46,7 @@ impl NanoUsd {
 }
 
 impl NanoUsd {
-    /// As short as it can be written: `0.01`. Prices and fees are shown so, amounts with six decimals.
+    /// Formats without trailing zeros: `0.01`. For prices and fees; amounts are shown with six decimals.
     pub fn shortest(self) -> String {
         let text = self.to_string();
         let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -56,7 +55,7 @@ impl NanoUsd {
 }
 
 impl fmt::Display for NanoUsd {
-    /// Six decimals, and up to nine where they are needed: `0.004200`, `0.004200001`.
+    /// Formats with six decimals, or up to nine if they are needed: `0.004200`, `0.004200001`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
         let nanos = self.0.unsigned_abs();
@@ -73,7 +72,7 @@ impl serde::Serialize for NanoUsd {
     }
 }
 
-/// The price of one token, in trillionths of a US dollar. Stored as that number.
+/// The price of one token in trillionths of a US dollar; serialized as that number.
 ///
 /// Catalogs are written in dollars per million tokens with up to six decimals, which is exactly
 /// this unit.
@@ -98,7 +97,7 @@ impl TokenPrice {
 }
 
 impl fmt::Display for TokenPrice {
-    /// Dollars per token, as short as it can be written: `0.00000014`.
+    /// Formats as dollars per token, without trailing zeros: `0.00000014`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pico_per_dollar = 1_000_000_000_000;
         let decimals = format!("{:012}", self.0 % pico_per_dollar);
@@ -108,12 +107,12 @@ impl fmt::Display for TokenPrice {
     }
 }
 
-/// An exact amount in trillionths of a US dollar: a sum that is yet to be rounded.
+/// An exact amount in trillionths of a US dollar, for sums that are not rounded yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PicoUsd(i128);
 
 impl PicoUsd {
-    /// The next billionth. Sums are rounded once, when they are charged.
+    /// Rounds up to the next billionth. A sum is rounded only once, when it is charged.
     pub fn rounded_up(self) -> NanoUsd {
         let nanos = self.0.saturating_add(999).div_euclid(1_000);
         NanoUsd(i64::try_from(nanos).unwrap_or(i64::MAX))
@@ -140,7 +139,7 @@ impl std::iter::Sum for PicoUsd {
     }
 }
 
-/// What tokens cost at their prices.
+/// The exact cost of tokens at their prices.
 pub fn exact(parts: &[(u64, TokenPrice)]) -> PicoUsd {
     let each = parts
         .iter()
@@ -148,7 +147,7 @@ pub fn exact(parts: &[(u64, TokenPrice)]) -> PicoUsd {
     each.sum()
 }
 
-/// A plain non-negative decimal number as an integer of `places` decimals.
+/// Parses a plain, non-negative decimal number into an integer with `places` decimals.
 fn decimal(text: &str, places: usize) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn cents_are_whole_or_none() {
+    fn only_whole_cents_are_converted() {
         for (text, cents) in [
             ("25", Some(2_500)),
             ("0.01", Some(1)),
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_plain_decimal_is_refused() {
+    fn texts_that_are_no_plain_decimals_are_refused() {
         for text in [
             "",
             ".",

@@ -1,55 +1,68 @@
-//! Rate limits as plain values: what a window allows, why a request was refused.
+//! Rate limits as plain values: ceilings, refusals and reservations.
 
-/// An entry is in the window while fewer than this many milliseconds have passed.
+/// Length of the sliding window: an entry counts while fewer than this many milliseconds have passed.
 pub const WINDOW_MS: u64 = 60_000;
 
-/// How much a minute allows.
+/// The most that the window of one account with one model may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ceilings {
+    /// Requests per window (RPM).
     pub requests: u32,
+    /// Tokens per window (TPM), reserved or used.
     pub tokens: u32,
 }
 
-/// Which ceiling a request ran into. Requests are looked at first.
+/// The ceiling that a request would exceed. If it would exceed both, this is `Requests`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     Requests,
     Tokens,
 }
 
-/// Why a request was not admitted, and when it would be.
+/// Why a request was refused, and after which time it would be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
+    /// The ceiling that the request would exceed.
     pub limit: Limit,
+    /// The ceilings at the time of the refusal.
     pub ceilings: Ceilings,
+    /// How many more requests the window has room for.
     pub requests_left: u32,
+    /// How many more tokens the window has room for.
     pub tokens_left: u32,
-    /// The least time after which this request fits if nothing else comes in between; `None` if
-    /// it is larger than the ceiling and never will.
+    /// Milliseconds until this request fits, if no other is admitted before it. `None` if it never fits, because it
+    /// needs more tokens than the ceiling allows or the ceiling of requests is 0.
     pub wait_ms: Option<u64>,
 }
 
-/// A place in the minute, as a ledger keeps it for the day on which the minute is lost.
+/// One entry of a window: the request, or one of its further steps. The ledger stores it with the call's hold, so that
+/// a window can be rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// Milliseconds since 1970.
+    /// When it was admitted, in milliseconds since 1970, by the limiter's clock.
     pub at_ms: u64,
-    /// What was reserved, or used once that is known.
+    /// The estimated tokens, replaced by the used tokens once these are known.
     pub tokens: u64,
-    /// Zero is the request itself; its further steps follow.
+    /// 0 for the request itself, then 1, 2, … for its further steps. Only step 0 counts as a request.
     pub step: u32,
 }
 
-/// What a ledger knows of a place in the minute.
+/// A [`Reservation`] as the ledger returns it for rebuilding a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredReservation {
+    /// The account's ID.
     pub account: String,
+    /// The ID of the requested model, which with the account identifies the window.
     pub model: String,
+    /// The call's number in the ledger.
     pub call: u64,
+    /// 0 for the request itself, then 1, 2, … for its further steps.
     pub step: u32,
-    /// By the limiter's clock.
+    /// When it was admitted, in milliseconds since 1970, by the limiter's clock.
     pub at_ms: u64,
-    /// How long ago that was by the ledger's clock; the limiter's may have been set since.
+    /// How many milliseconds ago that was by the gateways' clocks. Used in place of `at_ms` if the limiter's clock was
+    /// set forward since.
     pub age_ms: u64,
+    /// The reserved tokens, or the used tokens of a finished call.
     pub tokens: u64,
 }

@@ -11,7 +11,9 @@ use crate::{
     config::{Config, CustomWeights, Tools},
     routing::{
         Scorer,
-        calibrate::{self, Asked, Calibrated, Compared, Heads, Hybrid, Measured, Report, Setting},
+        calibrate::{
+            self, Calibrated, CalibrationInput, Compared, Heads, Hybrid, Measured, Report, Setting,
+        },
     },
     tools::Toolbox,
 };
@@ -112,7 +114,7 @@ pub fn run(command: &RouterCommand) -> Result<(), String> {
     let labels = calibrate::read(&text, &setup.catalog)
         .map_err(|wrong| format!("{path} cannot be used:\n- {wrong}"))?;
     eprintln!("{path}: {} labels", labels.len());
-    let found = calibrate::calibrate(&Asked {
+    let found = calibrate::calibrate(&CalibrationInput {
         labels: &labels,
         catalog: &setup.catalog,
         scorer: setup.scorer(),

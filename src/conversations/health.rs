@@ -1,4 +1,4 @@
-//! Whether storage works, said once when it changes.
+//! Logs when storage starts to fail and when it works again, once per change.
 
 use std::{
     fmt::Display,
@@ -11,18 +11,18 @@ pub struct Health {
 }
 
 impl Health {
-    pub fn fails(&self, error: &dyn Display) {
+    pub fn report_failure(&self, error: &dyn Display) {
         if !self.failing.swap(true, Relaxed) {
             tracing::error!(
                 %error,
-                "responses cannot be stored or found at the moment; it is tried again at each use",
+                "response storage failed; retrying at each use",
             );
         }
     }
 
-    pub fn works(&self) {
+    pub fn report_success(&self) {
         if self.failing.swap(false, Relaxed) {
-            tracing::info!("responses can be stored and found again");
+            tracing::info!("response storage works again");
         }
     }
 
@@ -60,13 +60,13 @@ mod tests {
             .finish();
         tracing::subscriber::with_default(subscriber, || {
             let health = Health::default();
-            health.works();
+            health.report_success();
             for _ in 0..2 {
                 for _ in 0..3 {
-                    health.fails(&"the disk is full");
+                    health.report_failure(&"the disk is full");
                 }
                 for _ in 0..3 {
-                    health.works();
+                    health.report_success();
                 }
             }
         });

@@ -1,8 +1,10 @@
-//! Stored responses of `/v1/responses`: what `previous_response_id` leads to.
+//! Stores responses of `/v1/responses`, to which `previous_response_id` refers.
 //!
-//! Storage is best-effort, and apart from the ledger: a file of its own or connections of its own.
-//! When it fails, whoever asks hears so within a deadline, and nothing else is held up. What failed
-//! is opened anew at the next use, so it heals without a restart.
+//! Storage is best effort and separate from the ledger, in an SQLite file or over PostgreSQL connections of its own. When
+//! it fails, an operation returns an error within a deadline and delays nothing else; the file or connection that failed
+//! is reopened at the next operation, without a restart.
+//!
+//! It may use the rooms after it in `src/lib.rs`; in fact it uses `db` and `base`.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,66 +17,71 @@ mod sqlite;
 #[cfg(test)]
 mod tests;
 
-use self::{postgres::InDatabase, sqlite::InFile};
+use self::{postgres::PostgresStore, sqlite::SqliteStore};
 use crate::{base::clock::Clock, db::postgres::Address};
 
-/// What is kept (SPEC §8.4), and how long anyone waits for it.
+/// Retention, limits (§8.4) and deadlines.
 const SETTINGS: Settings = Settings {
     retention_ms: 30 * 24 * 60 * 60 * 1_000,
     record_bytes: 256 << 10,
     per_account: 100,
     in_all: 1_000,
-    // Each may bring a record: 64 MiB at most.
-    waiting: 256,
+    // Each may have a record of 256 KiB: 64 MiB at most.
+    max_waiting: 256,
     deadline: Duration::from_secs(2),
     sweep_every: Duration::from_hours(1),
 };
 
 #[derive(Clone, Copy)]
 struct Settings {
-    /// From this age on a record is gone.
+    /// Records of this age or older cannot be found and are deleted.
     retention_ms: i64,
+    /// Maximum size of a record, response and input together.
     record_bytes: usize,
+    /// Maximum number of records of an account.
     per_account: u32,
+    /// Maximum number of records of all accounts together.
     in_all: u32,
-    /// How many uses may wait for an answer.
-    waiting: usize,
+    /// Maximum number of operations in progress; more are refused.
+    max_waiting: usize,
+    /// Deadline of one operation.
     deadline: Duration,
-    /// How often expired records are deleted when nothing is stored meanwhile.
+    /// Interval at which expired records are deleted; storing deletes them too.
     sweep_every: Duration,
 }
 
-/// A stored response: everything needed to show it again and to go on from it.
+/// A stored response, with everything needed to return it and to continue the conversation.
 ///
-/// It stands alone, because the one it followed may be evicted before it.
+/// It contains the whole conversation, because the responses before it may be evicted first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// `resp_…`
     pub id: String,
     pub account_id: String,
-    /// The response object, JSON as the caller got it.
+    /// The response object, JSON as it was sent to the caller.
     pub response: String,
-    /// What the model was sent before it, as a JSON array; opaque here.
+    /// The input items of the conversation up to this response, as a JSON array; not parsed here.
     pub input: String,
 }
 
+/// Whether a record was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum StoreOutcome {
     Stored,
-    /// Over what a record may hold; nothing has changed.
+    /// The record exceeds the maximum size; nothing was changed.
     TooLarge,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    #[error("the storage of responses is unavailable: {0}")]
+    #[error("response storage is unavailable: {0}")]
     Unavailable(#[from] Cause),
-    /// What was asked may still be done.
-    #[error("the storage of responses did not answer in time")]
+    /// The deadline has passed; the operation may still be executed.
+    #[error("response storage timed out")]
     TimedOut,
 }
 
-/// Why responses can be neither stored nor found; for the log.
+/// Why response storage is unavailable, for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
     #[error(transparent)]
@@ -84,14 +91,13 @@ pub enum Cause {
         address: String,
         source: crate::db::postgres::Error,
     },
-    #[error("too much is waiting for it")]
+    #[error("too many operations are waiting")]
     QueueFull,
-    #[error("it has stopped")]
+    #[error("its worker has stopped")]
     Stopped,
 }
 
-/// Looks at the file beside a ledger's database, or at the place where it would be made; changes
-/// nothing.
+/// Checks the file beside a ledger's database, or the folder in which it would be created; changes nothing.
 pub fn probe(database: &Path) -> Result<String, String> {
     crate::db::sqlite::probe(&path_beside(database))
 }
@@ -101,48 +107,49 @@ fn path_beside(database: &Path) -> PathBuf {
     database.with_extension("responses.db")
 }
 
-/// Of one gateway, in a file; or of several, in their database.
+/// The storage of one gateway, in an SQLite file, or of several gateways, in their PostgreSQL database.
 pub enum Conversations {
-    File(InFile),
-    Shared(InDatabase),
+    File(SqliteStore),
+    Shared(PostgresStore),
 }
 
 impl Conversations {
-    /// Beside the ledger's database, which one gateway alone has open.
+    /// Storage in a file beside the ledger's SQLite database, which only one gateway has open.
     ///
-    /// Never fails: what cannot be opened now is tried again at each use.
+    /// Never fails: a file that cannot be opened is opened again at each operation.
     pub fn beside(database: &Path) -> Self {
-        Self::File(InFile::open(
+        Self::File(SqliteStore::open(
             &path_beside(database),
             SETTINGS,
             Clock::System,
         ))
     }
 
-    /// In the database of the ledger, which several gateways share and whose tables are there.
+    /// Storage in the ledger's PostgreSQL database, which several gateways share; the ledger has created the tables.
     ///
-    /// Never fails either. Needs a runtime, for the upkeep.
+    /// Never fails: a connection that cannot be opened is opened again at each operation. Must be called within a Tokio
+    /// runtime, because it spawns the task that deletes expired records.
     pub fn shared(address: Address) -> Self {
-        Self::Shared(InDatabase::open(address, SETTINGS, Clock::System))
+        Self::Shared(PostgresStore::open(address, SETTINGS, Clock::System))
     }
 
-    /// Stores a record and evicts what is then too many, in one transaction.
+    /// Stores a record and evicts records above the limits, in one transaction.
     ///
-    /// Of two records with the same ID the first is kept. An error may come after the record was
-    /// stored: nobody knows of it, and it goes with time.
-    pub async fn store(&self, record: Record) -> Result<Kept, StorageError> {
+    /// If a record with the ID exists, it is kept and the new one dropped. An error may be returned although the record
+    /// was stored; its ID is then unknown to the client, and it is evicted or expires like any other.
+    pub async fn store(&self, record: Record) -> Result<StoreOutcome, StorageError> {
         let bytes = record.response.len() + record.input.len();
         if bytes > self.settings().record_bytes {
-            return Ok(Kept::TooLarge);
+            return Ok(StoreOutcome::TooLarge);
         }
         match self {
             Self::File(file) => file.store(record).await?,
             Self::Shared(database) => database.store(&record).await?,
         }
-        Ok(Kept::Stored)
+        Ok(StoreOutcome::Stored)
     }
 
-    /// `None` for missing, expired, evicted and another account's alike.
+    /// Finds a record; `None` if it is missing, expired, evicted or another account's.
     pub async fn find(&self, account_id: &str, id: &str) -> Result<Option<Record>, StorageError> {
         match self {
             Self::File(file) => file.find(account_id, id).await,
@@ -150,7 +157,7 @@ impl Conversations {
         }
     }
 
-    /// Whether there was one to delete; only its owner's is.
+    /// Deletes a record of the account; returns whether there was one.
     pub async fn delete(&self, account_id: &str, id: &str) -> Result<bool, StorageError> {
         match self {
             Self::File(file) => file.delete(account_id, id).await,

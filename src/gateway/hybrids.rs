@@ -7,7 +7,8 @@ use crate::{
     catalog::{Model, Plan, Router},
     prompt::{ChatCall, Route},
     routing::{
-        self, Candidate, Chosen, Found, Need, Question, Rejection, Scorer, SessionKey, Turning,
+        self, Candidate, Chosen, Need, PendingTurn, Rejection, RoutingRequest, Scorer, SessionKey,
+        SessionLookup,
     },
     wire::{
         chat::{ResponseFormat, Role},
@@ -43,13 +44,13 @@ impl Gateway {
             Router::Turn(settings) => Some((*settings, session_key(call))),
             _ => None,
         };
-        let found = turn.map_or_else(Found::default, |(settings, key)| {
+        let found = turn.map_or_else(SessionLookup::default, |(settings, key)| {
             self.sessions.find(&hybrid.id, key, started, settings.ttl)
         });
         let text = task_text(call);
         let last = call.messages.last();
         let after_tool = last.is_some_and(|last| last.role == Role::Tool);
-        let question = Question {
+        let question = RoutingRequest {
             text: &text,
             need: &need,
             after_tool,
@@ -59,7 +60,7 @@ impl Gateway {
         let chosen = routing::choose(hybrid, settings, &question, &candidates, knowledge);
         let mut chosen = chosen.ok_or_else(|| Self::no_target_error(hybrid, call, &candidates))?;
         chosen.decision.route_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        chosen.turning = turn.map(|(settings, key)| Turning {
+        chosen.pending_turn = turn.map(|(settings, key)| PendingTurn {
             key,
             settings,
             scores: chosen.scores,
@@ -134,7 +135,7 @@ impl Gateway {
             decision.reason.as_str(),
             Duration::from_micros(decision.route_us),
         );
-        if let Some(turn) = &route.turning {
+        if let Some(turn) = &route.pending_turn {
             let now = Instant::now();
             self.sessions
                 .remember(&route.requested.id, turn, &route.target, now);

@@ -1,8 +1,10 @@
-//! Requests and tokens a minute, per account and requested model (SPEC §8.1, §8.2).
+//! Rate limits: requests and tokens per 60-second window, for each account and requested model (§8.1, §8.2).
 //!
-//! Both ceilings are checked and taken in one step, so requests side by side cannot pass together
-//! what only one of them may. A request that is admitted holds an [`Admission`]; what becomes of it
-//! is said once: what it used, nothing, or that it never happened.
+//! Both ceilings are checked and reserved in one atomic step, so concurrent requests cannot exceed a ceiling together.
+//! An admitted request holds an [`Admission`], which is settled, cancelled or dropped exactly once. When the limiter's
+//! server is unreachable or may have lost entries, no request is admitted; requests that run already finish.
+//!
+//! May use `conversations`, `db`, `net`, `wire`, `routing`, `catalog` and `base`; it needs only `base`.
 
 use std::{collections::HashMap, io, path::Path, sync::Arc, time::Duration};
 
@@ -16,63 +18,69 @@ pub use redis::{Address, Rebuild};
 use self::memory::Memory;
 use crate::base::rate::{Ceilings, Refusal, Reservation, StoredReservation};
 
-/// Why a request may not begin.
+/// Why a request was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
+    /// A ceiling is reached.
     Refused(Refusal),
-    /// Requests cannot be counted just now.
+    /// The limiter's server cannot be used at the moment.
     Unavailable,
 }
 
-/// Why a request may not go on to its next step.
+/// Why the next step of an admitted request was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotRenewed {
+    /// A ceiling is reached.
     Refused(Refusal),
-    /// Nobody can say what was admitted before.
+    /// The limiter's server cannot be used, or no longer has the request's earlier reservation.
     Lost,
 }
 
-/// How long a step with a server may take, unless it is said otherwise.
+/// Default timeout of one attempt of an operation with the limiter's server; each operation is tried twice.
 pub const DEADLINE: Duration = Duration::from_millis(50);
-/// How long a start waits for a server.
+/// How long the gateway's start waits for the limiter's server before it goes on without it.
 const START_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a stop waits for what is still to be told.
+/// How long the gateway's stop waits until pending updates have reached the limiter's server.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where the minute is kept.
+/// Keeps the windows: in memory with a journal, or in Redis.
 pub enum Limiter {
     Memory(Arc<Memory>),
     Shared(Arc<redis::Shared>),
 }
 
-/// A request that was admitted, with its steps so far.
+/// The reservations of an admitted request: one for the request and one for each further step.
 ///
-/// Dropped without a word, it keeps the request counted and gives the tokens of its latest step
-/// back: what was never reported was never used.
+/// If it is dropped without [`Self::settle`] or [`Self::cancel`], the request stays counted and the tokens of its
+/// latest step are released, because usage that was never reported is taken as zero.
 pub enum Admission {
     Memory(memory::Admission),
     Shared(redis::Admission),
 }
 
 impl Default for Limiter {
-    /// Of this process alone, and forgotten with it.
+    /// In memory only, without a journal.
     fn default() -> Self {
         Self::Memory(Arc::default())
     }
 }
 
 impl Limiter {
-    /// Goes on with the minute that an earlier process kept beside `database`. `used` has what a
-    /// call used in the end, where that is known; what is not known counts as it was reserved.
+    /// Restores the windows from the journal that an earlier process left next to `database`.
+    ///
+    /// `used` maps a call to the tokens that the ledger has for it; calls that are missing there count with the tokens
+    /// they reserved.
     pub fn resume(database: &Path, used: &HashMap<u64, u64>) -> io::Result<Self> {
         let memory = Memory::resume(database, used)?;
         Ok(Self::Memory(Arc::new(memory)))
     }
 
-    /// With a server that gateways share. Should it lose the window, `rebuild` reads it back from the ledger, which
-    /// has every call that went ahead `known_within` this time of its admission.
+    /// Keeps the windows in a server that several gateways share.
     ///
-    /// Waits for the server a moment, and starts without it where that takes too long.
+    /// If the server loses entries, `rebuild` reads them back from the ledger. A call is in the ledger `known_within`
+    /// this time after its admission, or does not go ahead.
+    ///
+    /// Waits up to a few seconds for the server, and then returns without it; the limiter becomes ready later.
     pub async fn share(
         address: &Address,
         deadline: Duration,
@@ -84,8 +92,9 @@ impl Limiter {
         Self::Shared(shared)
     }
 
-    /// Counts a request that may use `need` tokens, or says why and for how long not. `call` is its
-    /// number in the ledger.
+    /// Admits a request and reserves `need` tokens for it, or refuses it with the reason and the time to wait.
+    ///
+    /// `call` is the call's number in the ledger.
     pub async fn admit(
         &self,
         call: u64,
@@ -105,7 +114,7 @@ impl Limiter {
         }
     }
 
-    /// Whether requests can be counted just now.
+    /// Whether requests can be admitted at the moment; always true in memory.
     pub fn is_ready(&self) -> bool {
         match self {
             Self::Memory(_) => true,
@@ -113,7 +122,7 @@ impl Limiter {
         }
     }
 
-    /// How often the clock of the server was found to have been set.
+    /// Counts how often the server's clock was found to have jumped.
     pub fn clock_jumps(&self) -> Counter {
         match self {
             Self::Memory(_) => Counter::default(),
@@ -121,8 +130,7 @@ impl Limiter {
         }
     }
 
-    /// Returns once everything that was said of admissions is where the minute is kept, or it has
-    /// taken too long.
+    /// Waits until every update of an admission has reached the server, at most two seconds.
     pub async fn drain(&self) {
         match self {
             Self::Memory(_) => {}
@@ -132,18 +140,20 @@ impl Limiter {
 }
 
 impl Admission {
-    /// Keeps the latest step beyond the end of this process. What cannot be kept must not be acted
-    /// on.
+    /// Writes the latest reservation to the journal, so that it survives this process.
+    ///
+    /// If this fails, the call must not go ahead.
     pub fn keep(&self) -> io::Result<()> {
         match self {
-            Self::Memory(place) => place.keep(),
-            // The hold has its place with it.
+            Self::Memory(admission) => admission.keep(),
+            // The hold stores the reservations in the shared ledger.
             Self::Shared(_) => Ok(()),
         }
     }
 
-    /// The step that is over used this many tokens, and the next one may use `need`: admits it, or
-    /// says why and for how long not. The request is not counted again.
+    /// Settles the finished step with `used` tokens and reserves `need` tokens for the next one, or refuses that.
+    ///
+    /// The request itself is not counted again.
     pub async fn renew(
         &mut self,
         used: u64,
@@ -151,34 +161,34 @@ impl Admission {
         ceilings: Ceilings,
     ) -> Result<(), NotRenewed> {
         match self {
-            Self::Memory(place) => place
+            Self::Memory(admission) => admission
                 .renew(used, need, ceilings)
                 .map_err(NotRenewed::Refused),
-            Self::Shared(place) => place.renew(used, need, ceilings).await,
+            Self::Shared(admission) => admission.renew(used, need, ceilings).await,
         }
     }
 
-    /// The request, or its latest step, used this many tokens, whatever it had reserved.
+    /// Replaces the latest reservation by the tokens that the request, or its latest step, used.
     pub fn settle(&mut self, tokens: u64) {
         match self {
-            Self::Memory(place) => place.settle(tokens),
-            Self::Shared(place) => place.settle(tokens),
+            Self::Memory(admission) => admission.settle(tokens),
+            Self::Shared(admission) => admission.settle(tokens),
         }
     }
 
-    /// The request was refused after all, before anyone was asked: it does not count.
+    /// Removes the request from the window. For a request that was refused later on, before any provider was called.
     pub fn cancel(self) {
         match self {
-            Self::Memory(place) => place.cancel(),
-            Self::Shared(place) => place.cancel(),
+            Self::Memory(admission) => admission.cancel(),
+            Self::Shared(admission) => admission.cancel(),
         }
     }
 
-    /// Every step so far, for the ledger to keep. Memory has a journal of its own.
-    pub fn places(&self) -> &[Reservation] {
+    /// The reservations of all steps so far, for the ledger to store. Empty in memory, which has its own journal.
+    pub fn reservations(&self) -> &[Reservation] {
         match self {
             Self::Memory(_) => &[],
-            Self::Shared(place) => place.places(),
+            Self::Shared(admission) => admission.reservations(),
         }
     }
 }

@@ -82,7 +82,7 @@ pub async fn admit(
     let held = gateway.ledger.hold(HoldRequest {
         id,
         seen: caller.seen,
-        places: reservation.places(),
+        places: reservation.reservations(),
         request_id,
         account_id,
         key_id: &caller.key_id,
@@ -93,7 +93,7 @@ pub async fn admit(
         reserved_tokens: need.tokens,
         amount: need.amount,
         worst: need.worst,
-        decision: call.route.told(),
+        decision: call.route.decision_json(),
         overdraft: gateway.max_overdraft,
     });
     let hold = match held.await {
@@ -146,7 +146,7 @@ impl Admitted {
     /// Sets the model that answers, at whose prices the call is charged.
     pub fn set_route(&mut self, route: &Route) {
         self.prices = route.target.prices.clone();
-        self.hold.goes_to(&route.target, route.told());
+        self.hold.goes_to(&route.target, route.decision_json());
     }
 
     /// Admits the next step. `used` is the usage of all steps before it, `latest` that of the last one, which replaces the
@@ -173,7 +173,7 @@ impl Admitted {
             })?;
         self.counted += latest.total();
         self.reserved = need.tokens;
-        self.hold.is_placed(self.reservation.places());
+        self.hold.is_placed(self.reservation.reservations());
         let need = need.after(self.hold.price(used));
         self.hold
             .extend(need.tokens, need.amount, need.worst, gateway.max_overdraft)
@@ -344,7 +344,7 @@ impl Admitted {
 
     fn end(mut self, tokens: u64, outcome: Outcome, failure: Option<String>) {
         self.reservation.settle(tokens);
-        self.hold.is_placed(self.reservation.places());
+        self.hold.is_placed(self.reservation.reservations());
         if let Some(call) = self.hold.free(outcome, failure) {
             self.gateway.metrics.ended(&call);
         }
@@ -374,7 +374,7 @@ fn unpaid(
                 held: shortage.held,
                 needed: need.least_available(overdraft),
                 max_tokens_that_fit: fits(&shortage),
-                passes: shortage.covers_alone(need.amount, need.worst, overdraft),
+                is_temporary: shortage.covers_alone(need.amount, need.worst, overdraft),
                 billing_url,
             });
             match shortage.expired_at {

@@ -99,7 +99,7 @@ async fn best_of<Q: Question>(
         };
         if !attempts.escalates(call, &error, admitted, poor.is_some()) {
             let poor = poor.ok_or(error)?;
-            call.returns(poor.target);
+            call.return_to(poor.target);
             admitted.set_route(&call.route);
             admitted.set_deployment(&poor.deployment);
             return Ok(poor.answer);

@@ -7,7 +7,7 @@ use crate::wire::{
     chat::{Answer, Bill, Choice, FinishReason, ToolCall, Usage},
     error::Envelope,
     json_text::{JsonText, TextBuffer},
-    script::Script,
+    stream_writer::StreamWriter,
 };
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Call {
     }
 }
 
-impl Script for Assembled {
+impl StreamWriter for Assembled {
     fn open(&mut self, _: u32, _: &mut Vec<Bytes>) {
         self.choices.push(Pieces::default());
     }

@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 use crate::{
     base::keys::random_id,
-    conversations::{Kept, Record},
+    conversations::{Record, StoreOutcome},
     gateway::Gateway,
     prompt::ChatCall,
     wire::{
         chat::{Answer, Bill, Frames, ShowUsage},
         error::Envelope,
         responses::{Events, NewResponse, error_event},
-        script::Script,
-        shape::Shape,
+        stream_normalizer::StreamNormalizer,
+        stream_writer::StreamWriter,
     },
 };
 
@@ -49,7 +49,7 @@ impl Form {
     }
 
     /// What writes a streamed response, and what stores it if the caller wants it stored.
-    pub fn script(self, call: &ChatCall) -> (Box<dyn Script>, Option<Storing>) {
+    pub fn script(self, call: &ChatCall) -> (Box<dyn StreamWriter>, Option<Storing>) {
         match self {
             Self::Chat => {
                 let usage = ShowUsage {
@@ -108,14 +108,18 @@ impl Storing {
     }
 
     /// Stores a streamed response that is complete.
-    pub async fn store_streamed<S: Script>(self, gateway: &Gateway, shape: &mut Shape<S>) {
+    pub async fn store_streamed<S: StreamWriter>(
+        self,
+        gateway: &Gateway,
+        shape: &mut StreamNormalizer<S>,
+    ) {
         let bill = shape.billed();
-        let stored = match shape.script().to_store(bill) {
+        let stored = match shape.writer().to_store(bill) {
             Some(response) => Box::pin(self.store(gateway, response)).await,
             None => false,
         };
         if !stored {
-            shape.script().not_stored();
+            shape.writer().not_stored();
         }
     }
 
@@ -128,8 +132,8 @@ impl Storing {
             input: self.input,
         };
         match gateway.conversations.store(record).await {
-            Ok(Kept::Stored) => true,
-            Ok(Kept::TooLarge) => false,
+            Ok(StoreOutcome::Stored) => true,
+            Ok(StoreOutcome::TooLarge) => false,
             Err(error) => {
                 tracing::debug!(%error, "storing a response failed; it is delivered with `store: false`");
                 false

@@ -155,6 +155,6 @@ async fn run(
 /// Whether a deployment serves some model that may answer the call.
 fn is_served(gateway: &Gateway, call: &ChatCall) -> bool {
     let routes = gateway.routes_now();
-    let mut possible = call.route.possible();
+    let mut possible = call.route.possible_targets();
     possible.any(|model| routes.deployments.count(&model.id) > 0)
 }

@@ -25,7 +25,7 @@ impl Need {
     }
 
     fn dearest(call: &ChatCall, input: TokenCount, budget: impl Fn(&Model) -> Budget) -> Self {
-        let possible = call.route.possible();
+        let possible = call.route.possible_targets();
         let each = possible.map(|model| Self::with(call, model, input, budget(model)));
         each.fold(Self::default(), |one, other| Self {
             tokens: one.tokens.max(other.tokens),

@@ -21,7 +21,7 @@ use crate::{
         chat::{Answer, FinishReason, ToolChoice, Usage},
         error::UpstreamError,
         part::Part,
-        shape::Shape,
+        stream_normalizer::StreamNormalizer,
     },
 };
 
@@ -49,7 +49,7 @@ struct Live {
     parts: Parts,
     time_left: TimeLeft,
     /// The answer so far, if it may still call a tool.
-    collected: Option<Shape<Assembled>>,
+    collected: Option<StreamNormalizer<Assembled>>,
     /// The error that broke the stream off, if it has already.
     broken: Option<UpstreamError>,
 }
@@ -233,9 +233,9 @@ fn enough(call: &ChatCall) -> usize {
 }
 
 /// The answer of one step, with the usage that is billed.
-fn assembled(collected: Shape<Assembled>, means: &mut CallParts<'_>) -> Answer {
+fn assembled(collected: StreamNormalizer<Assembled>, means: &mut CallParts<'_>) -> Answer {
     let usage = means.billable(collected.usage());
-    collected.into_script().into_answer(usage)
+    collected.into_writer().into_answer(usage)
 }
 
 /// The part, if it is relayed at once: text is.
@@ -299,7 +299,7 @@ impl Reader for Plain {
 
 /// Reads until the model either answers or calls a tool.
 struct Attentive {
-    collected: Shape<Assembled>,
+    collected: StreamNormalizer<Assembled>,
     relayed: Vec<Part>,
     bytes: usize,
     enough: usize,
@@ -317,7 +317,7 @@ struct Attentive {
 impl Attentive {
     fn new(call: &ChatCall) -> Self {
         Self {
-            collected: Shape::new(Assembled::default(), call.choices()),
+            collected: StreamNormalizer::new(Assembled::default(), call.choices()),
             relayed: Vec::new(),
             bytes: 0,
             enough: enough(call),

@@ -19,8 +19,8 @@ use crate::{
     wire::{
         chat::Bill,
         error::{Envelope, UpstreamError},
-        script::Script,
-        shape::Shape,
+        stream_normalizer::StreamNormalizer,
+        stream_writer::StreamWriter,
     },
 };
 
@@ -31,7 +31,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
 /// for one of many streams on an HTTP/2 connection that is otherwise alive.
 const READER_TIMEOUT: Duration = Duration::from_mins(1);
 
-type AnyShape = Shape<Box<dyn Script>>;
+type AnyShape = StreamNormalizer<Box<dyn StreamWriter>>;
 
 /// Opens the provider's stream, spawns the task that relays and settles it, and returns the receiving end.
 ///
@@ -64,7 +64,7 @@ pub async fn stream(
     admitted.first_byte();
     gateway.record_hybrid_choice(&call.route);
     let (script, storing) = form.script(&call);
-    let shape = Shape::new(script, call.choices());
+    let shape = StreamNormalizer::new(script, call.choices());
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
     let started = Started {
         reply: Reply::Stream(receiver),

@@ -10,7 +10,7 @@ use super::{Admitted, failure::Failure};
 use crate::{
     gateway::Gateway,
     ledger::Step,
-    prompt::{ChatCall, Offered},
+    prompt::{ChatCall, OfferedTools},
     tools::ToolOutcome,
     wire::{
         chat::{Answer, Choice, FinishReason, Message, ToolCall, ToolChoice, Usage},
@@ -45,7 +45,7 @@ impl Steps {
         call: &mut ChatCall,
         admitted: &mut Admitted,
     ) -> Result<(), Failure> {
-        let Offered::BuiltIn(toolbox) = &call.tools else {
+        let OfferedTools::BuiltIn(toolbox) = &call.tools else {
             return Ok(());
         };
         if self.begun + 1 >= toolbox.max_steps || self.tool_time >= TOOL_TIME {
@@ -53,7 +53,7 @@ impl Steps {
         }
         if self.begun > 0 {
             // The steps before were priced for this model, so the call stays with it.
-            call.route.settle();
+            call.route.fix_target();
             admitted
                 .renew(call, self.used, self.latest)
                 .await
@@ -112,13 +112,13 @@ impl Steps {
         call: &mut ChatCall,
         admitted: &mut Admitted,
     ) {
-        let Offered::BuiltIn(toolbox) = &call.tools else {
+        let OfferedTools::BuiltIn(toolbox) = &call.tools else {
             return;
         };
         let toolbox = toolbox.clone();
         let started = Instant::now();
         calls.truncate(MAX_CALLS);
-        call.messages.push(Message::calling(said, calls.clone()));
+        call.messages.push(Message::tool_calls(said, calls.clone()));
         for tool_call in calls {
             let name = &tool_call.function.name;
             let arguments = tool_call.function.arguments.decode();

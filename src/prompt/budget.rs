@@ -1,40 +1,40 @@
-//! The output budget: the model's minimum and maximum (SPEC §2.1, §8.3).
+//! The output budget of a call, within the model's minimum and maximum (§2.1, §8.3).
 
 use crate::{
     catalog::Model,
     wire::{chat::ChatRequest, error::GatewayError},
 };
 
-/// What is reserved for the answer where the caller named no budget (SPEC §8.2).
+/// Output tokens reserved if the caller set no budget (§8.2).
 const DEFAULT_RESERVATION: u32 = 4_096;
 
-/// How many tokens an answer may have.
+/// How many output tokens a call may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// What goes upstream as `max_tokens`: the caller's, else the model's minimum, else nothing.
+    /// The `max_tokens` sent upstream: the caller's, otherwise the model's minimum, otherwise none.
     pub max_tokens: Option<u32>,
-    /// What one completion reserves of the tokens a minute.
+    /// Tokens that one completion reserves in the rate-limit window.
     pub reserved: u32,
-    /// What one completion holds credit for: its cap, or what is reserved where it has none.
+    /// Tokens that one completion places a hold for: its cap, or the default reservation if it has none.
     pub held: u32,
-    /// The most that one completion is charged for: its cap, or all that the model can say.
+    /// The most tokens that one completion can be charged for: its cap, or the model's maximum.
     pub most: u32,
 }
 
-/// The budget that was asked for, whoever answers.
+/// The budget in the request, independent of the model that serves it.
 #[derive(Clone, Copy, Debug)]
-pub struct AskedBudget {
-    /// By the caller.
+pub struct RequestedBudget {
+    /// The caller's value.
     named: Option<u32>,
-    /// The caller's name for it; of several, that of the largest.
+    /// The field that the caller used; of several, the one with the largest value.
     pub name: &'static str,
-    /// The requested model's own minimum, which is applied where none was named.
+    /// The requested model's minimum, used if the caller set none.
     applied: Option<u32>,
 }
 
-impl AskedBudget {
-    /// Clients have three names for it. Each that is sent must be allowed by the model that was asked
-    /// for; the largest counts (SPEC §8.2).
+impl RequestedBudget {
+    /// Reads the budget from the three fields that clients use. Each value must be within the limits of the requested
+    /// model; the largest counts (§8.2).
     pub fn read(request: &ChatRequest, requested: &Model) -> Result<Self, GatewayError> {
         let sent = [
             ("max_completion_tokens", request.max_completion_tokens),
@@ -56,21 +56,21 @@ impl AskedBudget {
         })
     }
 
-    /// The same request with this budget named.
+    /// A copy as if the caller had set this budget.
     #[must_use]
-    pub fn naming(self, tokens: u32) -> Self {
+    pub fn with_named(self, tokens: u32) -> Self {
         let named = Some(tokens);
         Self { named, ..self }
     }
 
-    /// Whether it is less than a model takes.
+    /// Whether the budget is below the minimum of `target`.
     pub fn is_too_small_for(self, target: &Model) -> bool {
-        let asked = self.named.or(self.applied).zip(target.min_output);
-        asked.is_some_and(|(asked, least)| asked < least)
+        let limits = self.named.or(self.applied).zip(target.min_output);
+        limits.is_some_and(|(requested, least)| requested < least)
     }
 
-    /// A hybrid's target may want more or less than that: its limits are the gateway's business, so
-    /// they are applied and not complained of.
+    /// The budget with this target. A hybrid's target may have other limits than the hybrid; the budget is adjusted to
+    /// them and the request is not refused, because the gateway chose the target.
     pub fn of(self, target: &Model) -> Budget {
         let least = target.min_output.unwrap_or(1);
         let budget = self.named.or(self.applied).or(target.min_output);

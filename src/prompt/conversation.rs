@@ -1,4 +1,4 @@
-//! The order of messages and the one system prompt (SPEC §2.2).
+//! The order of tool calls and their outputs, and the single system prompt (§2.2).
 
 use std::collections::HashMap;
 
@@ -8,27 +8,27 @@ use crate::wire::{
     json_text::JsonText,
 };
 
-/// A tool's answer and a call that do not belong together.
+/// A tool call and a tool output that do not match.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Disorder {
-    /// A message answers a call that the assistant message it follows has not made.
-    Unasked { at: usize, id: String },
-    /// A call is not answered before the conversation goes on.
-    Unanswered { at: usize, id: String },
+pub enum ToolOrderError {
+    /// A tool message whose call is not in the assistant message before it, or already has an output.
+    UnknownCall { at: usize, id: String },
+    /// A call without an output before the next message.
+    MissingOutput { at: usize, id: String },
 }
 
-impl Disorder {
-    /// In the words of a chat completion.
-    pub fn of_messages(self) -> GatewayError {
+impl ToolOrderError {
+    /// The error in terms of chat completions.
+    pub fn into_chat_error(self) -> GatewayError {
         match self {
-            Self::Unasked { at, id } => GatewayError::invalid(
+            Self::UnknownCall { at, id } => GatewayError::invalid(
                 format!("messages[{at}].tool_call_id"),
                 format!(
                     "`messages[{at}]` answers the call `{id}`, but the assistant message it \
                      follows has no such call left to answer."
                 ),
             ),
-            Self::Unanswered { at, id } => GatewayError::invalid(
+            Self::MissingOutput { at, id } => GatewayError::invalid(
                 format!("messages[{at}].tool_calls"),
                 format!(
                     "`messages[{at}]` calls a tool (`{id}`) that no message answers. Send one \
@@ -38,14 +38,14 @@ impl Disorder {
         }
     }
 
-    /// In the words of a response.
-    pub fn of_items(self) -> GatewayError {
+    /// The error in terms of the Responses API.
+    pub fn into_responses_error(self) -> GatewayError {
         let message = match self {
-            Self::Unasked { id, .. } => format!(
+            Self::UnknownCall { id, .. } => format!(
                 "`input` has an output for the call `{id}`, but no such call before it that is \
                  left to answer."
             ),
-            Self::Unanswered { id, .. } => format!(
+            Self::MissingOutput { id, .. } => format!(
                 "The function call `{id}` has no output. Send one `function_call_output` for each \
                  call, directly after it."
             ),
@@ -54,78 +54,74 @@ impl Disorder {
     }
 }
 
-/// Every tool message answers a call of the assistant message it follows, and every call is
-/// answered before the conversation goes on.
-pub fn check_order(messages: &[Message]) -> Result<(), Disorder> {
+/// Checks that every tool message has the output of a call of the assistant message before it, and that every call has
+/// its output before the next message.
+pub fn check_order(messages: &[Message]) -> Result<(), ToolOrderError> {
     let mut turn = Turn::default();
     for (at, message) in messages.iter().enumerate() {
         if message.role == Role::Tool {
             let id = message.tool_call_id.as_deref().unwrap_or_default();
-            turn.answer(id).ok_or_else(|| Disorder::Unasked {
+            turn.answer(id).ok_or_else(|| ToolOrderError::UnknownCall {
                 at,
                 id: id.to_owned(),
             })?;
             continue;
         }
-        turn.is_over()?;
-        turn = Turn::asked(at, &message.tool_calls);
+        turn.check_complete()?;
+        turn = Turn::new(at, &message.tool_calls);
     }
-    turn.is_over()
+    turn.check_complete()
 }
 
-/// A message and its calls, of which some are not answered yet. Looked up by ID: a turn may be as
-/// long as a body can hold.
+/// A message with its calls, and those of them without output. They are looked up by ID, because a turn may be as long
+/// as a body allows.
 #[derive(Default)]
 struct Turn<'a> {
     at: usize,
     calls: &'a [ToolCall],
-    unanswered: HashMap<&'a str, usize>,
+    open: HashMap<&'a str, usize>,
 }
 
 impl<'a> Turn<'a> {
-    fn asked(at: usize, calls: &'a [ToolCall]) -> Self {
-        let mut unanswered = HashMap::new();
+    fn new(at: usize, calls: &'a [ToolCall]) -> Self {
+        let mut open = HashMap::new();
         for call in calls {
-            *unanswered.entry(call.id.as_str()).or_default() += 1;
+            *open.entry(call.id.as_str()).or_default() += 1;
         }
-        Self {
-            at,
-            calls,
-            unanswered,
-        }
+        Self { at, calls, open }
     }
 
     fn answer(&mut self, id: &str) -> Option<()> {
-        let left = self.unanswered.get_mut(id)?;
+        let left = self.open.get_mut(id)?;
         *left -= 1;
         if *left == 0 {
-            self.unanswered.remove(id);
+            self.open.remove(id);
         }
         Some(())
     }
 
-    fn is_over(&self) -> Result<(), Disorder> {
-        if self.unanswered.is_empty() {
+    fn check_complete(&self) -> Result<(), ToolOrderError> {
+        if self.open.is_empty() {
             return Ok(());
         }
         let mut calls = self.calls.iter();
-        let open = calls.find(|call| self.unanswered.contains_key(call.id.as_str()));
-        open.map_or(Ok(()), |call| {
+        let call = calls.find(|call| self.open.contains_key(call.id.as_str()));
+        call.map_or(Ok(()), |call| {
             let (at, id) = (self.at, call.id.clone());
-            Err(Disorder::Unanswered { at, id })
+            Err(ToolOrderError::MissingOutput { at, id })
         })
     }
 }
 
-/// The conversation with one system message, first: the gateway's identity prompt where there is
-/// one, then everything the caller wrote as system or developer, a line each.
+/// Merges all system messages into one at the start: the gateway's identity prompt if there is one, then the caller's
+/// system and developer messages, joined with line breaks.
 ///
-/// Agent frameworks write system messages in the middle of a history; they are moved, not refused.
+/// Agent frameworks put system messages in the middle of a history; they are moved and not refused.
 pub fn with_one_system_prompt(messages: Vec<Message>, identity: Option<&str>) -> Vec<Message> {
     let is_system = |message: &Message| message.role == Role::System;
-    let already_so =
+    let is_merged =
         messages.iter().skip(1).all(|message| !is_system(message)) && identity.is_none();
-    if already_so {
+    if is_merged {
         return messages;
     }
     let (system, rest): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_system);
@@ -136,10 +132,7 @@ pub fn with_one_system_prompt(messages: Vec<Message>, identity: Option<&str>) ->
         .chain(written)
         .collect();
     let mut conversation = Vec::with_capacity(rest.len() + 1);
-    conversation.push(Message::saying(
-        Role::System,
-        JsonText::join_lines(&prompts),
-    ));
+    conversation.push(Message::text(Role::System, JsonText::join_lines(&prompts)));
     conversation.extend(rest);
     conversation
 }
@@ -154,7 +147,7 @@ mod tests {
         let calls = calls
             .into_iter()
             .map(|number| ToolCall::new(format!("call_{number}"), "f".into(), JsonText::new("{}")));
-        Message::calling(None, calls.collect())
+        Message::tool_calls(None, calls.collect())
     }
 
     fn answer(number: usize) -> Message {
@@ -162,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_as_long_as_a_body_can_hold_is_checked_at_once() {
+    fn a_very_long_turn_is_checked_quickly() {
         let many = 100_000;
         let mut messages = vec![turn(0..many)];
         messages.extend((0..many).rev().map(answer));
@@ -172,23 +165,23 @@ mod tests {
         let id = "call_0".to_owned();
         assert_eq!(
             check_order(&messages),
-            Err(Disorder::Unanswered { at: 0, id })
+            Err(ToolOrderError::MissingOutput { at: 0, id })
         );
         assert!(started.elapsed() < Duration::from_secs(5));
     }
 
     #[test]
-    fn calls_of_the_same_id_are_answered_one_by_one() {
+    fn calls_with_equal_ids_need_one_output_each() {
         let twice = || turn([7, 7]);
         assert_eq!(check_order(&[twice(), answer(7), answer(7)]), Ok(()));
         let id = || "call_7".to_owned();
         assert_eq!(
             check_order(&[twice(), answer(7)]),
-            Err(Disorder::Unanswered { at: 0, id: id() })
+            Err(ToolOrderError::MissingOutput { at: 0, id: id() })
         );
         assert_eq!(
             check_order(&[twice(), answer(7), answer(7), answer(7)]),
-            Err(Disorder::Unasked { at: 3, id: id() })
+            Err(ToolOrderError::UnknownCall { at: 3, id: id() })
         );
     }
 }

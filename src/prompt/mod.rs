@@ -1,7 +1,10 @@
-//! From what a caller wrote to what a model gets: SPEC §2.1–2.4 and §8.3.
+//! Turns a caller's chat request into the call that is sent to a model (§2.1–2.4, §8.3). Pure: no clock, no network,
+//! no store.
 //!
-//! Pure: no clock, no network, no store. A request that passes here is one that every provider
-//! of its model takes.
+//! An invalid request is refused with the field at fault; a request that passes is valid for every provider of its
+//! model.
+//!
+//! It may use the rooms after it in `src/lib.rs`; it uses `tools`, `wire`, `routing`, `catalog` and `base`.
 
 use std::sync::Arc;
 
@@ -10,10 +13,10 @@ mod conversation;
 mod route;
 mod tools;
 
-pub use budget::{AskedBudget, Budget};
-pub use conversation::{Disorder, check_order};
+pub use budget::{Budget, RequestedBudget};
+pub use conversation::{ToolOrderError, check_order};
 pub use route::Route;
-pub use tools::Offered;
+pub use tools::OfferedTools;
 
 use crate::{
     base::tokens::TokenCount,
@@ -29,75 +32,74 @@ use crate::{
     },
 };
 
-/// A chat completion as providers are asked for it, whatever their own format.
+/// A chat completion in the gateway's own form, from which every provider adapter builds its request.
 #[derive(Debug)]
 pub struct ChatCall {
     pub route: Route,
     /// The system message, if any, is the first and only one; every content is one string.
     pub messages: Vec<Message>,
     pub settings: Settings,
-    /// As they were sent, for hybrids: what one target drops, another may take.
-    asked_settings: Option<Settings>,
+    /// The settings that the caller sent, for hybrids only: one target may drop a setting that another accepts.
+    requested_settings: Option<Settings>,
     pub budget: Budget,
-    asked_budget: AskedBudget,
-    /// How many completions, where the caller said so.
+    requested_budget: RequestedBudget,
+    /// The number of completions, if the caller set it.
     pub n: Option<u32>,
-    pub tools: Offered,
+    pub tools: OfferedTools,
     pub tool_choice: Option<ToolChoice>,
     pub parallel_tool_calls: Option<bool>,
     pub response_format: Option<ResponseFormat>,
     pub reasoning_effort: Option<&'static str>,
     pub thinking: Option<Schema>,
-    /// The account, in place of whatever the caller wrote.
+    /// The account's ID; it replaces the caller's `user`.
     pub user: String,
-    /// Tells conversations apart that begin alike.
+    /// Distinguishes conversations that begin alike, for hybrids.
     pub prompt_cache_key: Option<JsonText>,
     pub stream: bool,
     pub include_usage: bool,
 }
 
-/// What the gateway adds to a request of its own accord.
+/// What the gateway itself adds to a request.
 #[derive(Clone, Copy, Default)]
-pub struct Ours<'a> {
-    /// Where the model has one.
+pub struct Additions<'a> {
+    /// The model's identity prompt, if it has one.
     pub identity_prompt: Option<&'a str>,
-    /// Where there are tools to offer.
+    /// The built-in tools, if any are configured.
     pub toolbox: Option<&'a Arc<Toolbox>>,
 }
 
-/// Checks the values of a request of the right shape and puts it in the gateway's form. Whether its
-/// calls and their answers belong together ([`check_order`]) was asked before, in the words of its
-/// endpoint.
+/// Checks the values of a parsed request and converts it to the gateway's own form. The order of tool calls and their
+/// outputs ([`check_order`]) has been checked before, because its error message depends on the API.
 pub fn prepare(
     request: Box<ChatRequest>,
     settings: Settings,
     route: Route,
-    ours: Ours<'_>,
+    additions: Additions<'_>,
     user: &str,
 ) -> Result<Box<ChatCall>, GatewayError> {
     if let Some(field) = request.refused.first() {
-        return Err(refusal(field));
+        return Err(unsupported_field(field));
     }
     settings.check_ranges()?;
-    let asked_budget = AskedBudget::read(&request, &route.requested)?;
+    let requested_budget = RequestedBudget::read(&request, &route.requested)?;
     let n = completions(request.n)?;
     let reasoning_effort = reasoning_effort(request.reasoning_effort.as_deref())?;
     let may_offer = request.tool_execution == ToolExecution::Execute
         && request.tool_choice != Some(ToolChoice::None);
     let (tools, tool_choice) =
-        tools::offered(request.tools, request.tool_choice, route.max_tools())?;
-    let tools = match ours.toolbox {
+        tools::resolve(request.tools, request.tool_choice, route.max_tools())?;
+    let tools = match additions.toolbox {
         Some(toolbox) if tools.is_empty() && may_offer && route.takes_built_in_tools() => {
-            Offered::BuiltIn(toolbox.clone())
+            OfferedTools::BuiltIn(toolbox.clone())
         }
-        _ => Offered::Callers(tools),
+        _ => OfferedTools::Callers(tools),
     };
     Ok(Box::new(ChatCall {
-        messages: conversation::with_one_system_prompt(request.messages, ours.identity_prompt),
-        asked_settings: route.requested.is_hybrid().then(|| settings.clone()),
+        messages: conversation::with_one_system_prompt(request.messages, additions.identity_prompt),
+        requested_settings: route.requested.is_hybrid().then(|| settings.clone()),
         settings,
-        budget: asked_budget.of(&route.target),
-        asked_budget,
+        budget: requested_budget.of(&route.target),
+        requested_budget,
         route,
         n,
         parallel_tool_calls: request.parallel_tool_calls.filter(|_| !tools.is_empty()),
@@ -116,84 +118,84 @@ pub fn prepare(
 }
 
 impl ChatCall {
-    /// How many completions the answer has.
+    /// How many completions the response has.
     pub fn choices(&self) -> u32 {
         self.n.unwrap_or(1)
     }
 
-    /// A hybrid has chosen who answers.
+    /// Applies the choice of a hybrid.
     ///
-    /// The gateway's own tools are offered to a target that takes tools, and are no reason to choose
-    /// another one; once they are offered, nobody is asked instead who would not know them.
+    /// Built-in tools are offered only if the target supports tools; they do not influence the choice. If they are
+    /// offered, fallbacks without support for tools are removed.
     pub fn choose(&mut self, mut chosen: Chosen) {
         if self.tools.are_built_in() {
             if chosen.target.has_feature("tools") {
-                chosen.ladder.retain(|model| model.has_feature("tools"));
+                chosen.fallbacks.retain(|model| model.has_feature("tools"));
             } else {
-                self.tools = Offered::Callers(Vec::new());
+                self.tools = OfferedTools::Callers(Vec::new());
                 self.parallel_tool_calls = None;
             }
         }
-        self.goes_to(chosen.target.clone());
+        self.set_target(chosen.target.clone());
         self.route.choose(chosen);
     }
 
-    /// The target has failed: goes to the next one that may answer, if there is one.
+    /// Moves on to the next fallback after the target has failed. Returns `false` if there is none.
     pub fn escalate(&mut self, reason: Reason) -> bool {
         let next = self.route.escalate(reason);
-        next.map(|next| self.goes_to(next)).is_some()
+        next.map(|next| self.set_target(next)).is_some()
     }
 
-    /// The others have failed too: what `target` has said is the answer after all.
-    pub fn returns(&mut self, target: Arc<Model>) {
-        self.route.returns(&target);
-        self.goes_to(target);
+    /// Returns to `target` after the fallbacks have failed too: its earlier response is delivered after all.
+    pub fn return_to(&mut self, target: Arc<Model>) {
+        self.route.return_to(&target);
+        self.set_target(target);
     }
 
-    /// Another model answers: what depends on that is worked out anew.
-    fn goes_to(&mut self, target: Arc<Model>) {
-        self.budget = self.asked_budget.of(&target);
-        if let Some(asked) = &self.asked_settings {
-            self.settings = asked.without(|parameter| target.drops(parameter));
+    /// Sets the target, and recomputes the budget and the settings for it.
+    fn set_target(&mut self, target: Arc<Model>) {
+        self.budget = self.requested_budget.of(&target);
+        if let Some(requested) = &self.requested_settings {
+            self.settings = requested.without(|parameter| target.drops(parameter));
         }
         self.route.target = target;
     }
 
-    /// The budget it would have with another model.
+    /// The budget of this call with another model.
     pub fn budget_with(&self, target: &Model) -> Budget {
-        self.asked_budget.of(target)
+        self.requested_budget.of(target)
     }
 
-    /// The budget it would have with another model, had the caller named so many tokens.
+    /// The budget of this call with another model, if the caller had set `max_tokens` to `tokens`.
     pub fn budget_naming(&self, tokens: u32, target: &Model) -> Budget {
-        self.asked_budget.naming(tokens).of(target)
+        self.requested_budget.with_named(tokens).of(target)
     }
 
-    /// What the caller called its budget.
+    /// The field in which the caller set the budget.
     pub fn budget_name(&self) -> &'static str {
-        self.asked_budget.name
+        self.requested_budget.name
     }
 
-    /// The cap it would have with another model, as hybrids weigh it.
+    /// The output cap of this call with another model, for the choice of a hybrid.
     pub fn cap_with(&self, target: &Model) -> Cap {
         Cap {
             max_tokens: self.budget_with(target).max_tokens,
-            is_raised: self.asked_budget.is_too_small_for(target),
+            is_raised: self.requested_budget.is_too_small_for(target),
         }
     }
 
-    /// Counts everything that a provider is sent for this call, whatever its format.
+    /// Counts the tokens of everything that is sent to a provider for this call, whatever the provider's format.
     ///
-    /// All structs on the way are taken apart without `..`: a field that is added does not compile until it is said
-    /// here whether it counts.
+    /// All structs are destructured without `..`, so that a new field does not compile until it is decided here whether
+    /// it counts.
     pub fn count(&self) -> TokenCount {
         let Self {
             route: _,
             messages,
             settings,
-            asked_settings: _, // `settings` are those that are sent
+            requested_settings: _, // only `settings` are sent
             budget: _,
-            asked_budget: _,
+            requested_budget: _,
             n: _,
             tools,
             tool_choice,
@@ -202,7 +204,7 @@ impl ChatCall {
             reasoning_effort,
             thinking,
             user,
-            prompt_cache_key: _, // no provider sees it
+            prompt_cache_key: _, // not sent to providers
             stream: _,
             include_usage: _,
         } = self;
@@ -221,25 +223,25 @@ impl ChatCall {
         if let Some(thinking) = thinking {
             thinking.count(&mut count);
         }
-        // Words of ours, which providers do not bill.
+        // Values that the gateway sets; they are sent, but providers do not bill them.
         count.sent(reasoning_effort.unwrap_or_default());
         count.sent(user);
         count
     }
 
-    /// The first message of a role.
+    /// The content of the first message with this role.
     pub fn first_text(&self, role: Role) -> Option<&JsonText> {
         let mut messages = self.messages.iter();
         let first = messages.find(|message| message.role == role);
         first.and_then(|message| message.content.as_ref())
     }
 
-    /// The last thing the user said.
+    /// The content of the last user message.
     pub fn last_user_text(&self) -> Option<&JsonText> {
         self.user_texts().next()
     }
 
-    /// What the user said, the last of it first.
+    /// The contents of the user messages, the last one first.
     pub fn user_texts(&self) -> impl Iterator<Item = &JsonText> {
         let users = self.messages.iter().rev();
         let users = users.filter(|message| message.role == Role::User);
@@ -247,7 +249,7 @@ impl ChatCall {
     }
 }
 
-fn refusal(field: &str) -> GatewayError {
+fn unsupported_field(field: &str) -> GatewayError {
     let message = match field {
         "web_search_options" => {
             "`web_search_options` is not available: searches are not metered yet. Leave it out."
@@ -261,7 +263,7 @@ fn refusal(field: &str) -> GatewayError {
     GatewayError::invalid(field, message)
 }
 
-/// Every completion is billed, so a slip of the pen must not ask for a million of them.
+/// Checks `n`. Every completion is billed, so a typo must not request a million of them.
 fn completions(n: Option<u64>) -> Result<Option<u32>, GatewayError> {
     match n {
         None => Ok(None),
@@ -273,7 +275,7 @@ fn completions(n: Option<u64>) -> Result<Option<u32>, GatewayError> {
     }
 }
 
-/// The nearest of the three levels that every reasoning model knows.
+/// Maps the effort to the nearest of the three levels that every reasoning model supports.
 fn reasoning_effort(effort: Option<&str>) -> Result<Option<&'static str>, GatewayError> {
     Ok(match effort {
         None | Some("none") => None,

@@ -1,24 +1,24 @@
-//! Which model was asked for, and which one answers.
+//! The requested model and the model that serves the call.
 
 use std::sync::Arc;
 
 use crate::{
     catalog::{Model, Parameter},
-    routing::{Chosen, Decision, Reason, Turning},
+    routing::{Chosen, Decision, PendingTurn, Reason},
 };
 
 #[derive(Debug)]
 pub struct Route {
-    /// Its ID is what the answer shows, its rules are those the caller reads.
+    /// The model in the request: the response shows its ID, and its limits apply to the request.
     pub requested: Arc<Model>,
-    /// The same model, but for hybrids once they have chosen.
+    /// The model that serves the call: the requested one, or the target that a hybrid chose.
     pub target: Arc<Model>,
-    /// Whom to ask in turn when the target fails.
-    ladder: Vec<Arc<Model>>,
-    /// How a hybrid came to its target.
+    /// Models to try in this order if the target fails.
+    fallbacks: Vec<Arc<Model>>,
+    /// Why a hybrid chose its target.
     pub decision: Option<Box<Decision>>,
-    /// What to remember of it, if it is a turn of a conversation.
-    pub turning: Option<Box<Turning>>,
+    /// What the `turn` router stores once the call was served.
+    pub pending_turn: Option<Box<PendingTurn>>,
 }
 
 impl Route {
@@ -26,83 +26,83 @@ impl Route {
         Self {
             requested: model.clone(),
             target: model,
-            ladder: Vec::new(),
+            fallbacks: Vec::new(),
             decision: None,
-            turning: None,
+            pending_turn: None,
         }
     }
 
-    /// A hybrid has chosen.
+    /// Applies the choice of a hybrid, except for the target.
     pub(super) fn choose(&mut self, chosen: Chosen) {
-        self.ladder = chosen.ladder;
+        self.fallbacks = chosen.fallbacks;
         self.decision = Some(Box::new(chosen.decision));
-        self.turning = chosen.turning.map(Box::new);
+        self.pending_turn = chosen.pending_turn.map(Box::new);
     }
 
-    /// Who answers for a hybrid.
+    /// The target, if a hybrid chose it.
     pub fn routed(&self) -> Option<Arc<Model>> {
         self.decision.as_ref().map(|_| self.target.clone())
     }
 
-    /// How a hybrid came to its target, as it is kept with the request.
-    pub fn told(&self) -> Option<String> {
+    /// The decision as JSON, as it is stored with the request.
+    pub fn decision_json(&self) -> Option<String> {
         let decision = self.decision.as_ref()?;
         serde_json::to_string(decision).ok()
     }
 
-    /// Whether somebody better can be asked when the target's answer is poor.
+    /// Whether the next fallback is of a higher quality tier than the target, for responses that are poor.
     pub fn can_improve(&self) -> bool {
-        let next = self.ladder.first();
+        let next = self.fallbacks.first();
         next.is_some_and(|next| next.quality_tier > self.target.quality_tier)
     }
 
-    /// Only these may be asked instead.
+    /// Removes fallbacks that are not healthy.
     pub fn keep_healthy(&mut self, healthy: impl Fn(&Model) -> bool) {
-        self.ladder.retain(|model| healthy(model));
+        self.fallbacks.retain(|model| healthy(model));
     }
 
-    /// The target stays, whatever happens.
-    pub fn settle(&mut self) {
-        self.ladder.clear();
+    /// Removes all fallbacks: the target can no longer change.
+    pub fn fix_target(&mut self) {
+        self.fallbacks.clear();
     }
 
-    /// Everyone who may yet answer.
-    pub fn possible(&self) -> impl Iterator<Item = &Arc<Model>> {
-        std::iter::once(&self.target).chain(&self.ladder)
+    /// The target and all fallbacks.
+    pub fn possible_targets(&self) -> impl Iterator<Item = &Arc<Model>> {
+        std::iter::once(&self.target).chain(&self.fallbacks)
     }
 
-    /// Who is asked next, now that the target has failed.
+    /// Takes the next fallback, because the target has failed.
     pub(super) fn escalate(&mut self, reason: Reason) -> Option<Arc<Model>> {
-        if self.ladder.is_empty() {
+        if self.fallbacks.is_empty() {
             return None;
         }
-        let next = self.ladder.remove(0);
+        let next = self.fallbacks.remove(0);
         if let Some(decision) = &mut self.decision {
             decision.escalates(&next.id, reason);
         }
         Some(next)
     }
 
-    /// What `target` said before is the answer after all.
-    pub(super) fn returns(&mut self, target: &Model) {
-        self.ladder.clear();
+    /// Returns to an earlier target, whose response is delivered after all.
+    pub(super) fn return_to(&mut self, target: &Model) {
+        self.fallbacks.clear();
         if let Some(decision) = &mut self.decision {
             let reason = decision.reason;
             decision.escalates(&target.id, reason);
         }
     }
 
-    /// The most tools that are taken.
+    /// The most tools that a request may have.
     pub(super) fn max_tools(&self) -> usize {
         self.requested.max_tools
     }
 
-    /// Whether the gateway's own tools are offered (SPEC §4.1).
+    /// Whether built-in tools may be offered (§4.1).
     pub(super) fn takes_built_in_tools(&self) -> bool {
         self.requested.builtin_tools && self.requested.has_feature("tools")
     }
 
-    /// Whether a parameter is dropped on this way.
+    /// Whether the requested model or the target drops a parameter.
     pub fn drops(&self, parameter: Parameter) -> bool {
         self.requested.drops(parameter) || self.target.drops(parameter)
     }

@@ -1,4 +1,4 @@
-//! Which tools the model is offered, and which it must use (SPEC §2.4, §4.1, §8.4).
+//! Which tools are offered to the model, and which it must use (§2.4, §4.1, §8.4).
 
 use std::{ops::Deref, sync::Arc};
 
@@ -11,20 +11,20 @@ use crate::{
     },
 };
 
-/// The tools of a call: the caller's, or the gateway's own, never both.
+/// The tools of a call: the caller's or the built-in ones, never both.
 #[derive(Clone)]
-pub enum Offered {
+pub enum OfferedTools {
     Callers(Vec<Tool>),
     BuiltIn(Arc<Toolbox>),
 }
 
-impl Offered {
-    /// Whether it is the gateway that runs them.
+impl OfferedTools {
+    /// Whether the gateway runs them.
     pub fn are_built_in(&self) -> bool {
         matches!(self, Self::BuiltIn(_))
     }
 
-    /// What their definitions add to a prompt, whoever defined them.
+    /// Counts what the definitions add to a prompt.
     pub fn count(&self, count: &mut TokenCount) {
         match self {
             Self::Callers(tools) => Tool::count_all(tools, count),
@@ -33,7 +33,7 @@ impl Offered {
     }
 }
 
-impl Deref for Offered {
+impl Deref for OfferedTools {
     type Target = [Tool];
 
     fn deref(&self) -> &[Tool] {
@@ -44,22 +44,22 @@ impl Deref for Offered {
     }
 }
 
-impl std::fmt::Debug for Offered {
+impl std::fmt::Debug for OfferedTools {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
 }
 
-/// The tools and the choice among them, with `allowed_tools` carried out. A choice without tools
-/// means nothing and is dropped.
-pub fn offered(
+/// Checks the tools and `tool_choice`, and reduces the tools to the allowed ones. A choice without tools has no effect
+/// and is dropped.
+pub fn resolve(
     mut tools: Vec<Tool>,
     choice: Option<ToolChoice>,
     most: usize,
 ) -> Result<(Vec<Tool>, Option<ToolChoice>), GatewayError> {
     if tools.len() > most {
         let sent = tools.len();
-        let message = format!("`tools` has {sent} definitions; this model takes at most {most}.");
+        let message = format!("`tools` has {sent} definitions; this model accepts at most {most}.");
         return Err(GatewayError::invalid("tools", message));
     }
     if tools.is_empty() {

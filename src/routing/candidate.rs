@@ -1,4 +1,4 @@
-//! Which targets of a hybrid could answer a request, and why the others could not.
+//! Which targets of a hybrid can serve a request, and why the others cannot.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use crate::{
     catalog::{Billable, Model},
 };
 
-/// How long an answer is taken to be, for comparing prices; the router was measured with it.
+/// Assumed output tokens of a response, for comparing costs. The routers were evaluated with this value.
 const EXPECTED_OUTPUT: u64 = 300;
 
-/// What a request asks of whoever answers it.
+/// What a request requires of its target.
 #[derive(Clone, Debug, Default)]
 pub struct Need {
-    /// All that the model reads.
+    /// Estimated tokens of the whole prompt.
     pub prompt_tokens: u64,
-    /// How many tools the caller offers. The gateway's own are no need of anyone's.
+    /// Number of the caller's tools. Built-in tools are not required.
     pub tools: usize,
     pub json_schema: bool,
     pub json_mode: bool,
     pub stream: bool,
 }
 
-/// How much a target may write.
+/// The output cap of a request with one target.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cap {
     pub max_tokens: Option<u32>,
-    /// It is more than the caller wants, because the target takes no less.
+    /// Whether the cap is above the caller's budget, because the target has a higher minimum.
     pub is_raised: bool,
 }
 
-/// Why a target cannot answer.
+/// Why a target cannot serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// The account's plan does not include it.
@@ -39,14 +39,14 @@ pub enum Rejection {
     Disabled,
     /// No provider is configured for it.
     Unserved,
-    /// All its providers are left alone after failures.
+    /// The circuits of all its deployments are open.
     Unhealthy,
     Context,
     Tools,
     JsonSchema,
     JsonMode,
     Streaming,
-    /// Its minimum is above the budget that the caller named.
+    /// Its minimum of output tokens is above the caller's budget.
     MinOutput,
 }
 
@@ -66,7 +66,7 @@ impl Rejection {
         }
     }
 
-    /// What there is none of, for the caller, and the field that asks for it.
+    /// The request field that no target can satisfy, and the missing property, for the error message.
     pub fn constraint(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::NotEntitled
@@ -83,29 +83,29 @@ impl Rejection {
     }
 }
 
-/// A target of a hybrid, looked at for one request.
+/// A target of a hybrid, assessed for one request.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     pub model: Arc<Model>,
     pub rejected: Option<Rejection>,
-    /// How long its answer is taken to be.
+    /// Assumed output tokens.
     pub output_tokens: u64,
-    /// What the request is expected to cost, nothing of it being cached.
+    /// Estimated cost of the request without cached tokens.
     pub cost: NanoUsd,
 }
 
 impl Candidate {
-    /// `in_service` says what keeps it from being asked at all; `budget` is what it would have.
+    /// `in_service` is the reason if the target is unavailable for every request; `budget` is the cap with this target.
     pub fn new(model: Arc<Model>, need: &Need, in_service: Option<Rejection>, budget: Cap) -> Self {
         let output_tokens = budget.max_tokens.map_or(EXPECTED_OUTPUT, u64::from);
         let output_tokens = output_tokens.min(EXPECTED_OUTPUT);
-        let lacking = in_service
+        let unmet = in_service
             .filter(|reason| *reason != Rejection::Unhealthy)
-            .or_else(|| lacks(&model, need, budget));
+            .or_else(|| unmet(&model, need, budget));
         let too_much = budget.is_raised.then_some(Rejection::MinOutput);
         Self {
-            // One that rests can be asked all the same, so that it does is said last.
-            rejected: lacking.or(too_much).or(in_service),
+            // `Unhealthy` comes last: such a candidate can be used if there are no others.
+            rejected: unmet.or(too_much).or(in_service),
             output_tokens,
             cost: model.prices.cost(Billable {
                 input: need.prompt_tokens,
@@ -120,13 +120,13 @@ impl Candidate {
         self.model.quality_tier
     }
 
-    /// What is expected of it.
+    /// The expected quality of its tier.
     pub fn quality(&self, by_tier: &[f32; 4]) -> f32 {
         let head = usize::from(self.tier()).saturating_sub(1).min(3);
         by_tier[head]
     }
 
-    /// What it costs when so much of the prompt is in its provider's cache.
+    /// Estimated cost of a prompt of which `cached` tokens are in the provider's cache.
     pub fn cost_with_cached(&self, prompt_tokens: u64, cached: u64) -> NanoUsd {
         let cached_input = cached.min(prompt_tokens);
         self.model.prices.cost(Billable {
@@ -138,8 +138,8 @@ impl Candidate {
     }
 }
 
-/// What the request needs and the model has not.
-fn lacks(model: &Model, need: &Need, budget: Cap) -> Option<Rejection> {
+/// The first requirement of the request that the model does not meet.
+fn unmet(model: &Model, need: &Need, budget: Cap) -> Option<Rejection> {
     let output = budget.max_tokens.map_or(0, u64::from);
     let checks = [
         (
@@ -164,7 +164,7 @@ fn lacks(model: &Model, need: &Need, budget: Cap) -> Option<Rejection> {
         ),
     ];
     let mut checks = checks.into_iter();
-    checks.find_map(|(lacks, reason)| lacks.then_some(reason))
+    checks.find_map(|(is_unmet, reason)| is_unmet.then_some(reason))
 }
 
 /// The cheapest of these; of equals the one with the lower input price, then the first.

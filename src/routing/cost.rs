@@ -1,4 +1,4 @@
-//! The cheapest target that is nearly as likely to be right as the best.
+//! Chooses the cheapest target whose expected quality is at most `give` below that of the best.
 
 use super::{
     candidate::{Candidate, cheapest},

@@ -1,4 +1,4 @@
-//! What was chosen for a request, and why: kept with it, and shown to the operator.
+//! The record of a choice and its reasons. It is stored with the request and shown to the operator.
 
 use serde::{Serialize, Serializer};
 
@@ -29,8 +29,8 @@ pub enum Reason {
     TurnSwitchGain,
     TurnContinuation,
     TurnIdleReset,
-    /// All targets that fit are left alone after failures, and one is asked all the same; or the one
-    /// that a conversation was with is out of service.
+    /// The circuits of all suitable targets are open and one is used anyway; or the target of the conversation's last
+    /// turn is no longer available.
     FallbackHealth,
 }
 
@@ -66,14 +66,14 @@ impl Serialize for Reason {
     }
 }
 
-/// The whole account of one choice.
+/// All data about one choice.
 #[derive(Clone, Debug, Serialize)]
 pub struct Decision {
     pub hybrid: String,
     pub router: &'static str,
-    /// Of the weights that scored it.
+    /// Version of the weights that scored the request.
     pub version: String,
-    /// Who answers, or did in the end.
+    /// The chosen target, or the last one after escalations.
     pub chosen: String,
     pub reason: Reason,
     /// The tier that a `tiered` router put the request in.
@@ -82,27 +82,27 @@ pub struct Decision {
     /// The route that a `semantic` router found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
-    /// How likely each quality tier is to be right, the weakest first.
+    /// Expected quality of each quality tier, the weakest first.
     #[serde(serialize_with = "all_short")]
     pub quality: [f32; 4],
-    /// They are those of the turn before, which this one goes on with.
+    /// Whether the scores are those of the previous turn, because this turn is a short continuation.
     #[serde(skip)]
     pub is_inherited: bool,
     pub domain: Domain,
     pub prompt_tokens: u64,
-    pub candidates: Vec<Considered>,
+    pub candidates: Vec<ConsideredCandidate>,
     pub estimated_cost: NanoUsd,
-    /// Of those that could have answered.
+    /// Estimated cost of the most expensive eligible target.
     pub dearest_cost: NanoUsd,
-    /// Over always asking that one.
+    /// `dearest_cost` less `estimated_cost`.
     pub estimated_saving: NanoUsd,
-    /// Targets that were asked and failed, in order.
+    /// Changes of target after failures, in order.
     pub escalations: Vec<Escalation>,
     /// How long the choice took, in microseconds.
     pub route_us: u64,
 }
 
-/// What the request is about, most likely.
+/// The most likely domain of a request.
 #[derive(Clone, Debug, Serialize)]
 pub struct Domain {
     pub name: &'static str,
@@ -111,7 +111,7 @@ pub struct Domain {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Considered {
+pub struct ConsideredCandidate {
     pub model: String,
     pub quality_tier: u8,
     #[serde(serialize_with = "short")]
@@ -127,12 +127,12 @@ pub struct Escalation {
     pub reason: Reason,
 }
 
-/// A term of the scores.
+/// A term of the quality scores.
 #[derive(Clone, Debug, Serialize)]
 pub struct Term {
     /// A word or two of the prompt in quotes, the name of a feature, or `meaning`.
     term: String,
-    /// What it adds to the expectation of each quality tier, the weakest first.
+    /// What it adds to the expected quality of each tier, the weakest first.
     #[serde(serialize_with = "all_short")]
     quality: [f32; 4],
 }
@@ -146,12 +146,12 @@ impl From<Contribution> for Term {
     }
 }
 
-/// To four places: what is kept reads back as it was written.
+/// Rounds to four decimal places, so that stored JSON is parsed to the same number.
 fn rounded(number: f32) -> f64 {
     (f64::from(number) * 10_000.0).round() / 10_000.0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn short<S: Serializer>(number: &f32, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(rounded(*number))
 }
@@ -160,7 +160,7 @@ fn all_short<S: Serializer>(numbers: &[f32; 4], serializer: S) -> Result<S::Ok, 
     numbers.map(rounded).serialize(serializer)
 }
 
-/// What is expected to be saved.
+/// The expected saving over the most expensive target.
 pub fn saving(estimated: NanoUsd, dearest: NanoUsd) -> NanoUsd {
     NanoUsd::new(dearest.nanos() - estimated.nanos())
 }
@@ -172,7 +172,7 @@ impl Domain {
             posterior: scores.domains[0],
         };
         for (name, posterior) in DOMAINS.into_iter().zip(scores.domains) {
-            // Of equals the first.
+            // Of equal domains the first is taken.
             if posterior > likeliest.posterior {
                 likeliest = Self { name, posterior };
             }
@@ -181,7 +181,7 @@ impl Domain {
     }
 }
 
-impl Considered {
+impl ConsideredCandidate {
     pub fn of(candidate: &Candidate, quality: &[f32; 4]) -> Self {
         Self {
             model: candidate.model.id.clone(),
@@ -194,7 +194,7 @@ impl Considered {
 }
 
 impl Decision {
-    /// The chosen one failed, and `to` is asked instead.
+    /// Records that the chosen target failed and `to` replaces it.
     pub fn escalates(&mut self, to: &str, reason: Reason) {
         let from = std::mem::replace(&mut self.chosen, to.to_owned());
         self.escalations.push(Escalation {

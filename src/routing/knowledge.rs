@@ -1,16 +1,16 @@
-//! What routers go by beside the request: the scorer, and the operator's examples as it reads them.
+//! What the routers need besides the request: the scorer, and the embeddings of the operator's examples.
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::scorer::{Meaning, Scorer};
+use super::scorer::{Embedding, Scorer};
 use crate::catalog::{Catalog, Router};
 
-/// Worked out once for a catalog and its weights.
+/// Computed once per catalog and weights.
 pub struct Knowledge {
-    /// Where the configuration has weights of its own.
+    /// The scorer with the weights of the configuration, if it has any.
     own: Option<Arc<Scorer>>,
-    /// For each hybrid that has routes: the examples of each, in order.
-    examples: HashMap<String, Vec<Vec<Meaning>>>,
+    /// For each semantic hybrid, the examples of its routes, in the order of the routes.
+    examples: HashMap<String, Vec<Vec<Embedding>>>,
 }
 
 impl Knowledge {
@@ -19,13 +19,13 @@ impl Knowledge {
             own,
             examples: HashMap::new(),
         };
-        // The built-in weights are unpacked here, and not while the first request waits.
+        // Loads the built-in weights now, so that the first request does not wait for it.
         let scorer = known.scorer();
         let mut examples = HashMap::new();
         for hybrid in catalog.models() {
             if let Some(Router::Semantic(settings)) = &hybrid.router {
                 let routes = settings.routes.iter();
-                let read = |text: &String| scorer.meaning(text);
+                let read = |text: &String| scorer.embedding(text);
                 let routes = routes.map(|route| route.exemplars.iter().map(read).collect());
                 examples.insert(hybrid.id.clone(), routes.collect());
             }
@@ -34,13 +34,13 @@ impl Knowledge {
         known
     }
 
-    /// What is expected of targets, and what a text is about.
+    /// The scorer: that of the configuration, otherwise the built-in one.
     pub fn scorer(&self) -> &Scorer {
         self.own.as_deref().unwrap_or_else(|| Scorer::embedded())
     }
 
-    /// The examples of each of a hybrid's routes.
-    pub fn examples(&self, hybrid: &str) -> &[Vec<Meaning>] {
+    /// The examples of each route of a hybrid.
+    pub fn examples(&self, hybrid: &str) -> &[Vec<Embedding>] {
         self.examples.get(hybrid).map_or(&[], Vec::as_slice)
     }
 }

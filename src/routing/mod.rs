@@ -1,7 +1,11 @@
-//! The hybrids' routers: which of a hybrid's targets answers a request.
+//! Chooses the target of a hybrid for each request. Deterministic: equal requests with the same catalog, upstream
+//! health and conversation state (`sessions.rs`, the only state) get the same target. There is no randomness, and
+//! nothing is learned at run time.
 //!
-//! Pure, but for what is remembered of conversations (`sessions.rs`): the same request, catalog and
-//! state of the upstreams give the same choice. Nothing is drawn and nothing is learned.
+//! Choosing cannot fail: if no target can serve the request, there is no choice, and every candidate has the reason.
+//! Weights and labels that cannot be used are refused with the reason.
+//!
+//! It may use `catalog` and `base`.
 
 use std::sync::Arc;
 
@@ -23,39 +27,40 @@ pub use candidate::{Candidate, Cap, Need, Rejection};
 pub use decision::{Decision, Reason, Term};
 pub use knowledge::Knowledge;
 pub use scorer::{DOMAINS, Scorer, Scores};
-pub use sessions::{Found, SessionKey, Sessions, Turning};
+pub use sessions::{PendingTurn, SessionKey, SessionLookup, Sessions};
 
-use self::decision::{Considered, Domain, saving};
+use self::decision::{ConsideredCandidate, Domain, saving};
 use crate::catalog::{Model, Router};
 
-/// A request, as far as it matters for the choice.
-pub struct Question<'a> {
-    /// What the user said last.
+/// The properties of a request that the choice depends on.
+pub struct RoutingRequest<'a> {
+    /// The content of the last user message.
     pub text: &'a str,
     pub need: &'a Need,
-    /// The last message is what a tool said.
+    /// Whether the last message is a tool's output.
     pub after_tool: bool,
-    /// What is remembered of the conversation, for the `turn` router.
-    pub found: &'a Found,
+    /// The stored state of the conversation, for the `turn` router.
+    pub found: &'a SessionLookup,
 }
 
-/// A choice.
+/// The choice for one request.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     pub target: Arc<Model>,
-    /// Whom to ask in turn when it fails.
-    pub ladder: Vec<Arc<Model>>,
+    /// Models to try in this order if the target fails.
+    pub fallbacks: Vec<Arc<Model>>,
     pub scores: Scores,
     pub decision: Decision,
-    /// What to remember of it, if it is a turn of a conversation.
-    pub turning: Option<Turning>,
+    /// What the `turn` router stores once the call was served.
+    pub pending_turn: Option<PendingTurn>,
 }
 
-/// Chooses one of the candidates, or none if all are rejected.
+/// Chooses one of the candidates; `None` if all are rejected. Candidates that are only unhealthy are used if there are
+/// no others.
 pub fn choose(
     hybrid: &Model,
     router: &Router,
-    question: &Question<'_>,
+    request: &RoutingRequest<'_>,
     candidates: &[Candidate],
     knowledge: &Knowledge,
 ) -> Option<Chosen> {
@@ -64,31 +69,33 @@ pub fn choose(
         candidates.filter(|one| one.rejected == rejected).collect()
     };
     let mut eligible = of(None);
-    // What a tool said belongs to who called it.
-    let callers = match router {
-        Router::Turn(_) if question.after_tool => of(None),
+    // The output of a tool goes to the model that called the tool.
+    let tool_callers = match router {
+        Router::Turn(_) if request.after_tool => of(None),
         _ => Vec::new(),
     };
-    let resting = eligible.is_empty();
-    if resting {
-        // Being asked too often is better than nobody being asked.
+    let all_unhealthy = eligible.is_empty();
+    if all_unhealthy {
+        // A request to an unhealthy target is better than none.
         eligible = of(Some(Rejection::Unhealthy));
     }
-    let session = question.found.session.as_ref();
-    let goes_on = matches!(router, Router::Turn(_)) && turn::goes_on(question.text);
-    let inherited = session.filter(|_| goes_on).map(|session| session.scores);
+    let session = request.found.session.as_ref();
+    let is_continuation = matches!(router, Router::Turn(_)) && turn::is_continuation(request.text);
+    let inherited = session
+        .filter(|_| is_continuation)
+        .map(|session| session.scores);
     let scorer = knowledge.scorer();
-    let (read, meaning) = scorer.score_with_meaning(question.text);
-    let expected = inherited.unwrap_or(read);
+    let (scored, embedding) = scorer.score_with_embedding(request.text);
+    let expected = inherited.unwrap_or(scored);
     let quality = &expected.quality;
-    let (mut ladder, mut tier, mut route) = (Vec::new(), None, None);
+    let (mut fallbacks, mut tier, mut route) = (Vec::new(), None, None);
     let (chosen, reason) = match router {
         Router::Cost(settings) => cost::choose(&eligible, quality, *settings)?,
         Router::Tiered(settings) => {
-            let (wanted, reason) = tiered::tier(quality, question.need, settings);
+            let (wanted, reason) = tiered::tier(quality, request.need, settings);
             let chosen = tiered::choose(&eligible, wanted)?;
-            if !resting {
-                ladder = tiered::ladder(&eligible, chosen);
+            if !all_unhealthy {
+                fallbacks = tiered::fallbacks(&eligible, chosen);
             }
             tier = Some(wanted);
             (chosen, reason)
@@ -96,7 +103,7 @@ pub fn choose(
         Router::Semantic(settings) => {
             let (found, reason) = semantic::route(
                 &expected,
-                &meaning,
+                &embedding,
                 knowledge.examples(&hybrid.id),
                 settings,
             );
@@ -104,27 +111,27 @@ pub fn choose(
             semantic::choose(&eligible, found, reason, settings)?
         }
         Router::Turn(settings) => {
-            let now = turn::Now {
+            let context = turn::TurnContext {
                 quality,
-                prompt_tokens: question.need.prompt_tokens,
-                goes_on: inherited.is_some(),
-                left_at: question.found.left_at.as_deref(),
+                prompt_tokens: request.need.prompt_tokens,
+                is_continuation: inherited.is_some(),
+                expired_model: request.found.expired_model.as_deref(),
                 session,
             };
-            turn::choose(&eligible, &callers, &now, settings)?
+            turn::choose(&eligible, &tool_callers, &context, settings)?
         }
     };
-    let dearest = eligible.iter().map(|one| one.cost);
-    let dearest = dearest.fold(chosen.cost, Ord::max);
+    let max_cost = eligible.iter().map(|one| one.cost);
+    let max_cost = max_cost.fold(chosen.cost, Ord::max);
     Some(Chosen {
         target: chosen.model.clone(),
-        ladder: ladder.into_iter().map(|one| one.model.clone()).collect(),
+        fallbacks: fallbacks.into_iter().map(|one| one.model.clone()).collect(),
         decision: Decision {
             hybrid: hybrid.id.clone(),
             router: router.as_str(),
             version: scorer.version().to_owned(),
             chosen: chosen.model.id.clone(),
-            reason: if resting {
+            reason: if all_unhealthy {
                 Reason::FallbackHealth
             } else {
                 reason
@@ -134,18 +141,18 @@ pub fn choose(
             quality: expected.quality,
             is_inherited: inherited.is_some(),
             domain: Domain::of(&expected),
-            prompt_tokens: question.need.prompt_tokens,
+            prompt_tokens: request.need.prompt_tokens,
             candidates: candidates
                 .iter()
-                .map(|one| Considered::of(one, quality))
+                .map(|one| ConsideredCandidate::of(one, quality))
                 .collect(),
             estimated_cost: chosen.cost,
-            dearest_cost: dearest,
-            estimated_saving: saving(chosen.cost, dearest),
+            dearest_cost: max_cost,
+            estimated_saving: saving(chosen.cost, max_cost),
             escalations: Vec::new(),
             route_us: 0,
         },
         scores: expected,
-        turning: None,
+        pending_turn: None,
     })
 }

@@ -1,38 +1,37 @@
-//! A target by what the request is about: like an operator's example, else of a known domain.
+//! Chooses a target by the subject of the request: by its similarity to an operator's example, otherwise by its domain.
 
 use super::{
     candidate::Candidate,
     decision::Reason,
-    scorer::{DOMAINS, Meaning, Scores},
+    scorer::{DOMAINS, Embedding, Scores},
 };
 use crate::catalog::{Semantic, SemanticRoute};
 
-/// How much an example that is not near enough by itself still speaks for its route.
-const HINT: f32 = 0.25;
+/// Weight of the similarity to an example that is below the route's threshold, added to the domain's probability.
+const EXAMPLE_WEIGHT: f32 = 0.25;
 
-/// The route that a text belongs to; none where it is for the default. `examples` are those of each
-/// route, in order.
+/// The route of a text; `None` for the default. `examples` has those of each route, in the order of the routes.
 pub fn route<'a>(
     scores: &Scores,
-    meaning: &Meaning,
-    examples: &[Vec<Meaning>],
+    embedding: &Embedding,
+    examples: &[Vec<Embedding>],
     settings: &'a Semantic,
 ) -> (Option<&'a SemanticRoute>, Reason) {
     let mut by_example = Best::default();
-    // What is likeliest of a domain that no route has is for the default.
+    // A text whose most likely domain belongs to no route goes to the default.
     let mut by_domain = Best {
         score: likeliest(scores, |domain| !settings.has(domain)),
         route: None,
     };
     for (at, route) in settings.routes.iter().enumerate() {
         let examples = examples.get(at).into_iter().flatten();
-        let near = examples.map(|example| example.near(meaning));
+        let near = examples.map(|example| example.similarity(embedding));
         let near = near.fold(0.0, f32::max);
         if near >= route.threshold {
             by_example.keep_better(near, route);
         }
         let likely = likeliest(scores, |domain| route.has(domain));
-        by_domain.keep_better(likely + HINT * near, route);
+        by_domain.keep_better(likely + EXAMPLE_WEIGHT * near, route);
     }
     if by_example.route.is_some() {
         return (by_example.route, Reason::SemExemplar);
@@ -51,7 +50,7 @@ struct Best<'a> {
 }
 
 impl<'a> Best<'a> {
-    /// Of equals the first.
+    /// Replaces the best if the score is higher; of equal ones the first stays.
     fn keep_better(&mut self, score: f32, route: &'a SemanticRoute) {
         if score > self.score {
             *self = Self {
@@ -62,14 +61,14 @@ impl<'a> Best<'a> {
     }
 }
 
-/// How likely a text is about the likeliest of these domains.
+/// The probability of the most likely of these domains.
 fn likeliest(scores: &Scores, of_these: impl Fn(&str) -> bool) -> f32 {
     let all = DOMAINS.into_iter().zip(scores.domains);
     let of_these = all.filter(|(name, _)| of_these(name));
     of_these.map(|(_, posterior)| posterior).fold(0.0, f32::max)
 }
 
-/// The first in service of a route's models, else of the default's, else of all.
+/// The first eligible model of the route, otherwise of the default, otherwise of all.
 pub fn choose<'a>(
     eligible: &[&'a Candidate],
     route: Option<&SemanticRoute>,

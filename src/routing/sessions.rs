@@ -1,6 +1,6 @@
-//! The conversations of the `turn` router: which target answered last, and what its provider has read.
+//! State of conversations for the `turn` router: the last target, and the tokens that each provider may have cached.
 //!
-//! In memory only, bounded in number and in time: what is forgotten is chosen anew.
+//! In memory only, limited in number and age. A conversation that was evicted is treated as new.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,15 +13,15 @@ use sha2::{Digest as _, Sha256};
 use super::scorer::Scores;
 use crate::catalog::{Model, Turn};
 
-/// So many bytes of each part tell conversations apart; with its length they are enough.
+/// How many bytes of each part are hashed. Together with its length they suffice to distinguish conversations.
 const HASHED: usize = 8_192;
 
-/// Names a conversation by its beginning.
+/// Identifies a conversation by a hash of its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey([u8; 16]);
 
 impl SessionKey {
-    /// What the same parts are known of is the same conversation.
+    /// Conversations with equal parts have equal keys.
     pub fn of<const N: usize>(parts: [&str; N]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
@@ -35,99 +35,107 @@ impl SessionKey {
     }
 }
 
-/// What is known of a conversation.
+/// The state of a conversation.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Who answered last.
+    /// The model that served the last turn.
     pub model: String,
     pub scores: Scores,
-    /// The tokens that each target's provider has read.
-    warm: HashMap<String, (u64, Instant)>,
+    /// For each target, the prompt tokens that its provider has read, and when.
+    cached: HashMap<String, (u64, Instant)>,
     turns: u64,
-    /// At which turn it last changed to a weaker target.
-    down_at: Option<u64>,
+    /// The turn of the last change to a weaker target.
+    downgraded_at: Option<u64>,
     last_use: Instant,
 }
 
 impl Session {
-    pub fn warm(&self, model: &str) -> u64 {
-        self.warm.get(model).map_or(0, |(tokens, _)| *tokens)
+    /// The prompt tokens that the model's provider may have cached.
+    pub fn cached_tokens(&self, model: &str) -> u64 {
+        self.cached.get(model).map_or(0, |(tokens, _)| *tokens)
     }
 
-    pub fn turns_since_down(&self) -> u64 {
-        self.down_at.map_or(u64::MAX, |at| self.turns - at)
+    /// Turns since the last change to a weaker target; `u64::MAX` if there was none.
+    pub fn turns_since_downgrade(&self) -> u64 {
+        self.downgraded_at.map_or(u64::MAX, |at| self.turns - at)
     }
 }
 
-/// A turn of a conversation, before it is known who answers.
+/// A turn of a conversation that has not been served yet.
 #[derive(Clone, Debug)]
-pub struct Turning {
+pub struct PendingTurn {
     pub key: SessionKey,
     pub settings: Turn,
     pub scores: Scores,
     pub prompt_tokens: u64,
-    /// It goes on with what a tool said.
+    /// Whether the last message is a tool's output.
     pub after_tool: bool,
-    /// The quality tier of who answered before.
+    /// The quality tier of the model that served the previous turn.
     pub before: Option<u8>,
 }
 
-/// What was found of a conversation.
+/// The result of looking up a conversation.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct SessionLookup {
     pub session: Option<Session>,
-    /// There was one, and it was left for too long: who answered last in it.
-    pub left_at: Option<String>,
+    /// The model of the last turn, if the session has expired.
+    pub expired_model: Option<String>,
 }
 
-/// For each hybrid, its conversations.
+/// The conversations of each hybrid.
 #[derive(Default)]
-pub struct Sessions(Mutex<HashMap<String, Memory>>);
+pub struct Sessions(Mutex<HashMap<String, HybridSessions>>);
 
-/// What is older is forgotten, if there is room for it or not.
-const LONGEST: Duration = Duration::from_hours(24);
+/// Older sessions are evicted even if there is room for them.
+const MAX_AGE: Duration = Duration::from_hours(24);
 
 #[derive(Default)]
-struct Memory {
+struct HybridSessions {
     sessions: HashMap<SessionKey, (u64, Session)>,
-    /// By their last use, the oldest first.
+    /// Keys by the stamp of their last use, the oldest first.
     order: BTreeMap<u64, SessionKey>,
-    used: u64,
+    last_stamp: u64,
 }
 
 impl Sessions {
-    fn memory(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
+    fn memory(&self) -> MutexGuard<'_, HashMap<String, HybridSessions>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A look that changes nothing.
-    pub fn find(&self, hybrid: &str, key: SessionKey, now: Instant, ttl: Duration) -> Found {
+    /// Looks up a conversation without changing its last use.
+    pub fn find(
+        &self,
+        hybrid: &str,
+        key: SessionKey,
+        now: Instant,
+        ttl: Duration,
+    ) -> SessionLookup {
         let memory = self.memory();
         let found = memory.get(hybrid);
         let Some((_, session)) = found.and_then(|memory| memory.sessions.get(&key)) else {
-            return Found::default();
+            return SessionLookup::default();
         };
         let is_old = |since: Instant| now.saturating_duration_since(since) > ttl;
         if is_old(session.last_use) {
-            return Found {
+            return SessionLookup {
                 session: None,
-                left_at: Some(session.model.clone()),
+                expired_model: Some(session.model.clone()),
             };
         }
         let mut session = session.clone();
-        session.warm.retain(|_, (_, since)| !is_old(*since));
-        Found {
+        session.cached.retain(|_, (_, since)| !is_old(*since));
+        SessionLookup {
             session: Some(session),
-            left_at: None,
+            expired_model: None,
         }
     }
 
-    /// A turn was answered by `model`. The latest conversations are kept, as many as the hybrid may have.
-    pub fn remember(&self, hybrid: &str, turn: &Turning, model: &Model, now: Instant) {
+    /// Records that `model` served a turn. Of each hybrid the latest conversations are kept, up to its limit.
+    pub fn remember(&self, hybrid: &str, turn: &PendingTurn, model: &Model, now: Instant) {
         let mut memory = self.memory();
         let memory = memory.entry(hybrid.to_owned()).or_default();
-        memory.used += 1;
-        let (stamp, key, ttl) = (memory.used, turn.key, turn.settings.ttl);
+        memory.last_stamp += 1;
+        let (stamp, key, ttl) = (memory.last_stamp, turn.key, turn.settings.ttl);
         let before = memory.sessions.remove(&key);
         let before = before.map(|(stamp, session)| {
             memory.order.remove(&stamp);
@@ -137,27 +145,27 @@ impl Sessions {
         let mut session = before.unwrap_or_else(|| Session {
             model: String::new(),
             scores: turn.scores,
-            warm: HashMap::new(),
+            cached: HashMap::new(),
             turns: 0,
-            down_at: None,
+            downgraded_at: None,
             last_use: now,
         });
-        // What a tool says is part of the same turn.
+        // A tool's output belongs to the turn in which the tool was called.
         session.turns += u64::from(!turn.after_tool);
         if turn
             .before
             .is_some_and(|before| model.quality_tier < before)
         {
-            session.down_at = Some(session.turns);
+            session.downgraded_at = Some(session.turns);
         }
         model.id.clone_into(&mut session.model);
         session.scores = turn.scores;
         session.last_use = now;
         let read = (turn.prompt_tokens, now);
-        session.warm.insert(model.id.clone(), read);
+        session.cached.insert(model.id.clone(), read);
         memory.sessions.insert(key, (stamp, session));
         memory.order.insert(stamp, key);
-        memory.forget(turn.settings.sessions.max(1), now);
+        memory.evict(turn.settings.sessions.max(1), now);
     }
 
     pub fn count(&self) -> usize {
@@ -166,13 +174,13 @@ impl Sessions {
     }
 }
 
-impl Memory {
-    /// All but the latest.
-    fn forget(&mut self, bound: usize, now: Instant) {
+impl HybridSessions {
+    /// Removes the oldest sessions beyond `bound`, and those older than [`MAX_AGE`].
+    fn evict(&mut self, bound: usize, now: Instant) {
         while let Some((_, key)) = self.order.first_key_value() {
             let age = |(_, oldest): &(u64, Session)| now.saturating_duration_since(oldest.last_use);
             let oldest = self.sessions.get(key).map(age);
-            if self.sessions.len() <= bound && oldest.is_some_and(|age| age <= LONGEST) {
+            if self.sessions.len() <= bound && oldest.is_some_and(|age| age <= MAX_AGE) {
                 return;
             }
             self.sessions.remove(key);

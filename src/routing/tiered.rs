@@ -1,4 +1,4 @@
-//! A target of the tier that fits how hard the request is, and whom to ask when it fails.
+//! Chooses a target of the quality tier that fits the difficulty of the request, and the fallbacks if it fails.
 
 use super::{
     candidate::{Candidate, Need, cheapest},
@@ -6,15 +6,15 @@ use super::{
 };
 use crate::catalog::Tiered;
 
-/// How often a failure makes a request go up a tier.
+/// How many tiers a request can go up after failures.
 const MAX_UP: usize = 2;
 
-/// How hard a text is, from 0 to 1.
+/// The difficulty of a text, from 0 to 1.
 pub fn difficulty(quality: &[f32; 4]) -> f32 {
     1.0 - f32::midpoint(quality[0], quality[1])
 }
 
-/// The tier a request belongs in, and what decided that.
+/// The tier of a request, and the reason for it.
 pub fn tier(quality: &[f32; 4], need: &Need, settings: &Tiered) -> (u8, Reason) {
     let hard = difficulty(quality);
     let cuts = settings.cuts.iter().filter(|cut| hard >= **cut);
@@ -40,7 +40,7 @@ pub fn tier(quality: &[f32; 4], need: &Need, settings: &Tiered) -> (u8, Reason) 
     found
 }
 
-/// The nearest tier from `tier` upwards that has anyone in it, else the nearest below.
+/// The cheapest candidate of the nearest tier at or above `tier`, otherwise of the highest tier below it.
 pub fn choose<'a>(eligible: &[&'a Candidate], tier: u8) -> Option<&'a Candidate> {
     let tiers = || eligible.iter().map(|one| one.tier());
     let above = tiers().filter(|one| *one >= tier).min();
@@ -53,9 +53,9 @@ fn of_tier<'a>(eligible: &[&'a Candidate], tier: u8) -> Option<&'a Candidate> {
     cheapest(members.filter(|one| one.tier() == tier))
 }
 
-/// Whom to ask in turn when `chosen` fails: up to two tiers up, then one tier down, so that a bad day
-/// of the large models does not leave a request without an answer.
-pub fn ladder<'a>(eligible: &[&'a Candidate], chosen: &Candidate) -> Vec<&'a Candidate> {
+/// Models to try in this order if `chosen` fails: up to two tiers up, then one tier down, so that requests are still
+/// served while the large models fail.
+pub fn fallbacks<'a>(eligible: &[&'a Candidate], chosen: &Candidate) -> Vec<&'a Candidate> {
     let mut tiers: Vec<_> = eligible.iter().map(|one| one.tier()).collect();
     tiers.sort_unstable();
     tiers.dedup();

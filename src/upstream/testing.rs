@@ -13,12 +13,12 @@ use super::{
 use crate::{
     base::money::NanoUsd,
     catalog::Catalog,
-    prompt::{self, ChatCall, Ours, Route},
+    prompt::{self, Additions, ChatCall, Route},
     wire::{
         chat::{Bill, ChatRequest, Frames, ShowUsage, Usage},
         error::UpstreamError,
         part::Part,
-        shape::Shape,
+        stream_normalizer::StreamNormalizer,
     },
 };
 
@@ -59,7 +59,14 @@ pub fn call(body: &[u8]) -> ChatCall {
     let route = Route::to(model);
     let settings = std::mem::take(&mut request.sampling);
     let settings = settings.checked(|parameter| route.drops(parameter));
-    *prompt::prepare(request, settings.unwrap(), route, Ours::default(), "acct_1").unwrap()
+    *prompt::prepare(
+        request,
+        settings.unwrap(),
+        route,
+        Additions::default(),
+        "acct_1",
+    )
+    .unwrap()
 }
 
 /// The parts of a stream that arrives in these pieces, and the error that ended it, if any.
@@ -100,7 +107,7 @@ pub fn frames(
         at_all: true,
         cached: true,
     };
-    let mut shape = Shape::new(Frames::new("[id]", 1, MODEL, usage), n);
+    let mut shape = StreamNormalizer::new(Frames::new("[id]", 1, MODEL, usage), n);
     let read = parts.into_iter().try_for_each(|part| shape.on_part(part));
     let read = read.and(failed.map_or(Ok(()), Err));
     let ended = read.and_then(|()| shape.close());

@@ -1,4 +1,4 @@
-//! A request's body: JSON of the right shape, or the field that is wrong and why.
+//! Parses a request body. The error names the field that is wrong and why.
 
 use std::fmt;
 
@@ -15,17 +15,17 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> {
             param: None,
         });
     }
-    // All of it, also what is passed over unread.
+    // Checks the whole body, including values that the parser skips.
     let body = std::str::from_utf8(body).map_err(not_json)?;
     serde_json::from_str(body).map_err(|_| explain::<T>(body))
 }
 
-/// Reads the body once more, this time keeping track of where it goes wrong.
+/// Parses an invalid body again, this time tracking the path, to find the field at fault.
 ///
-/// Tracking costs something for every key, so requests that are right do not pay for it.
+/// Tracking has a cost for each key, so valid requests are parsed without it.
 fn explain<T: DeserializeOwned>(body: &str) -> GatewayError {
-    // First whether it is JSON at all: where a word or a variant is expected, the typed reader
-    // takes any other value for bad syntax.
+    // First checks that it is JSON at all: where the typed parser expects a keyword or a variant, it reports any other
+    // value as bad syntax.
     if let Err(error) = serde_json::from_str::<IgnoredAny>(body) {
         return not_json(error);
     }
@@ -37,7 +37,7 @@ fn explain<T: DeserializeOwned>(body: &str) -> GatewayError {
     let reason = error.into_inner().to_string();
     let reason = match reason.split(" at line ").next().unwrap_or_default() {
         "expected value" => "it has the wrong type".to_owned(),
-        reason => in_words_of_json(reason),
+        reason => in_json_terms(reason),
     };
     match path.as_str() {
         "." => GatewayError::InvalidRequest {
@@ -48,9 +48,9 @@ fn explain<T: DeserializeOwned>(body: &str) -> GatewayError {
     }
 }
 
-/// A reader's reason without the names of our types: callers know JSON.
-pub fn in_words_of_json(reason: &str) -> String {
-    const WORDS: [(&str, &str); 12] = [
+/// Translates serde's reason from names of Rust types into those of JSON, which callers know.
+pub fn in_json_terms(reason: &str) -> String {
+    const TERMS: [(&str, &str); 12] = [
         ("type: map", "type: object"),
         ("type: sequence", "type: array"),
         ("type: unit value", "type: null"),
@@ -67,21 +67,21 @@ pub fn in_words_of_json(reason: &str) -> String {
         ("expected f64", "expected a number"),
         ("expected variant identifier", "expected a string"),
     ];
-    // `struct Tool`, `struct Tool with 2 elements`, `enum Kind`
+    // Names of Rust types: `struct Tool`, `struct Tool with 2 elements`, `enum Kind`.
     if let Some((before, _)) = reason.split_once("expected struct ") {
-        return in_words_of_json(before) + "expected an object";
+        return in_json_terms(before) + "expected an object";
     }
     if let Some((before, _)) = reason.split_once("expected enum ") {
-        return in_words_of_json(before) + "expected a string";
+        return in_json_terms(before) + "expected a string";
     }
     if reason.starts_with("data did not match any variant") {
-        return "it has none of the forms that are taken here".to_owned();
+        return "it has none of the forms that are accepted here".to_owned();
     }
-    let mut words = reason.to_owned();
-    for (ours, theirs) in WORDS {
-        words = words.replace(ours, theirs);
+    let mut translated = reason.to_owned();
+    for (rust, json) in TERMS {
+        translated = translated.replace(rust, json);
     }
-    words
+    translated
 }
 
 fn not_json(reason: impl fmt::Display) -> GatewayError {

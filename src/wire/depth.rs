@@ -1,17 +1,17 @@
-//! How deeply a JSON text is nested, without parsing it.
+//! Checks how deeply a JSON text is nested, without parsing it.
 
 use memchr::memchr2;
 
-/// The deepest nesting that is read. Far beyond any real schema, far below any stack.
+/// The deepest nesting that is accepted: far more than any real schema has, far less than would exhaust a stack.
 pub const MAX_DEPTH: usize = 128;
 
 /// Whether the text nests deeper than [`MAX_DEPTH`].
 ///
-/// Values we only forward are never parsed, so the parser's own limit does not see them. Strings,
-/// the bulk of a chat, are skipped from quote to quote. On text that is not JSON the answer means
-/// nothing, and the parser says so next.
+/// Values that are only forwarded are never parsed, so the parser's own limit does not apply to them. Strings, the bulk
+/// of a chat, are skipped from quote to quote. For text that is not JSON the result is meaningless; the parser refuses
+/// such text afterwards.
 pub fn too_deep(json: &[u8]) -> bool {
-    if brackets(json) <= MAX_DEPTH {
+    if opening_brackets(json) <= MAX_DEPTH {
         return false;
     }
     let mut depth = 0_usize;
@@ -33,24 +33,25 @@ pub fn too_deep(json: &[u8]) -> bool {
     false
 }
 
-/// How many brackets and braces are opened, be it within strings: most texts have few, and this is soon known.
-fn brackets(json: &[u8]) -> usize {
+/// Counts opening brackets and braces, including those in strings. Most texts have few, so this fast count usually
+/// suffices.
+fn opening_brackets(json: &[u8]) -> usize {
     let opens = |byte: &u8| u8::from(byte | 0x20 == b'{');
-    // So few at a time that their number fits in a byte, of which many are added up at once.
+    // Chunks of 255 bytes, so that each count fits in a byte and the compiler can add many of them at once.
     let pieces = json.chunks(usize::from(u8::MAX));
     pieces
         .map(|piece| usize::from(piece.iter().map(opens).sum::<u8>()))
         .sum()
 }
 
-/// Where the string that was entered at `at` has ended.
+/// The index after the closing quote of the string whose content starts at `at`.
 fn after_string(json: &[u8], mut at: usize) -> usize {
     while let Some(found) = memchr2(b'"', b'\\', &json[at.min(json.len())..]) {
         at += found;
         if json[at] == b'"' {
             return at + 1;
         }
-        at += 2; // the backslash and what it escapes
+        at += 2; // the backslash and the escaped character
     }
     json.len()
 }
@@ -69,7 +70,7 @@ mod tests {
         assert!(!too_deep(quoted.as_bytes()));
         assert!(
             !too_deep(br#"{"a":"\"#),
-            "a text that ends in an escape is the parser's to refuse"
+            "the parser refuses a text that ends in an escape"
         );
     }
 }

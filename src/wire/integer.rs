@@ -1,4 +1,4 @@
-//! Whole numbers as JSON has them: `10`, `10.0` and `1e1` are the same number.
+//! Integers in JSON, in any notation: `10`, `10.0` and `1e1` are equal.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use serde::{
 };
 use serde_json::Value;
 
-/// Up to here every whole number has a float of its own.
-const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+/// 2^53: up to here an `f64` represents every integer exactly.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A whole number that is not negative.
+/// An integer of at least 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole(pub u64);
 
@@ -45,7 +45,7 @@ impl Visitor<'_> for AnyNumber {
     }
 }
 
-/// A whole number, however it is written.
+/// The value as an integer, in any notation.
 pub fn read(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| whole(value.as_f64()?))
 }
@@ -55,7 +55,7 @@ pub fn read(value: &Value) -> Option<i64> {
     reason = "it has no fraction and is in range"
 )]
 fn whole(number: f64) -> Option<i64> {
-    let is_whole = number.fract() == 0.0 && number.abs() <= MOST_EXACT;
+    let is_whole = number.fract() == 0.0 && number.abs() <= MAX_EXACT;
     is_whole.then_some(number as i64)
 }
 

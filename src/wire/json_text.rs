@@ -1,4 +1,4 @@
-//! A JSON string as it stood on the wire.
+//! A JSON string in its escaped form, as it was received.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use memchr::{memchr, memmem};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::value::RawValue;
 
-/// Why a string means nothing, though it is JSON.
-pub const HALF_A_PAIR: &str = "it has half of a surrogate pair (a `\\uD800` to `\\uDFFF` without its other half), \
+/// Error text for a JSON string with an unpaired surrogate: valid JSON, but not Unicode.
+pub const LONE_SURROGATE: &str = "it has half of a surrogate pair (a `\\uD800` to `\\uDFFF` without its other half), \
     which is no character";
 
-/// A JSON string that is passed on without being unescaped and escaped again.
+/// A JSON string that is forwarded without being unescaped and escaped again.
 ///
-/// It always decodes: a text with half a surrogate pair is refused when it is made.
+/// It can always be decoded: the constructors refuse strings with an unpaired surrogate.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct JsonText(Box<RawValue>);
@@ -22,18 +22,18 @@ impl JsonText {
         Self(serde_json::value::to_raw_value(text).expect("a string serialises"))
     }
 
-    /// The string, if `raw` is one that means something.
+    /// `None` if `raw` is not a string, or has an unpaired surrogate.
     pub fn from_raw(raw: &RawValue) -> Option<Self> {
         Self::from_boxed(raw.to_owned())
     }
 
-    /// The same, without a copy.
+    /// Like [`JsonText::from_raw`], without a copy.
     pub fn from_boxed(raw: Box<RawValue>) -> Option<Self> {
         let json = raw.get();
         if !json.starts_with('"') {
             return None;
         }
-        // Everything but surrogates was checked when the JSON was read.
+        // The JSON parser has checked everything but surrogates.
         let may_have_surrogates = memchr(b'\\', json.as_bytes()).is_some()
             && (json.contains("\\ud") || json.contains("\\uD"));
         if may_have_surrogates && serde_json::from_str::<String>(json).is_err() {
@@ -42,17 +42,17 @@ impl JsonText {
         Some(Self(raw))
     }
 
-    /// The texts in order, one a line.
+    /// Joins texts with line breaks.
     pub fn join_lines<'a>(texts: impl IntoIterator<Item = &'a JsonText>) -> Self {
         Self::join(texts, "\\n")
     }
 
-    /// The texts in order, as one.
+    /// Joins texts without a separator.
     pub fn concat<'a>(texts: impl IntoIterator<Item = &'a JsonText>) -> Self {
         Self::join(texts, "")
     }
 
-    /// `separator` is JSON as it stands within a string.
+    /// `separator` is in escaped form.
     fn join<'a>(texts: impl IntoIterator<Item = &'a JsonText>, separator: &str) -> Self {
         let mut json = String::from("\"");
         for (position, text) in texts.into_iter().enumerate() {
@@ -66,10 +66,10 @@ impl JsonText {
     }
 
     pub fn decode(&self) -> String {
-        serde_json::from_str(self.0.get()).expect("checked when it was made")
+        serde_json::from_str(self.0.get()).expect("checked by the constructors")
     }
 
-    /// The text, copied only where something in it is escaped.
+    /// The decoded text; copied only if it contains an escape.
     pub fn text(&self) -> Cow<'_, str> {
         let inner = self.inner();
         match memchr(b'\\', inner.as_bytes()) {
@@ -93,9 +93,10 @@ impl JsonText {
     }
 }
 
-/// JSON with characters in the place of their numbers, and otherwise as it stands: nobody is charged for how a text was
-/// escaped. In one pass and without a tree, because it may be as large as a body.
-pub fn with_characters(json: &str) -> Cow<'_, str> {
+/// Replaces `\uXXXX` escapes by their characters and leaves all else as it is. Used for counting tokens, so that the
+/// count does not depend on how a text is escaped. One pass without a parsed tree, because the text may be as large as
+/// a body.
+pub fn unescape_unicode(json: &str) -> Cow<'_, str> {
     if memmem::find(json.as_bytes(), b"\\u").is_none() {
         return Cow::Borrowed(json);
     }
@@ -106,7 +107,7 @@ pub fn with_characters(json: &str) -> Cow<'_, str> {
         rest = &rest[at..];
         let (escaped, length) = match character(rest) {
             Some(found) => found,
-            // Another escape, with what it escapes; half a surrogate pair stays as it stood.
+            // Another escape is copied with the escaped character; an unpaired surrogate is copied as it is.
             None => (None, rest.chars().take(2).map(char::len_utf8).sum()),
         };
         match escaped {
@@ -119,7 +120,8 @@ pub fn with_characters(json: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The character that a text begins with as one or two `\uXXXX`, and the length of that.
+/// Decodes the `\uXXXX` escape, or pair of them, at the start of the text. Returns the character (`None` for an
+/// unpaired surrogate) and the length of the escape.
 fn character(json: &str) -> Option<(Option<char>, usize)> {
     let unit = |from: usize| {
         let digits = json.get(from..from + 6)?.strip_prefix("\\u")?;
@@ -138,10 +140,10 @@ fn character(json: &str) -> Option<(Option<char>, usize)> {
     Some(char.map_or((None, 6), |char| (Some(char), length)))
 }
 
-/// A text that comes in pieces.
+/// Collects a text that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct TextBuffer {
-    /// JSON as it stands within a string.
+    /// The text so far in escaped form, without quotes.
     inner: String,
 }
 
@@ -166,7 +168,7 @@ impl<'de> Deserialize<'de> for JsonText {
         if !raw.get().starts_with('"') {
             return Err(D::Error::custom("expected a string"));
         }
-        Self::from_boxed(raw).ok_or_else(|| D::Error::custom(HALF_A_PAIR))
+        Self::from_boxed(raw).ok_or_else(|| D::Error::custom(LONE_SURROGATE))
     }
 }
 
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_become_characters_and_all_else_stays() {
+    fn unicode_escapes_become_characters_and_all_else_stays() {
         for (json, text) in [
             (r#"{"a":"b"}"#, r#"{"a":"b"}"#),
             (r#"{"\u0061":"\u0416\u0443\u043a"}"#, r#"{"a":"Жук"}"#),
@@ -197,18 +199,18 @@ mod tests {
                 r#"{"a":"\ud83d and \ude00"}"#,
                 r#"{"a":"\ud83d and \ude00"}"#,
             ),
-            // What is said twice, or with much white space, is sent and counts.
+            // Duplicate keys and white space are sent upstream too, so they count.
             (
                 r#"{"\u0061":1,  "a":"x","a":1e5}"#,
                 r#"{"a":1,  "a":"x","a":1e5}"#,
             ),
         ] {
-            assert_eq!(with_characters(json), text, "{json}");
+            assert_eq!(unescape_unicode(json), text, "{json}");
         }
     }
 
     #[test]
-    fn half_a_surrogate_pair_is_no_text() {
+    fn an_unpaired_surrogate_is_refused() {
         let read = |json: &str| serde_json::from_str::<JsonText>(json);
         assert!(read(r#""\ud83d\ude00""#).is_ok());
         assert!(read(r#""\ud83d""#).is_err());

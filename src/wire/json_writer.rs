@@ -1,11 +1,11 @@
-//! JSON that is written piece by piece.
+//! Writes JSON piece by piece.
 //!
-//! For what is written with every request: a derived writer looks at every letter of every name, and takes several
-//! times as long.
+//! Used for JSON that is written with every request: a derived serializer checks every character of every key for
+//! escapes and takes several times as long.
 
 use serde::Serialize;
 
-/// A text of JSON, as far as it has been written.
+/// The JSON text written so far.
 #[derive(Debug, Default)]
 pub struct JsonWriter(String);
 
@@ -14,7 +14,7 @@ impl JsonWriter {
         Self(String::with_capacity(bytes))
     }
 
-    /// JSON as it stands, or a part of it.
+    /// Appends JSON, or a part of it, unchanged.
     pub fn raw(&mut self, json: &str) -> &mut Self {
         self.0.push_str(json);
         self
@@ -24,7 +24,7 @@ impl JsonWriter {
         self.raw(itoa::Buffer::new().format(number))
     }
 
-    /// A text, in quotes.
+    /// Appends a text as a JSON string, escaped where needed.
     pub fn string(&mut self, text: &str) -> &mut Self {
         let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
         if text.bytes().all(is_plain) {
@@ -33,7 +33,7 @@ impl JsonWriter {
         self.raw(&serde_json::to_string(text).expect("a string serialises"))
     }
 
-    /// Anything else.
+    /// Appends any serializable value.
     pub fn value(&mut self, value: &impl Serialize) -> &mut Self {
         self.raw(&serde_json::to_string(value).expect("strings, numbers and JSON serialise"))
     }
@@ -47,7 +47,7 @@ impl JsonWriter {
         self.raw("]")
     }
 
-    /// The fields of an object, which has at least one, after those that have been written; then the end of both.
+    /// Appends the fields of `object`, which must have at least one, to the object being written, and closes it.
     pub fn further_fields(&mut self, object: &impl Serialize) -> &mut Self {
         let object = serde_json::to_string(object).expect("strings, numbers and JSON serialise");
         let fields = object.strip_prefix('{').expect("an object");

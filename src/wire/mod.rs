@@ -1,4 +1,9 @@
-//! The JSON that crosses the network on the public side.
+//! The public API as JSON: requests, responses, stream events and errors of chat completions and `/v1/responses`.
+//!
+//! A body that cannot be read is refused with the field at fault and the reason. A provider's stream that breaks the
+//! contract ends in an error event; nothing of it reaches the client as it was sent.
+//!
+//! It may use `routing`, `catalog` and `base`.
 
 mod body;
 pub mod chat;
@@ -11,10 +16,10 @@ pub mod model;
 pub mod part;
 mod pricing;
 pub mod responses;
-pub mod script;
-pub mod shape;
+pub mod stream_normalizer;
+pub mod stream_writer;
+mod string_list;
 mod tool_calls;
-mod words;
 
-pub use body::in_words_of_json;
+pub use body::in_json_terms;
 pub use pricing::Pricing;

@@ -1,4 +1,4 @@
-//! The model object (SPEC §2.7) and the list of them.
+//! The model object of `/v1/models` (§2.7), and the list of them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A piece of a streamed answer, as an adapter hands it on.
+//! A piece of a streamed response in the gateway's own form, as provider adapters produce it.
 
 use serde_json::value::RawValue;
 
@@ -14,8 +14,8 @@ pub enum Part {
         text: JsonText,
         logprobs: Option<Box<RawValue>>,
     },
-    /// A fragment of a tool call. Providers repeat, omit and null these fields as they please;
-    /// `slot` is their own number for the call.
+    /// A fragment of a tool call. Providers may repeat, omit or null these fields; `slot` is the provider's number of
+    /// the call.
     ToolCall {
         choice: u32,
         slot: u32,
@@ -28,11 +28,11 @@ pub enum Part {
         reason: FinishReason,
     },
     Usage(Usage),
-    /// The provider is at work but has nothing to show yet.
+    /// A sign of life from the provider without content, such as a ping.
     Silence,
 }
 
-/// A whole answer as the parts it would have come in.
+/// The parts of a response that was not streamed.
 pub fn of(answer: Answer) -> impl Iterator<Item = Part> + Send {
     let choices = answer.choices.into_iter().flat_map(|choice| {
         let index = choice.index;

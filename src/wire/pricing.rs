@@ -1,4 +1,4 @@
-//! Prices as the API shows them.
+//! Prices in the form in which the API shows them.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::{
     catalog::{Above, Prices, Rates},
 };
 
-/// US dollars as decimal strings: for a token, for a request, for an image.
+/// Prices per token, per request and per image, in US dollars as decimal strings.
 #[derive(Serialize)]
 pub struct Pricing {
     prompt: String,
@@ -16,23 +16,23 @@ pub struct Pricing {
     request: String,
     #[serde(flatten)]
     cache: CachePricing,
-    /// Other rates for larger prompts; left out where there are none.
+    /// Rates for larger prompts; omitted if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     above: Vec<ShownAbove>,
 }
 
 #[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "as they are called everywhere")]
+#[expect(clippy::struct_field_names, reason = "the names of the API")]
 struct CachePricing {
     input_cache_read: String,
-    /// Left out where writing to a cache costs what input costs.
+    /// Omitted if writing to a cache costs as much as input.
     #[serde(skip_serializing_if = "Option::is_none")]
     input_cache_write: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     input_cache_write_1h: Option<String>,
 }
 
-/// What all tokens cost of a request whose prompt has more than `prompt_tokens`.
+/// Rates of all tokens of a request whose prompt has more than `prompt_tokens`.
 #[derive(Serialize)]
 struct ShownAbove {
     prompt_tokens: u32,

@@ -1,45 +1,47 @@
-//! The tool calls of one choice, put in order.
+//! Puts the tool calls of one choice in order.
 //!
-//! Providers number, name and interleave the fragments of parallel calls as they please. Clients
-//! want one call after the other: what arrives for a later call waits until the earlier one is
-//! over, which is when its arguments are a whole JSON value.
+//! Providers number, name and interleave the fragments of parallel calls in different ways. Clients need one call after
+//! the other: fragments of a later call wait until the earlier one is complete, that is, until its arguments are a
+//! complete JSON value.
 
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
 use crate::{
     base::keys::random_id,
-    wire::{chat::FinishReason, error::UpstreamError, json_text::JsonText, script::Script},
+    wire::{
+        chat::FinishReason, error::UpstreamError, json_text::JsonText, stream_writer::StreamWriter,
+    },
 };
 
-/// The most tool calls one choice may make; more are a provider gone wrong.
+/// The most tool calls of one choice; a response with more is malformed.
 const MAX_CALLS: usize = 512;
-/// The most that the arguments of one choice may come to.
+/// The most bytes of arguments of one choice.
 const MAX_BYTES: usize = 32 << 20;
 
 #[derive(Default)]
 pub struct Calls {
     all: Vec<Call>,
-    /// The one that is being written; those before it are over.
+    /// Index of the call being written; those before it are complete.
     current: usize,
     bytes: usize,
 }
 
-/// A tool call as far as it has been seen.
+/// The part of a tool call that has arrived.
 struct Call {
     slot: u32,
     id: Option<String>,
     name: Option<String>,
     arguments: Vec<JsonText>,
-    /// Its ID and name have been written: both were known.
-    begun: bool,
-    /// How many fragments of its arguments have been written.
+    /// Whether its ID and name have been written, which needs the name.
+    is_started: bool,
+    /// Number of argument fragments written.
     written: usize,
-    /// With how many fragments it was last found to be unfinished.
-    unfinished_at: usize,
+    /// Number of argument fragments at the last check for completeness, to avoid repeating it.
+    checked_at: usize,
 }
 
-/// A fragment of a call, as a provider sent it.
+/// A fragment of a call, in the form in which the provider sent it.
 pub struct Fragment {
     pub slot: u32,
     pub id: Option<String>,
@@ -49,14 +51,14 @@ pub struct Fragment {
 
 impl Calls {
     pub fn add(&mut self, fragment: Fragment) -> Result<(), UpstreamError> {
-        let number = self.find_or_begin(&fragment);
+        let number = self.find_or_add(&fragment);
         self.bytes += fragment
             .arguments
             .as_ref()
             .map_or(0, |text| text.as_json().len());
         if number >= MAX_CALLS || self.bytes > MAX_BYTES {
             return Err(UpstreamError::Malformed(
-                "more tool calls than can be meant".into(),
+                "too many or too large tool calls".into(),
             ));
         }
         let call = &mut self.all[number];
@@ -70,45 +72,44 @@ impl Calls {
         Ok(())
     }
 
-    /// Writes what can be written by now.
-    pub fn write(&mut self, choice: u32, script: &mut impl Script, out: &mut Vec<Bytes>) {
+    /// Writes every fragment whose turn has come.
+    pub fn write(&mut self, choice: u32, writer: &mut impl StreamWriter, out: &mut Vec<Bytes>) {
         while let Some(call) = self.all.get_mut(self.current) {
-            call.write(choice, self.current, script, out);
+            call.write(choice, self.current, writer, out);
             let another_waits = self.all.len() > self.current + 1;
-            if !another_waits || !self.all[self.current].is_over() {
+            if !another_waits || !self.all[self.current].is_complete() {
                 return;
             }
             self.current += 1;
         }
     }
 
-    /// Writes everything that still waits. A call without arguments is one with none, and still
-    /// JSON.
+    /// Writes all fragments that still wait. A call without arguments gets `{}`, because arguments must be JSON.
     pub fn finish(
         &mut self,
         choice: u32,
         reason: FinishReason,
-        script: &mut impl Script,
+        writer: &mut impl StreamWriter,
         out: &mut Vec<Bytes>,
     ) {
         for (number, call) in self.all.iter_mut().enumerate().skip(self.current) {
             if call.arguments.is_empty() && reason == FinishReason::ToolCalls {
                 call.arguments.push(JsonText::new("{}"));
             }
-            call.write(choice, number, script, out);
+            call.write(choice, number, writer, out);
         }
         self.current = self.all.len();
     }
 
-    pub fn has_nameless(&self) -> bool {
+    pub fn has_unnamed(&self) -> bool {
         self.all.iter().any(|call| call.name.is_none())
     }
 
-    /// Our number for the call that a fragment belongs to.
+    /// The index of the call that a fragment belongs to; adds the call if it is new.
     ///
-    /// It is the latest call in the same slot, unless the fragment brings another ID: some servers
-    /// give every parallel call the slot 0 and tell them apart by their IDs alone.
-    fn find_or_begin(&mut self, fragment: &Fragment) -> usize {
+    /// It is the latest call of the fragment's slot, unless the fragment has another ID and a name: some servers give
+    /// every parallel call the slot 0 and distinguish them by ID only.
+    fn find_or_add(&mut self, fragment: &Fragment) -> usize {
         let latest = self.all.iter().rposition(|call| call.slot == fragment.slot);
         if let Some(number) = latest {
             let known = self.all[number].id.as_deref();
@@ -123,9 +124,9 @@ impl Calls {
             id: None,
             name: None,
             arguments: Vec::new(),
-            begun: false,
+            is_started: false,
             written: 0,
-            unfinished_at: 0,
+            checked_at: 0,
         });
         self.all.len() - 1
     }
@@ -136,30 +137,30 @@ impl Call {
         &mut self,
         choice: u32,
         number: usize,
-        script: &mut impl Script,
+        writer: &mut impl StreamWriter,
         out: &mut Vec<Bytes>,
     ) {
-        if let Some(name) = self.name.as_deref().filter(|_| !self.begun) {
+        if let Some(name) = self.name.as_deref().filter(|_| !self.is_started) {
             let id = self.id.get_or_insert_with(|| random_id("call_"));
-            script.tool_call(choice, number, id, name, out);
-            self.begun = true;
+            writer.tool_call(choice, number, id, name, out);
+            self.is_started = true;
         }
-        if self.begun {
+        if self.is_started {
             for arguments in &self.arguments[self.written..] {
-                script.tool_arguments(choice, number, arguments, out);
+                writer.tool_arguments(choice, number, arguments, out);
             }
             self.written = self.arguments.len();
         }
     }
 
-    /// Whether its arguments are whole. Asked only when another call waits for that.
-    fn is_over(&mut self) -> bool {
-        if !self.begun || self.unfinished_at == self.arguments.len() {
+    /// Whether its arguments are complete JSON. Checked only if another call waits.
+    fn is_complete(&mut self) -> bool {
+        if !self.is_started || self.checked_at == self.arguments.len() {
             return false;
         }
         let arguments = JsonText::concat(&self.arguments).decode();
-        let is_over = serde_json::from_str::<IgnoredAny>(&arguments).is_ok();
-        self.unfinished_at = self.arguments.len();
-        is_over
+        let is_complete = serde_json::from_str::<IgnoredAny>(&arguments).is_ok();
+        self.checked_at = self.arguments.len();
+        is_complete
     }
 }

@@ -221,7 +221,7 @@ fn metering(times: usize) {
             let request = HoldRequest {
                 id,
                 seen: Seen::fresh(),
-                places: place.places(),
+                places: place.reservations(),
                 request_id: "req_0123456789abcdefghijklmn",
                 account_id: &account_id,
                 key_id: &key_id,

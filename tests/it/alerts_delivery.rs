@@ -62,7 +62,10 @@ async fn a_failed_delivery_is_repeated_under_the_same_id() {
     let elsewhere = "HTTP/1.1 302 Found\r\nlocation: /portal\r\ncontent-length: 0\r\n\r\n";
     watched.hook.play(vec![Step::Send(elsewhere.into())]);
     watched.deliver(365).await;
-    assert_eq!(delivery(&watched).await.2, "it answered 302");
+    assert_eq!(
+        delivery(&watched).await.2,
+        "the endpoint returned status 302"
+    );
     watched.hook.answer(204, "text/plain", "");
     watched.deliver(2_165).await;
     watched.deliver(999_999).await;

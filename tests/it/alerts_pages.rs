@@ -34,7 +34,7 @@ async fn an_operator_sees_open_and_closed_alerts_and_their_deliveries() {
         "less than $5.00",
         "Give the account credit",
         "waiting",
-        "it answered 500",
+        "the endpoint returned status 500",
         "Alerts <span class=\"badge bad\">1<span class=\"unseen\"> open</span></span>",
     ] {
         assert!(text.contains(shown), "{shown} in {text}");

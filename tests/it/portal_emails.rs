@@ -189,7 +189,7 @@ async fn check_connects_to_the_mail_server() {
     );
     let strange = smtp.section().replace(smtp::PASSWORD, "another");
     for (mail, code, words) in [
-        (smtp.section(), 0, "ok    mail: letters are from Gate"),
+        (smtp.section(), 0, "ok    mail: e-mails are sent from Gate"),
         (deaf, 1, "wrong mail: "),
         (strange, 1, "who are you?"),
         (

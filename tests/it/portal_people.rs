@@ -124,7 +124,7 @@ async fn an_invited_person_signs_in_to_the_account() {
     // The address has an account now.
     let taken = operator.post(&invitations, &fields).await;
     assert_eq!(taken.status, 400);
-    assert!(taken.text.contains("Somebody has this e-mail address"));
+    assert!(taken.text.contains("This e-mail address is already in use"));
 
     // The action is recorded, without the secret of the link.
     let done = actions(&gateway, Some(&gateway.account_id)).await;

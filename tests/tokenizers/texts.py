@@ -40,7 +40,7 @@ def repository():
     return {
         "prose": "\n\n".join(SAMPLES["English"]),
         "documentation": (ROOT / "docs/ARCHITECTURE.md").read_text(),
-        "code": (ROOT / "src/wire/shape.rs").read_text(),
+        "code": (ROOT / "src/wire/stream_normalizer.rs").read_text(),
         "JSON": (ROOT / "tests/clients/package-lock.json").read_text(),
     }
 

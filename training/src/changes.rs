@@ -1,4 +1,4 @@
-//! Changes to a prompt that leave its task as it was.
+//! Changes to a prompt that do not change its task.
 
 use crate::data::mixed;
 
@@ -23,7 +23,7 @@ pub const CHANGES: [(&str, Change); 7] = [
     }),
 ];
 
-/// A slip of the pen in one word of `one_in`: two letters swapped, or one lost, or one doubled.
+/// Adds a typo to one word of `one_in`: two letters swapped, one removed or one doubled.
 pub fn typos(text: &str, one_in: u64, seed: u64) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut state = mixed(seed ^ text.len() as u64);
@@ -47,7 +47,7 @@ pub fn typos(text: &str, one_in: u64, seed: u64) -> String {
     out
 }
 
-/// A question without the answers to choose from.
+/// A multiple-choice question without its options.
 pub fn stem(text: &str) -> String {
     let ends = [
         "\nA.",
@@ -61,7 +61,7 @@ pub fn stem(text: &str) -> String {
     let end = ends.iter().filter_map(|end| text.find(end)).min();
     let stem = &text[..end.unwrap_or(text.len())];
     let stem = stem.trim();
-    // Some have nothing but answers.
+    // Some prompts consist of options only; they stay as they are.
     if stem.len() < 20 {
         text.into()
     } else {

@@ -1,4 +1,4 @@
-//! Prompts with the outcome of several models: what is learned from.
+//! The training data: prompts with the scores of several models.
 
 use std::{
     borrow::Borrow,
@@ -20,22 +20,22 @@ pub struct Row {
     pub bench: String,
     pub group: String,
     pub prompt: String,
-    /// How well each model answered, 0 to 1.
+    /// The score of each model, from 0 to 1.
     pub scores: BTreeMap<String, f64>,
 }
 
 pub struct Data {
     pub rows: Vec<Row>,
-    /// Which near-duplicates belong together: the smallest index of the cluster.
+    /// The cluster of near-duplicates that each row belongs to, named by its smallest index.
     pub clusters: Vec<usize>,
-    /// How well each tier answers each prompt.
+    /// The mean score of each tier on each prompt.
     pub quality: Vec<[f32; TIERS]>,
     pub domains: Vec<usize>,
 }
 
-/// Subjects of `mmlu` whose labels are wrong: the answers were cut after one token, so that a
-/// model which calculates before it answers scores below chance.
-const MISCOUNTED: [&str; 11] = [
+/// Subjects of `mmlu` whose labels are wrong: answers were truncated to one token, so models that calculate before they
+/// answer score below chance.
+const MISLABELLED: [&str; 11] = [
     "abstract_algebra",
     "college_mathematics",
     "elementary_mathematics",
@@ -48,36 +48,36 @@ const MISCOUNTED: [&str; 11] = [
     "high_school_statistics",
     "econometrics",
 ];
-/// The sets that are learned from. Others may be in the data to be judged; some of them may only be
-/// used for that.
+/// The data sets that are learned from. The data may have others, which are used for evaluation only; some of them may
+/// not be used for anything else.
 pub const KNOWN: [&str; 6] = ["mmlu", "mmlupro", "gsm8k", "math-l5", "crux", "ulab"];
 pub const WEAK: &str = "mixtral-8x7b";
 pub const STRONG: &str = "gpt-4-1106";
-/// Where each tier ends, as a share of a bench's models ranked from weakest to strongest.
+/// The end of each tier, as a share of the data set's models ranked from the weakest to the strongest.
 const BANDS: [f64; TIERS] = [0.25, 0.60, 0.90, 1.0];
 
 impl Row {
-    pub fn known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         KNOWN.contains(&self.bench.as_str())
     }
 
-    pub fn miscounted(&self) -> bool {
-        self.bench == "mmlu" && MISCOUNTED.contains(&self.group.as_str())
+    pub fn is_mislabelled(&self) -> bool {
+        self.bench == "mmlu" && MISLABELLED.contains(&self.group.as_str())
     }
 
-    /// What the weak and the strong model of the published pair scored.
+    /// The scores of the weak and the strong model of the published pair.
     pub fn pair(&self) -> Option<(f64, f64)> {
         Some((*self.scores.get(WEAK)?, *self.scores.get(STRONG)?))
     }
 }
 
 impl Data {
-    /// The rows that may be learned from, and the others.
+    /// Reads the rows that may be learned from, and the others.
     pub fn read(path: &Path) -> Result<(Self, Others), String> {
         let text = text(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let rows: Result<Vec<Row>, _> = text.lines().map(serde_json::from_str).collect();
         let rows = rows.map_err(|e| format!("{}: {e}", path.display()))?;
-        let (rows, others): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(Row::known);
+        let (rows, others): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(Row::is_known);
         let others = Others::new(others, &rows);
         let data = Self {
             clusters: clusters(&rows),
@@ -91,12 +91,12 @@ impl Data {
         Ok((data, others))
     }
 
-    /// One of five parts; near-duplicates are in the same one.
+    /// The fold of a row, one of five; near-duplicates are in the same fold.
     pub fn fold(&self, row: usize) -> usize {
         (mixed(self.clusters[row] as u64) % 5) as usize
     }
 
-    /// Up to `count` of the rows, whole clusters in an order that is arbitrary but fixed.
+    /// Up to `count` of the rows, chosen by cluster in a pseudo-random but fixed order.
     pub fn sample(&self, mut rows: Vec<usize>, count: usize, seed: u64) -> Vec<usize> {
         rows.sort_by_key(|&row| (mixed((self.clusters[row] as u64).wrapping_add(seed)), row));
         rows.truncate(count);
@@ -105,10 +105,10 @@ impl Data {
     }
 }
 
-/// Prompts that nothing is learned from.
+/// Prompts for evaluation only.
 pub struct Others {
     pub rows: Vec<Row>,
-    /// Whether each is no near-duplicate of a prompt that was learned from.
+    /// For each row, whether it is not a near-duplicate of a prompt that was learned from.
     pub novel: Vec<bool>,
 }
 
@@ -120,7 +120,7 @@ impl Others {
         }
         let all: Vec<&Row> = known.iter().chain(&rows).collect();
         let clusters = clusters(&all);
-        // A cluster goes by its first row, and the known ones come first.
+        // A cluster is named by its first row, and the known rows come first.
         let novel = clusters[known.len()..]
             .iter()
             .map(|first| *first >= known.len());
@@ -131,17 +131,18 @@ impl Others {
     }
 }
 
-/// The lines of the file, which may be packed as `.xz`.
+/// The text of the file, which may be compressed as `.xz`.
 fn text(path: &Path) -> io::Result<String> {
     if path.extension().is_none_or(|extension| extension != "xz") {
         return fs::read_to_string(path);
     }
     let mut text = String::new();
-    let several = true; // streams one after another, as `xz` writes where files are joined
+    let several = true; // concatenated streams, as when `.xz` files are joined
     XzReader::new(fs::File::open(path)?, several).read_to_string(&mut text)?;
     Ok(text)
 }
 
+/// Pseudo-random number derived from `n` (SplitMix64).
 pub fn mixed(n: u64) -> u64 {
     let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -149,7 +150,7 @@ pub fn mixed(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Prompts that share ten words in a row are near-duplicates, and so are theirs.
+/// The cluster of each row. Prompts that share ten consecutive words are near-duplicates; the relation is transitive.
 fn clusters<R: Borrow<Row>>(rows: &[R]) -> Vec<usize> {
     fn root(parents: &mut [usize], mut at: usize) -> usize {
         while parents[at] != at {
@@ -180,12 +181,11 @@ fn hash(word: &str) -> u64 {
     })
 }
 
-/// How well each tier answers each prompt: the mean over the tier's models.
+/// The quality of each tier on each prompt: the mean score of the tier's models.
 ///
-/// A tier is a band of the bench's own ranking, because no model answered every bench. Where there
-/// is only the published pair, its weak model stands for tier 2 and its strong one for tier 4; the
-/// other two lie where they do elsewhere: tier 3 two thirds of the way up, tier 1 two thirds of
-/// tier 2.
+/// A tier is a band of the data set's own ranking, because no model answered every set. If there is only the published
+/// pair, its weak model represents tier 2 and its strong one tier 4; the others are interpolated as in the other sets:
+/// tier 3 is two thirds of the way from tier 2 to tier 4, and tier 1 is two thirds of tier 2.
 fn quality(rows: &[Row]) -> Vec<[f32; TIERS]> {
     let mut benches: BTreeMap<&str, BTreeMap<&str, (f64, f64)>> = BTreeMap::new();
     for row in rows {

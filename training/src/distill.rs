@@ -1,7 +1,7 @@
-//! What a sentence encoder makes of each piece of its vocabulary, alone.
+//! Computes a static embedding of each piece of a sentence encoder's vocabulary.
 //!
-//! The encoder is all-MiniLM-L6-v2 (Apache-2.0): six layers, twelve heads of 32, run on `[CLS]
-//! piece [SEP]`, the mean of the three outputs kept.
+//! The encoder is all-MiniLM-L6-v2 (Apache-2.0): six layers, twelve heads of 32. It is run on `[CLS] piece [SEP]`, and
+//! the mean of the three outputs is the embedding.
 
 use std::{collections::HashMap, fs, path::Path, thread};
 
@@ -14,7 +14,7 @@ const HEAD: usize = 32;
 const LAYERS: usize = 6;
 /// `[CLS]`, the piece and `[SEP]`.
 const PLACES: usize = 3;
-/// Pieces at once.
+/// Pieces per batch.
 const BATCH: usize = 16;
 const CLS: usize = 101;
 const SEP: usize = 102;
@@ -53,7 +53,7 @@ impl Model {
         let weights = self.get(&format!("{name}.weight"));
         let bias = self.get(&format!("{name}.bias"));
         let mut output = vec![0.0; input.len() / width * bias.len()];
-        // Weights outside, rows inside: the weights are large and the rows stay near.
+        // The outer loop is over the weights, which are large; the rows stay in the cache.
         for (at, weights) in weights.chunks_exact(width).enumerate() {
             let rows = input.chunks(PLACES * width);
             for (rows, output) in rows.zip(output.chunks_mut(PLACES * bias.len())) {
@@ -78,7 +78,7 @@ impl Model {
         }
     }
 
-    /// What the encoder makes of each piece.
+    /// The embeddings of a batch of pieces.
     fn pieces(&self, pieces: &[usize]) -> Vec<f32> {
         let words = self.get("embeddings.word_embeddings.weight");
         let places = self.get("embeddings.position_embeddings.weight");
@@ -107,16 +107,16 @@ impl Model {
     }
 
     fn layer(&self, layer: &str, state: &[f32]) -> Vec<f32> {
-        let asked = self.linear(&format!("{layer}.attention.self.query"), state, RAW);
+        let queries = self.linear(&format!("{layer}.attention.self.query"), state, RAW);
         let keys = self.linear(&format!("{layer}.attention.self.key"), state, RAW);
         let values = self.linear(&format!("{layer}.attention.self.value"), state, RAW);
-        let mut seen = vec![0.0; state.len()];
+        let mut attended = vec![0.0; state.len()];
         for place in 0..state.len() / RAW {
             for head in (0..RAW).step_by(HEAD) {
-                attend(&asked, &keys, &values, place, head, &mut seen);
+                attend(&queries, &keys, &values, place, head, &mut attended);
             }
         }
-        let mut middle = self.linear(&format!("{layer}.attention.output.dense"), &seen, RAW);
+        let mut middle = self.linear(&format!("{layer}.attention.output.dense"), &attended, RAW);
         middle
             .iter_mut()
             .zip(state)
@@ -134,7 +134,7 @@ impl Model {
     }
 }
 
-/// One row of weights with the three places of a piece: what is loaded once serves three times.
+/// The dot products of one row of weights with the three positions of a piece, so that the weights are loaded once.
 fn dots(weights: &[f32], rows: &[f32]) -> [f32; PLACES] {
     let width = weights.len();
     let weights = weights.as_chunks::<8>().0;
@@ -151,7 +151,7 @@ fn dots(weights: &[f32], rows: &[f32]) -> [f32; PLACES] {
     sums.map(|sums| sums.iter().sum())
 }
 
-/// Eight sums side by side, which the compiler makes one instruction of.
+/// A dot product with eight partial sums, which the compiler vectorises.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0; 8];
     for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
@@ -162,17 +162,24 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum()
 }
 
-fn attend(asked: &[f32], keys: &[f32], values: &[f32], place: usize, head: usize, to: &mut [f32]) {
+fn attend(
+    queries: &[f32],
+    keys: &[f32],
+    values: &[f32],
+    place: usize,
+    head: usize,
+    to: &mut [f32],
+) {
     let part = |all: &[f32], place: usize| -> [f32; HEAD] {
         let part = &all[place * RAW + head..][..HEAD];
-        part.try_into().expect("a head is as wide as it is")
+        part.try_into().expect("the slice has the width of a head")
     };
-    let asked = part(asked, place);
+    let query = part(queries, place);
     let mut shares = [0.0; PLACES];
-    // A piece sees its own three places and nothing of the others in the batch.
+    // A piece attends to its own three positions only, not to the others of the batch.
     let first = place / PLACES * PLACES;
     for (other, share) in shares.iter_mut().enumerate() {
-        *share = (dot(&asked, &part(keys, first + other)) / (HEAD as f32).sqrt()).exp();
+        *share = (dot(&query, &part(keys, first + other)) / (HEAD as f32).sqrt()).exp();
     }
     let all: f32 = shares.iter().sum();
     for (other, share) in shares.into_iter().enumerate() {
@@ -211,7 +218,7 @@ pub fn run(model: &Path, vocab: &Path) -> Result<Table, String> {
     let numbers = thread::scope(|scope| {
         let left = scope.spawn(|| all(left));
         let right = all(right);
-        let mut numbers = left.join().expect("it only calculates");
+        let mut numbers = left.join().expect("the thread does not panic");
         numbers.extend(right);
         numbers
     });

@@ -1,4 +1,4 @@
-//! Which of the scorer's domains a data set's subjects belong to.
+//! Maps subjects of data sets to the scorer's domains.
 
 use crate::scorer::DOMAINS;
 
@@ -72,7 +72,7 @@ const SUBJECTS: [(&str, &[&str]); 10] = [
     ),
 ];
 
-/// The domain of a subject: the longest name in the table that is part of it, `general` if none.
+/// The domain of a subject: that of the longest name in the table which it contains, `general` if there is none.
 pub fn of(group: &str, bench: &str) -> usize {
     let subject = if bench == "math-l5" { "math" } else { group };
     let names = SUBJECTS.iter().flat_map(|(domain, names)| {

@@ -1,4 +1,4 @@
-//! From examples to the weights of the scorer's heads.
+//! Learns the weights of the scorer's heads from examples.
 
 use crate::scorer::{BUCKETS, DIM, DOMAINS, Features, HAND, HEADS, TIERS, Vocabulary, Weights};
 
@@ -8,30 +8,30 @@ use crate::{
     ridge::{Example, Matrix, Penalty, fit},
 };
 
-/// Features by hand are spread over a tenth, as much as one bucket of a short prompt.
+/// Standard deviation to which hand-crafted features are scaled: about that of a bucket of a short prompt.
 const HAND_SPREAD: f64 = 0.1;
 const ROUNDS: usize = 40;
-/// For what the models of a tier scored on average.
+/// Penalty for the quality heads, which learn the mean score of a tier's models.
 const QUALITY: Penalty = Penalty {
     grams: 10.0,
     hand: 2.0,
-    meaning: 40.0,
+    embedding: 40.0,
 };
-/// For what one model scored, right or wrong: much noisier than an average.
+/// Penalty for the score of a single model, which is much noisier than a mean.
 pub const PAIR: Penalty = Penalty {
     grams: 80.0,
     hand: 40.0,
-    meaning: 600.0,
+    embedding: 600.0,
 };
-/// For what a prompt is about, which its words say plainly.
+/// Penalty for the domain heads; a prompt's words determine its domain well.
 const DOMAIN: Penalty = Penalty {
     grams: 1.0,
-    // Signs and lengths say how a data set was written, not what a prompt is about.
+    // Signs and lengths depend on the data set's style rather than on the domain.
     hand: 1000.0,
-    meaning: 4.0,
+    embedding: 4.0,
 };
 
-/// Everything there is to know about the features of the data.
+/// The features of the data, normalised.
 pub struct Examples {
     pub all: Vec<Example>,
     pub middle: Vec<f32>,
@@ -48,7 +48,7 @@ impl Examples {
         let features: Vec<Features> = prompts.iter().map(|p| raw(p, &vocabulary, table)).collect();
         let (mut middle, mut scale) = (vec![0.0; HAND], vec![1.0; HAND]);
         let count = features.len() as f64;
-        // The first is the base, which stays as it is.
+        // The first feature is the base, which is not scaled.
         for at in 1..HAND {
             let values = || features.iter().map(|f| f64::from(f.hand[at]));
             let mean = values().sum::<f64>() / count;
@@ -63,7 +63,7 @@ impl Examples {
         Self { all, middle, scale }
     }
 
-    /// More prompts on the same scale.
+    /// Features of further prompts with the same normalisation.
     pub fn like(&self, prompts: &[String], table: &Weights) -> Vec<Example> {
         let vocabulary = table.vocabulary();
         let features = prompts.iter().map(|p| raw(p, &vocabulary, table));
@@ -72,13 +72,13 @@ impl Examples {
             .collect()
     }
 
-    /// The weights with the heads put in, in the form they are shipped in.
+    /// The weights with these heads, quantised as in the shipped file.
     pub fn weights(&self, heads: &Matrix<HEADS>, table: &Weights, sharpness: f32) -> Weights {
         let mut weights = Weights {
             hand_middle: self.middle.clone(),
             hand_scale: self.scale.clone(),
             hand: heads[BUCKETS..BUCKETS + HAND].concat(),
-            meaning: heads[BUCKETS + HAND..][..DIM].concat(),
+            embedding: heads[BUCKETS + HAND..][..DIM].concat(),
             gram_units: vec![1.0; HEADS],
             grams: vec![0; BUCKETS * HEADS],
             sharpness,
@@ -101,14 +101,14 @@ fn example(features: &Features, middle: &[f32], scale: &[f32]) -> Example {
     for at in 0..HAND {
         dense[at] = (features.hand[at] - middle[at]) * scale[at];
     }
-    dense[HAND..].copy_from_slice(features.meaning.numbers());
+    dense[HAND..].copy_from_slice(features.embedding.numbers());
     Example {
         grams: features.grams.clone(),
         dense,
     }
 }
 
-/// The heads learned from `rows` and their copies.
+/// Learns the heads from `rows` and their copies.
 pub fn learn(data: &Data, examples: &Examples, copies: &Copies, rows: &[usize]) -> Matrix<HEADS> {
     let sizes = |row: &usize| {
         let bench = &data.rows[*row].bench;
@@ -116,19 +116,19 @@ pub fn learn(data: &Data, examples: &Examples, copies: &Copies, rows: &[usize]) 
             .filter(|other| data.rows[**other].bench == *bench)
             .count() as f32
     };
-    // A family of prompts counts by the root of its size: the largest has sixteen times as many
-    // as the smallest, which is no measure of what users ask.
-    let mut known: Vec<(&str, f32)> = Vec::new();
+    // A data set is weighted by the square root of its size: the largest has sixteen times as many prompts as the
+    // smallest, which does not reflect what users send.
+    let mut weights: Vec<(&str, f32)> = Vec::new();
     let mut counts: Vec<f32> = Vec::new();
     for row in rows {
         let bench = data.rows[*row].bench.as_str();
-        let there = known
+        let found = weights
             .iter()
             .find(|(name, _)| *name == bench)
             .map(|(_, w)| *w);
-        counts.push(there.unwrap_or_else(|| {
+        counts.push(found.unwrap_or_else(|| {
             let weight = (3000.0 / sizes(row)).sqrt() / 2.0;
-            known.push((bench, weight));
+            weights.push((bench, weight));
             weight
         }));
     }
@@ -140,10 +140,10 @@ pub fn learn(data: &Data, examples: &Examples, copies: &Copies, rows: &[usize]) 
     quality.extend_from_within(..);
     domains.extend_from_within(..);
     counts.extend_from_within(..);
-    let slips = copies.with_slips(examples, rows);
-    let quality = fit(&slips, &quality, &counts, QUALITY, ROUNDS);
-    let stems = both(&examples.all, &copies.stems, rows);
-    let domains = fit(&stems, &domains, &counts, DOMAIN, ROUNDS);
+    let with_typos = copies.with_typos(examples, rows);
+    let quality = fit(&with_typos, &quality, &counts, QUALITY, ROUNDS);
+    let with_stems = both(&examples.all, &copies.stems, rows);
+    let domains = fit(&with_stems, &domains, &counts, DOMAIN, ROUNDS);
     let mut heads = vec![[0.0; HEADS]; quality.len()];
     for (row, (quality, domains)) in heads.iter_mut().zip(quality.iter().zip(&domains)) {
         row[..TIERS].copy_from_slice(quality);
@@ -158,18 +158,18 @@ fn both<'a>(all: &'a [Example], copies: &'a [Example], rows: &[usize]) -> Vec<&'
     rows.iter().map(|row| &all[*row]).chain(copies).collect()
 }
 
-/// Rows that may be learned from.
+/// Indices of the rows that may be learned from.
 pub fn usable(data: &Data) -> Vec<usize> {
     (0..data.rows.len())
-        .filter(|row| data.rows[*row].known() && !data.rows[*row].miscounted())
+        .filter(|row| data.rows[*row].is_known() && !data.rows[*row].is_mislabelled())
         .collect()
 }
 
-/// Every prompt once more, changed.
+/// Changed copies of every prompt.
 pub struct Copies {
-    /// With slips of the pen, twice as many as robustness is measured with.
-    slips: Vec<Example>,
-    /// Without the answers to choose from, as a person would ask it.
+    /// With typos, twice as many as robustness is measured with.
+    typos: Vec<Example>,
+    /// Without the options of a multiple-choice question, as a user would ask it.
     stems: Vec<Example>,
 }
 
@@ -180,13 +180,13 @@ impl Copies {
             examples.like(&texts, table)
         };
         Self {
-            slips: all(|prompt| typos(prompt, 10, 7)),
+            typos: all(|prompt| typos(prompt, 10, 7)),
             stems: all(stem),
         }
     }
 
-    /// The rows, then their copies with slips of the pen.
-    pub fn with_slips<'a>(&'a self, examples: &'a Examples, rows: &[usize]) -> Vec<&'a Example> {
-        both(&examples.all, &self.slips, rows)
+    /// The rows, then their copies with typos.
+    pub fn with_typos<'a>(&'a self, examples: &'a Examples, rows: &[usize]) -> Vec<&'a Example> {
+        both(&examples.all, &self.typos, rows)
     }
 }

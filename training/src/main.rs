@@ -1,6 +1,6 @@
-//! Trains the weights of tollgate's router and measures what they are worth.
+//! Trains the weights of Tollgate's scorer and evaluates them.
 //!
-//! The same data and the same table always give the same bytes.
+//! Equal data and an equal table always give the same bytes.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -22,9 +22,9 @@ mod heads;
 mod pair;
 mod report;
 mod ridge;
-// The scorer's own source computes the features here too, so that what is learned from and what is
-// scored cannot drift apart; and nothing else of the gateway is built for it.
-#[path = "../../src/routing/hybrid/scorer/mod.rs"]
+// The scorer's own source, so that training and scoring compute the same features. Nothing else of the gateway is
+// built.
+#[path = "../../src/routing/scorer/mod.rs"]
 #[allow(
     dead_code,
     unused_imports,
@@ -50,10 +50,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all went well and every bar that was measured is met.
+/// Runs the command. Returns whether every bar that was measured is met.
 fn run() -> Result<bool, String> {
-    let words: Vec<String> = env::args().skip(1).collect();
-    let (command, options) = words.split_first().ok_or(USAGE)?;
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let (command, options) = arguments.split_first().ok_or(USAGE)?;
     let (pairs, rest) = options.as_chunks::<2>();
     if !rest.is_empty() {
         return Err(USAGE.into());
@@ -95,11 +95,11 @@ fn train(data: &Path, table: &Path, out: &Path) -> Result<(), String> {
     let file = weights.encode();
     fs::write(out, &file).map_err(|e| format!("{}: {e}", out.display()))?;
     let version = Scorer::read(&file)?.version().to_owned();
-    println!("weights {version}, domains told apart at {sharpness}");
+    println!("weights {version}, sharpness of domains {sharpness}");
     Ok(())
 }
 
-/// The table of pieces comes from the weights; the heads are learned anew for every part.
+/// Evaluates with the embedding table of the weights; the heads are learned anew for every fold.
 fn eval(data: &Path, weights: Option<&Path>, file: Option<&Path>) -> Result<bool, String> {
     let weights: Weights = match weights {
         None => Scorer::embedded().weights().clone(),

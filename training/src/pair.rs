@@ -1,8 +1,8 @@
-//! One weak and one strong model: how much of the gap between them a ranking recovers.
+//! Figures for routing between a weak and a strong model: how much of the gap between them a ranking recovers.
 //!
-//! APGR is the mean share of the gap over all shares of calls to the strong model; CPT(50 %) and
-//! CPT(80 %) are the shares of calls that recover that much of it. Scores are cut into ten equal
-//! bins with straight lines between, as the published figures are.
+//! APGR is the mean share of the gap recovered, over all shares of calls to the strong model; CPT(50 %) and CPT(80 %)
+//! are the shares of calls that recover that much of it. The curve has ten equal bins with linear interpolation, like
+//! the published figures.
 
 use crate::data::mixed;
 
@@ -13,7 +13,7 @@ pub struct Figures {
     pub cpt80: f64,
 }
 
-/// A prompt: its score (higher asks for the strong model) and what each model made of it.
+/// A prompt: its rank score (higher means that the strong model is needed) and the scores of both models.
 #[derive(Clone, Copy)]
 pub struct Case {
     pub score: f64,
@@ -49,7 +49,7 @@ pub fn figures(cases: &[Case]) -> Figures {
     }
 }
 
-/// The middle 95 % of APGR over samples drawn with replacement.
+/// The 95 % bootstrap interval of APGR.
 pub fn interval(cases: &[Case]) -> (f64, f64) {
     let draw = |sample: u64| {
         let mut state = sample;

@@ -1,11 +1,11 @@
-//! What is printed: figures on standard output, what is being done on standard error.
+//! The report: figures go to standard output, progress to standard error.
 
 use std::{cell::RefCell, fs, path::Path, time::Instant};
 
 pub struct Report {
     started: Instant,
     missed: Vec<String>,
-    /// All that was printed.
+    /// All lines printed to standard output.
     text: RefCell<String>,
 }
 
@@ -18,7 +18,7 @@ impl Report {
         }
     }
 
-    /// Says what comes next and how long it has taken so far.
+    /// Prints the next step and the time elapsed.
     pub fn begin(&self, part: &str) {
         eprintln!("[{:6.1} s] {part}", self.started.elapsed().as_secs_f64());
     }
@@ -51,7 +51,7 @@ impl Report {
         }
     }
 
-    /// Whether every bar is met; names those that are not.
+    /// Prints the bars that are missed. Returns whether every bar is met.
     pub fn end(&self) -> bool {
         self.begin("done");
         if self.missed.is_empty() {

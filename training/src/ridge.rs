@@ -1,25 +1,25 @@
-//! Linear heads by least squares with a penalty on their weights.
+//! Ridge regression: linear heads by least squares with a penalty on the weights.
 
 use crate::scorer::{BUCKETS, DIM, HAND};
 
 pub const DENSE: usize = HAND + DIM;
 pub const WIDTH: usize = BUCKETS + DENSE;
 
-/// One prompt's features, all on the scale they are learned on.
+/// The normalised features of one prompt.
 pub struct Example {
     pub grams: Vec<(u16, f32)>,
     pub dense: [f32; DENSE],
 }
 
-/// One row per feature: buckets, then features by hand, then the meaning.
+/// One row per feature: buckets, then hand-crafted features, then the embedding.
 pub type Matrix<const H: usize> = Vec<[f32; H]>;
 
-/// How strongly each family of features is held back.
+/// The penalty of each group of features.
 #[derive(Clone, Copy, Debug)]
 pub struct Penalty {
     pub grams: f32,
     pub hand: f32,
-    pub meaning: f32,
+    pub embedding: f32,
 }
 
 impl Penalty {
@@ -28,7 +28,7 @@ impl Penalty {
             _ if feature < BUCKETS => self.grams,
             BUCKETS => 1e-3, // the base
             _ if feature < BUCKETS + HAND => self.hand,
-            _ => self.meaning,
+            _ => self.embedding,
         }
     }
 }
@@ -49,7 +49,7 @@ pub fn predict<const H: usize>(weights: &Matrix<H>, example: &Example) -> [f32; 
     sums
 }
 
-fn spread<const H: usize>(into: &mut Matrix<H>, example: &Example, amounts: [f32; H]) {
+fn accumulate<const H: usize>(into: &mut Matrix<H>, example: &Example, amounts: [f32; H]) {
     let grams = example.grams.iter().map(|(b, v)| (usize::from(*b), *v));
     let dense = example
         .dense
@@ -73,7 +73,7 @@ fn dots<const H: usize>(a: &Matrix<H>, b: &Matrix<H>) -> [f64; H] {
     sums
 }
 
-/// Conjugate gradients, every head on its own but all in one pass over the examples.
+/// Fits by preconditioned conjugate gradients: every head separately, but all in the same passes over the examples.
 pub fn fit<const H: usize>(
     examples: &[&Example],
     targets: &[[f32; H]],
@@ -84,7 +84,7 @@ pub fn fit<const H: usize>(
     let mut residual = vec![[0.0; H]; WIDTH];
     let mut diagonal: Vec<f32> = (0..WIDTH).map(|at| penalty.of(at)).collect();
     for ((example, target), count) in examples.iter().zip(targets).zip(counts) {
-        spread(&mut residual, example, target.map(|t| t * count));
+        accumulate(&mut residual, example, target.map(|t| t * count));
         for (bucket, value) in &example.grams {
             diagonal[usize::from(*bucket)] += count * value * value;
         }
@@ -92,12 +92,12 @@ pub fn fit<const H: usize>(
             diagonal[BUCKETS + at] += count * value * value;
         }
     }
-    let eased = |residual: &Matrix<H>| -> Matrix<H> {
+    let preconditioned = |residual: &Matrix<H>| -> Matrix<H> {
         let each = residual.iter().zip(&diagonal);
         each.map(|(row, d)| row.map(|r| r / d)).collect()
     };
     let mut weights = vec![[0.0; H]; WIDTH];
-    let mut step = eased(&residual);
+    let mut step = preconditioned(&residual);
     let mut energy = dots(&residual, &step);
     for _ in 0..rounds {
         let mut image: Matrix<H> = step
@@ -107,7 +107,7 @@ pub fn fit<const H: usize>(
             .collect();
         for (example, count) in examples.iter().zip(counts) {
             let amounts = predict(&step, example).map(|p| p * count);
-            spread(&mut image, example, amounts);
+            accumulate(&mut image, example, amounts);
         }
         let curve = dots(&step, &image);
         let mut length = [0.0_f32; H];
@@ -122,7 +122,7 @@ pub fn fit<const H: usize>(
                 residual[at][head] -= length[head] * image[at][head];
             }
         }
-        let next = eased(&residual);
+        let next = preconditioned(&residual);
         let fresh = dots(&residual, &next);
         for at in 0..WIDTH {
             for head in 0..H {

@@ -1,4 +1,4 @@
-//! From a table of 384 numbers per piece to the scorer's 64 small ones.
+//! Reduces the table of embeddings from 384 floats per piece to the scorer's 64 signed bytes.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use crate::scorer::{DIM, Features, Vocabulary, Weights, fingerprint};
 pub const RAW: usize = 384;
 const MAGIC: &[u8; 8] = b"TGTABLE1";
 
-/// What `distill` writes: the vocabulary, a line per piece, and the numbers of each.
+/// The file that `distill` writes: the vocabulary, one piece per line, and the embedding of each piece.
 pub struct Table {
     pub pieces: Vec<String>,
     pub numbers: Vec<f32>,
@@ -41,7 +41,7 @@ impl Table {
         }
     }
 
-    /// Only what words are made of: the scorer cuts nothing else.
+    /// The pieces that consist of letters: the scorer splits only words.
     fn letters_only(&self) -> Self {
         let mut kept = Self {
             pieces: Vec::new(),
@@ -57,11 +57,10 @@ impl Table {
         kept
     }
 
-    /// The part of the weights that holds the table, from the prompts it will be read with.
+    /// The part of the weights that has the table, fitted to the prompts.
     ///
-    /// A piece counts the less the more often it occurs, and by what sets it apart from the others;
-    /// the 64 directions are those in which whole prompts differ most, each brought to the same
-    /// spread.
+    /// Frequent pieces are weighted less, and the common mean is subtracted. The 64 directions are the principal
+    /// components of whole prompts, each scaled to the same variance.
     pub fn pack(&self, prompts: &[&str]) -> Weights {
         let mut table = self.letters_only();
         let prints: Vec<u32> = table
@@ -90,13 +89,13 @@ impl Table {
             }
         }
         Weights {
-            rows: small(&rows).into(),
+            rows: quantise(&rows).into(),
             fingerprints: prints,
             ..Weights::default()
         }
     }
 
-    /// Takes away what all prompts have in common: with it, any two would seem alike.
+    /// Subtracts the mean of all prompts; otherwise any two would be similar.
     fn centre(&mut self, documents: &[Vec<u32>], rarity: &[f64]) {
         let (mut middle, mut all) = (vec![0.0; RAW], 0.0);
         for &piece in documents.iter().flatten() {
@@ -152,12 +151,14 @@ impl Table {
     }
 }
 
+/// The text of a piece, and whether it is within a word.
 fn split(piece: &str) -> (&str, bool) {
     piece
         .strip_prefix("##")
         .map_or((piece, false), |rest| (rest, true))
 }
 
+/// Weight of each piece: near 1 for rare ones, small for frequent ones.
 fn rarity(documents: &[Vec<u32>], pieces: usize) -> Vec<f64> {
     let mut counts = vec![0.5; pieces];
     for piece in documents.iter().flatten() {
@@ -170,7 +171,7 @@ fn rarity(documents: &[Vec<u32>], pieces: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The directions of largest spread, by repeated multiplication from a fixed start.
+/// The principal components, by power iteration from a fixed start.
 fn principal(spread: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
     let start = |i: usize, j: usize| ((i * 7919 + j * 104_729) % 1009) as f64 / 1009.0 - 0.5;
     let mut found: Vec<Vec<f64>> = (0..DIM)
@@ -198,8 +199,8 @@ fn principal(spread: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
     (found, sizes)
 }
 
-/// In eight bits: one number in a thousand is cut off at the ends, so that the others are finer.
-fn small(numbers: &[f64]) -> Vec<u8> {
+/// Quantises to eight bits. One number in a thousand is clipped, so that the others have a higher resolution.
+fn quantise(numbers: &[f64]) -> Vec<u8> {
     let mut sizes: Vec<f64> = numbers.iter().map(|n| n.abs()).collect();
     sizes.sort_by(f64::total_cmp);
     let cut = sizes[sizes.len() * 999 / 1000];

@@ -1,13 +1,13 @@
-//! Four tiers at four prices: what a rule saves and what it loses.
+//! Quality and cost of routing rules over four tiers at four prices.
 
 use crate::scorer::TIERS;
 
 /// Dollars per million tokens.
 pub const PRICES: [f64; TIERS] = [0.2, 0.8, 2.0, 5.0];
-/// Tokens of an answer, for its price.
+/// Assumed output tokens of a response, for its cost.
 const ANSWER: f64 = 300.0;
 
-/// A prompt: what the scorer expects of each tier, what came of it, how long it is.
+/// A prompt: the expected quality of each tier, the measured quality, and the length in tokens.
 #[derive(Clone, Copy)]
 pub struct Case {
     pub expected: [f32; TIERS],
@@ -15,13 +15,14 @@ pub struct Case {
     pub tokens: f64,
 }
 
-/// Quality and cost, each as a share of what the top tier alone would give.
+/// Quality and cost, each as a share of those of the top tier alone.
 #[derive(Clone, Copy)]
 pub struct Outcome {
     pub quality: f64,
     pub cost: f64,
 }
 
+/// The outcome of a rule on the cases.
 pub fn play(cases: &[Case], mut choose: impl FnMut(&Case) -> usize) -> Outcome {
     let (mut quality, mut cost, mut top_quality, mut top_cost) = (0.0, 0.0, 0.0, 0.0);
     for case in cases {
@@ -37,7 +38,7 @@ pub fn play(cases: &[Case], mut choose: impl FnMut(&Case) -> usize) -> Outcome {
     }
 }
 
-/// The tier with the most expected quality less `lambda` times its price.
+/// The tier with the highest expected quality less `lambda` times its price.
 pub fn worth(expected: &[f32; TIERS], lambda: f64) -> usize {
     let value = |tier: usize| f64::from(expected[tier]) - lambda * PRICES[tier];
     (0..TIERS).fold(0, |best, tier| {
@@ -49,20 +50,20 @@ pub fn worth(expected: &[f32; TIERS], lambda: f64) -> usize {
     })
 }
 
-/// The cheapest tier that is expected to be within `delta` of the best.
+/// The cheapest tier whose expected quality is within `delta` of the best.
 pub fn near(expected: &[f32; TIERS], delta: f32) -> usize {
     let best = expected.iter().copied().fold(0.0, f32::max);
     let tier = expected.iter().position(|quality| *quality >= best - delta);
     tier.unwrap_or(TIERS - 1)
 }
 
-/// The tier of a difficulty, which is 1 less the mean of what is expected of the two weakest.
+/// The tier by difficulty, which is 1 less the mean expected quality of the two weakest tiers.
 pub fn cut(expected: &[f32; TIERS], cuts: &[f32; 3]) -> usize {
     let difficulty = 1.0 - f32::midpoint(expected[0], expected[1]);
     cuts.iter().filter(|cut| difficulty >= **cut).count()
 }
 
-/// The cheapest cuts that have this quality.
+/// The cheapest cuts that reach this quality.
 pub fn best_cuts(cases: &[Case], quality: f64) -> [f32; 3] {
     let at = |step: u8| f32::from(step) * 0.05;
     let mut best = ([0.0, 0.0, 0.0], 1.0);
@@ -80,7 +81,7 @@ pub fn best_cuts(cases: &[Case], quality: f64) -> [f32; 3] {
     best.0
 }
 
-/// The cost at which a family of rules reaches `quality`, on straight lines between its members.
+/// The cost at which a family of rules reaches `quality`, interpolated linearly between its members.
 pub fn cost_at(quality: f64, mut outcomes: Vec<Outcome>) -> f64 {
     outcomes.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     let pair = outcomes
@@ -92,7 +93,7 @@ pub fn cost_at(quality: f64, mut outcomes: Vec<Outcome>) -> f64 {
     })
 }
 
-/// The cost of the best coin toss between two tiers that reaches `quality`.
+/// The cost of the cheapest random mix of two tiers that reaches `quality`.
 pub fn coin(cases: &[Case], quality: f64) -> f64 {
     let tiers: Vec<Outcome> = (0..TIERS).map(|tier| play(cases, |_| tier)).collect();
     let mut best = 1.0;

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::{accounts::List, error::OperatorError};
 use crate::{
     api::Json,
-    backoffice::{Delivery, ToldAlert},
+    backoffice::{AlertWithDeliveries, Delivery},
     base::timestamp,
     gateway::{Gateway, alerts::messages},
 };
@@ -44,8 +44,8 @@ struct DeliveryObject {
     error: Option<String>,
 }
 
-impl From<ToldAlert> for AlertObject {
-    fn from(ToldAlert { alert, deliveries }: ToldAlert) -> Self {
+impl From<AlertWithDeliveries> for AlertObject {
+    fn from(AlertWithDeliveries { alert, deliveries }: AlertWithDeliveries) -> Self {
         Self {
             summary: messages::summary(alert.kind, &alert.subject, &alert.detail),
             id: alert.id,
@@ -78,8 +78,8 @@ impl From<Delivery> for DeliveryObject {
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Response, OperatorError> {
     let backoffice = &gateway.backoffice;
     let (open, closed) = tokio::try_join!(
-        backoffice.told_open_alerts(MAX_OPEN),
-        backoffice.told_closed_alerts(None, MAX_CLOSED),
+        backoffice.open_alerts_with_deliveries(MAX_OPEN),
+        backoffice.closed_alerts_with_deliveries(None, MAX_CLOSED),
     )?;
     let all = open.into_iter().chain(closed).map(AlertObject::from);
     Ok(Json(List::new(all.collect())).into_response())

@@ -4,7 +4,7 @@ use axum::extract::{FromRequest, Request};
 use serde::de::DeserializeOwned;
 
 use super::error::OperatorError;
-use crate::{api::read_body, wire::in_words_of_json};
+use crate::{api::read_body, wire::in_json_terms};
 
 const MAX_BYTES: usize = 64 << 10;
 
@@ -27,7 +27,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
             let path = error.path().to_string();
             let reason = error.inner().to_string();
             let reason = reason.split(" at line ").next().unwrap_or_default();
-            let reason = in_words_of_json(reason);
+            let reason = in_json_terms(reason);
             let param = (path != ".").then_some(path);
             let message = match &param {
                 Some(param) => format!("`{param}` is not right: {reason}."),

@@ -16,7 +16,7 @@ use crate::{
     gateway::{self, Gateway, Routes},
     ledger::Caller,
     metered::{self, Form, NotStarted, Reply},
-    prompt::{self, ChatCall, Ours, Route},
+    prompt::{self, Additions, ChatCall, Route},
     routing::{Decision, Term},
     wire::{
         chat::{ChatRequest, Settings},
@@ -102,7 +102,7 @@ impl Permitted {
             self.routes.catalog.identity_prompt(model),
             model.is_hybrid(),
         );
-        let ours = Ours {
+        let ours = Additions {
             identity_prompt: identity.as_deref(),
             toolbox: self.routes.toolbox.as_ref(),
         };

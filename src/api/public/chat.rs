@@ -10,7 +10,7 @@ use crate::{
     gateway::Gateway,
     ledger::Caller,
     metered::{Form, NotStarted},
-    prompt::{ChatCall, Disorder, check_order},
+    prompt::{ChatCall, ToolOrderError, check_order},
     wire::{chat::ChatRequest, error::GatewayError},
 };
 
@@ -38,7 +38,7 @@ fn prepared(
     // §3.3 The model is one this account may use.
     let permitted = Permitted::check(gateway, caller, &mut request, log)?;
     // §2.2 Its tool calls and their answers belong together.
-    check_order(&request.messages).map_err(Disorder::of_messages)?;
+    check_order(&request.messages).map_err(ToolOrderError::into_chat_error)?;
     // §2.1–2.6 Its values are allowed.
     permitted.prepare(gateway, (&caller.account_id, caller.plan), request)
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{Json, access_log::RequestLog, extract::read_body},
-    backoffice::payments::Delivered,
+    backoffice::payments::PaymentEvent,
     base::timestamp,
     gateway::{Gateway, actions},
     wire::error::GatewayError,
@@ -49,13 +49,13 @@ pub async fn delivered(
 ) -> Result<Option<String>, GatewayError> {
     let payments = gateway.payments.as_ref().ok_or(GatewayError::Internal)?;
     let read = payments.provider.read(headers, body, timestamp::now());
-    let refused = |refused: crate::backoffice::payments::Refused| GatewayError::InvalidRequest {
+    let refused = |refused: crate::backoffice::payments::EventError| GatewayError::InvalidRequest {
         message: refused.to_string(),
         param: None,
     };
     match read.map_err(refused)? {
-        Delivered::Other => Ok(None),
-        Delivered::Paid(paid) => actions::credit_payment(gateway, payments, &paid)
+        PaymentEvent::Other => Ok(None),
+        PaymentEvent::Paid(paid) => actions::credit_payment(gateway, payments, &paid)
             .await
             .map_err(|actions::DeliverAgain| GatewayError::CreditUnavailable),
     }

@@ -19,7 +19,7 @@ use crate::{
     gateway::Gateway,
     ledger::Caller,
     metered::{Form, NotStarted, now},
-    prompt::{Disorder, check_order},
+    prompt::{ToolOrderError, check_order},
     wire::{
         chat::Message,
         error::GatewayError,
@@ -50,7 +50,7 @@ pub async fn answer(
         .with_references(std::mem::take(&mut request.items))
         .await?;
     let messages = conversation(earlier, items);
-    check_order(&messages).map_err(Disorder::of_items)?;
+    check_order(&messages).map_err(ToolOrderError::into_responses_error)?;
     // It is answered as a chat completion is, in other words.
     let input = if request.echo.store {
         Message::write_all(&messages)
@@ -161,7 +161,7 @@ impl<'a> Stored<'a> {
         let mut named = HashSet::new();
         let mut all = Vec::with_capacity(items.len());
         for (at, item) in items.into_iter().enumerate() {
-            let Some(id) = item.refers_to() else {
+            let Some(id) = item.reference() else {
                 all.push(item);
                 continue;
             };

@@ -1,4 +1,6 @@
-//! Letters by SMTP, where the operator has said through which server.
+//! Sends e-mails through the SMTP server of the configuration's `[mail]` section.
+//!
+//! A failed e-mail is not queued: `send` returns the reason within 20 seconds, and the caller decides about a retry.
 
 use std::{fmt, time::Duration};
 
@@ -15,10 +17,10 @@ use crate::{base::keys::random_id, config, net::connect::chain};
 
 pub mod templates;
 
-/// How long a letter may take in all.
-const LONGEST: Duration = Duration::from_secs(20);
+/// Timeout for sending one e-mail.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is sent to one reader.
+/// An e-mail to one recipient.
 #[derive(Clone, Debug)]
 pub struct Email {
     pub to: String,
@@ -27,12 +29,12 @@ pub struct Email {
     pub text: String,
 }
 
-/// Why a letter was not sent, for the log.
+/// Why an e-mail was not sent, for the log.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct MailError(String);
 
-/// The way letters go.
+/// The SMTP client.
 pub struct Mail {
     server: AsyncSmtpTransport<Tokio1Executor>,
     from: Mailbox,
@@ -55,10 +57,10 @@ impl Mail {
     pub async fn send(&self, message: Email) -> Result<(), MailError> {
         let to = message.to.parse::<Address>();
         let to =
-            to.map_err(|error| MailError(format!("nobody can be written to there: {error}")))?;
+            to.map_err(|error| MailError(format!("the recipient's address is invalid: {error}")))?;
         let id = format!("<{}@{}>", random_id(""), self.from.email.domain());
-        // Nobody's absence is to be told to us.
-        let by_nobody = HeaderValue::new(
+        // Keeps mail servers from sending out-of-office replies.
+        let auto_submitted = HeaderValue::new(
             HeaderName::new_from_ascii_str("Auto-Submitted"),
             "auto-generated".into(),
         );
@@ -67,27 +69,27 @@ impl Mail {
             .to(Mailbox::new(None, to))
             .subject(message.subject)
             .message_id(Some(id))
-            .raw_header(by_nobody)
+            .raw_header(auto_submitted)
             .header(ContentType::TEXT_PLAIN)
             .body(message.text);
         let message = message.map_err(|error| MailError(chain(&error)))?;
-        match timeout(LONGEST, self.server.send(message)).await {
+        match timeout(TIMEOUT, self.server.send(message)).await {
             Ok(sent) => sent.map(drop).map_err(|error| MailError(chain(&error))),
-            Err(_) => Err(MailError("the server takes too long".into())),
+            Err(_) => Err(MailError("the SMTP server timed out".into())),
         }
     }
 
-    /// Says hello to the server and nothing else.
+    /// Connects and signs in to the server; sends nothing.
     pub async fn probe(&self) -> Result<String, String> {
         match self.server.test_connection().await {
-            Ok(true) => Ok(format!("letters are from {}", self.from)),
-            Ok(false) => Err("the server takes no letters".into()),
+            Ok(true) => Ok(format!("e-mails are sent from {}", self.from)),
+            Ok(false) => Err("the server accepts no e-mails".into()),
             Err(error) => Err(chain(&error)),
         }
     }
 }
 
-/// Whether a letter can be addressed like this: an address alone, and nothing around it.
+/// Whether the text is a plain e-mail address, without a display name or a list around it.
 pub fn is_address(text: &str) -> bool {
     text.parse::<Address>().is_ok()
 }
@@ -97,7 +99,7 @@ mod tests {
     use super::is_address;
 
     #[test]
-    fn a_letter_goes_to_an_address_and_to_nothing_that_has_one_in_it() {
+    fn only_plain_addresses_are_accepted() {
         assert!(is_address("ada@example.com"));
         for other in [
             "",

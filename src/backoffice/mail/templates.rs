@@ -1,59 +1,60 @@
-//! What the letters say.
+//! The texts of e-mails.
 //!
-//! Nothing in them is a stranger's own words: whoever asks for a letter must not be able to write it.
+//! They contain no text from the person who requested the e-mail, so that a stranger cannot use the gateway to send
+//! messages.
 
 use super::Email;
 use crate::base::keys::Secret;
 
-/// To somebody whom an operator has invited.
+/// To a person whom an operator has invited.
 pub fn invitation(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "You are invited to {portal}/portal\n\n\
          Choose a password here, within seven days:\n\n{}\n\n\
-         The link works once. If you expected no invitation, ignore this letter.\n",
+         The link works once. If you expected no invitation, ignore this e-mail.\n",
         link.reveal()
     );
     message(to, "Your invitation", text)
 }
 
-/// To somebody who wants an account, if the address is theirs.
+/// To a visitor who signs up, to prove that the address is theirs.
 pub fn proof(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "Somebody wants to make an account at {portal}/portal with this address.\n\n\
          If it was you, choose a password here, within a day:\n\n{}\n\n\
-         The link works once. If it was not you, ignore this letter: nothing is made without it.\n",
+         The link works once. If it was not you, ignore this e-mail: no account is created without the link.\n",
         link.reveal()
     );
     message(to, "Your new account", text)
 }
 
-/// To somebody who wants an account and has one.
+/// To a visitor who signs up with an address that already has an account.
 pub fn known_already(to: &str, portal: &str) -> Email {
     let text = format!(
         "Somebody wants to make an account at {portal}/portal with this address. It has one already.\n\n\
          If it was you, sign in: {portal}/portal/sign-in\n\
          If you have forgotten the password, ask for another: {portal}/portal/forgotten\n\n\
-         If it was not you, ignore this letter: nothing has changed.\n"
+         If it was not you, ignore this e-mail: nothing has changed.\n"
     );
     message(to, "You have an account already", text)
 }
 
-/// To somebody who has forgotten their password.
+/// To a person who has requested a new password.
 pub fn reset(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "Somebody has asked for a new password for this address at {portal}/portal\n\n\
          If it was you, set it here, within an hour:\n\n{}\n\n\
-         The link works once. If it was not you, ignore this letter: your password is as it was.\n",
+         The link works once. If it was not you, ignore this e-mail: your password has not changed.\n",
         link.reveal()
     );
     message(to, "A new password", text)
 }
 
-/// To somebody for whom an operator has made such a link.
+/// To a person for whom an operator has made a reset link.
 pub fn reset_by_operator(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
         "The operator of {portal}/portal lets you set a new password here, within an hour:\n\n{}\n\n\
-         The link works once. Until then your password is as it was.\n",
+         The link works once. Until then your password does not change.\n",
         link.reveal()
     );
     message(to, "A new password", text)

@@ -1,4 +1,5 @@
-//! What an issuer says of somebody, and whether it says it to us, now, and about this attempt.
+//! Claims of an ID token: checks that the token is for this client, valid now and of this attempt (OpenID Connect Core
+//! 1.0), and reads the user from it.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -6,24 +7,24 @@ use serde_json::Value;
 use super::OidcError;
 use crate::base::keys::Secret;
 
-/// By how many seconds its clock and ours may differ.
+/// How many seconds the issuer's clock and the gateway's may differ.
 const LEEWAY: i64 = 60;
-/// No issuer may give a longer name to anybody.
+/// The maximum length of `sub` in the standard.
 const MAX_SUBJECT: usize = 255;
 
-/// Somebody, as the issuer knows them.
+/// The user as identified by the issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// What it calls them: of nobody else, and for good.
+    /// `sub`: the issuer's identifier of the user, unique and never reassigned.
     pub subject: String,
-    /// Only if the issuer has made sure that it is theirs.
+    /// Only if the issuer has verified the address.
     pub email: Option<String>,
     pub name: Option<String>,
 }
 
-/// As it is sent.
+/// The claims about the user, as they are sent in the ID token and by the userinfo endpoint.
 #[derive(Debug, Deserialize)]
-pub struct Told {
+pub struct UserClaims {
     pub sub: String,
     pub email: Option<String>,
     #[serde(default, deserialize_with = "flag")]
@@ -31,9 +32,9 @@ pub struct Told {
     name: Option<String>,
 }
 
-/// What makes a token one for us.
+/// The claims that bind an ID token to issuer, client, time and attempt.
 #[derive(Deserialize)]
-struct Meant {
+struct TokenClaims {
     iss: String,
     aud: Audience,
     azp: Option<String>,
@@ -50,7 +51,7 @@ enum Audience {
     Many(Vec<String>),
 }
 
-/// What a token must say.
+/// The values that the token's claims must have.
 pub struct Expected<'a> {
     pub issuer: &'a str,
     pub client_id: &'a str,
@@ -58,40 +59,42 @@ pub struct Expected<'a> {
     pub now: i64,
 }
 
-/// Some write `"true"`. Whatever else is there is no yes.
+/// Accepts `true`, and `"true"` as some issuers send it; anything else is false.
 fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     let value = Value::deserialize(deserializer)?;
     Ok(value == true || value == "true")
 }
 
-impl Told {
-    /// What a token says whose signature is right.
-    pub fn of(payload: &[u8], expected: &Expected) -> Result<Self, OidcError> {
+impl UserClaims {
+    /// Parses and checks the payload of a token whose signature was verified.
+    pub fn from_token(payload: &[u8], expected: &Expected) -> Result<Self, OidcError> {
         let refused = |why: &str| OidcError::Refused(format!("the ID token {why}"));
-        let unreadable = |_| refused("lacks what it must say");
-        let meant: Meant = serde_json::from_slice(payload).map_err(unreadable)?;
-        let told: Self = serde_json::from_slice(payload).map_err(unreadable)?;
-        match meant.problem(expected) {
+        let unreadable = |_| refused("lacks a required claim");
+        let token: TokenClaims = serde_json::from_slice(payload).map_err(unreadable)?;
+        let user: Self = serde_json::from_slice(payload).map_err(unreadable)?;
+        match token.problem(expected) {
             Some(why) => Err(refused(why)),
-            None if told.sub.is_empty() || told.sub.len() > MAX_SUBJECT => {
-                Err(refused("is about nobody"))
+            None if user.sub.is_empty() || user.sub.len() > MAX_SUBJECT => {
+                Err(refused("has no valid `sub`"))
             }
-            None => Ok(told),
+            None => Ok(user),
         }
     }
 }
 
-impl Meant {
+impl TokenClaims {
+    /// Why the token is refused; `None` if it is valid.
     fn problem(&self, expected: &Expected) -> Option<&'static str> {
-        let is_us = |client: &String| client == expected.client_id;
-        let (is_for_us, is_for_others) = match &self.aud {
-            Audience::One(one) => (is_us(one), false),
-            Audience::Many(many) => (many.iter().any(is_us), many.len() > 1),
+        let is_this_client = |client: &String| client == expected.client_id;
+        let (is_for_this_client, is_for_others) = match &self.aud {
+            Audience::One(one) => (is_this_client(one), false),
+            Audience::Many(many) => (many.iter().any(is_this_client), many.len() > 1),
         };
-        let is_asked_by_us = self.azp.as_ref().map_or(!is_for_others, is_us);
+        // A token for several clients must name the one that requested it in `azp`.
+        let is_requested_here = self.azp.as_ref().map_or(!is_for_others, is_this_client);
         #[expect(
             clippy::cast_precision_loss,
-            reason = "a time in seconds is far below what it is exact for"
+            reason = "a time in seconds is far below the largest exact integer of an f64"
         )]
         let (early, late) = (
             (expected.now - LEEWAY) as f64,
@@ -101,7 +104,7 @@ impl Meant {
         let nonce = self.nonce.as_deref().unwrap_or_default();
         if self.iss != expected.issuer {
             Some("is from another issuer")
-        } else if !is_for_us || !is_asked_by_us {
+        } else if !is_for_this_client || !is_requested_here {
             Some("is for another client")
         } else if self.exp <= early {
             Some("has expired")
@@ -115,12 +118,12 @@ impl Meant {
     }
 }
 
-impl From<Told> for Claims {
-    fn from(told: Told) -> Self {
+impl From<UserClaims> for Claims {
+    fn from(user: UserClaims) -> Self {
         Self {
-            subject: told.sub,
-            email: told.email.filter(|_| told.email_verified),
-            name: told.name,
+            subject: user.sub,
+            email: user.email.filter(|_| user.email_verified),
+            name: user.name,
         }
     }
 }
@@ -133,7 +136,7 @@ mod tests {
 
     const NOW: i64 = 1_800_000_000;
 
-    fn told(changed: &[(&str, Value)]) -> Result<Claims, OidcError> {
+    fn claims(changed: &[(&str, Value)]) -> Result<Claims, OidcError> {
         let mut claims = json!({
             "iss": "https://id.example.com", "aud": "us", "sub": "42", "nonce": "n",
             "exp": NOW + 300, "iat": NOW, "email": "a@example.com", "email_verified": true,
@@ -147,11 +150,11 @@ mod tests {
             nonce: "n",
             now: NOW,
         };
-        Told::of(claims.to_string().as_bytes(), &expected).map(Claims::from)
+        UserClaims::from_token(claims.to_string().as_bytes(), &expected).map(Claims::from)
     }
 
     #[test]
-    fn a_token_is_for_us_now_and_about_this_attempt() {
+    fn a_token_is_checked_for_issuer_client_time_and_attempt() {
         for right in [
             vec![],
             vec![("aud", json!(["us"]))],
@@ -160,7 +163,7 @@ mod tests {
             vec![("iat", json!(NOW + 60)), ("nbf", json!(NOW + 60))],
             vec![("iat", json!(1_800_000_000.5))],
         ] {
-            assert!(told(&right).is_ok(), "{right:?}");
+            assert!(claims(&right).is_ok(), "{right:?}");
         }
         for wrong in [
             vec![("iss", json!("https://id.example.com/"))],
@@ -180,13 +183,13 @@ mod tests {
             vec![("sub", json!("x".repeat(256)))],
             vec![("sub", json!(42))],
         ] {
-            assert!(told(&wrong).is_err(), "{wrong:?}");
+            assert!(claims(&wrong).is_err(), "{wrong:?}");
         }
     }
 
     #[test]
-    fn an_address_counts_once_it_is_verified() {
-        for (verified, counts) in [
+    fn only_a_verified_address_is_used() {
+        for (verified, is_used) in [
             (json!(true), true),
             (json!("true"), true),
             (json!("yes"), false),
@@ -194,8 +197,8 @@ mod tests {
             (json!(false), false),
             (Value::Null, false),
         ] {
-            let claims = told(&[("email_verified", verified.clone())]).unwrap();
-            assert_eq!(claims.email.is_some(), counts, "{verified}");
+            let claims = claims(&[("email_verified", verified.clone())]).unwrap();
+            assert_eq!(claims.email.is_some(), is_used, "{verified}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an issuer says of itself (OpenID Connect Discovery 1.0).
+//! The issuer's discovery document (OpenID Connect Discovery 1.0).
 
 use serde::Deserialize;
 
@@ -15,26 +15,28 @@ pub struct Document {
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
 }
 
-/// How we prove to the token endpoint who we are.
+/// How the client authenticates at the token endpoint.
 #[derive(Debug, PartialEq, Eq)]
-pub enum SecretGoes {
-    InTheHeader,
-    InTheBody,
+pub enum ClientAuth {
+    /// `client_secret_basic`: the secret in the `Authorization` header.
+    Basic,
+    /// `client_secret_post`: the secret in the body.
+    Post,
 }
 
-/// Where an issuer's document is.
+/// The URL of an issuer's discovery document.
 pub fn url(issuer: &str) -> String {
     let issuer = issuer.trim_end_matches('/');
     format!("{issuer}/.well-known/openid-configuration")
 }
 
 impl Document {
-    /// The document, if it is this issuer's and leads nowhere that is not safe.
+    /// Checks that the document is this issuer's and that its URLs are safe.
     pub fn checked(self, issuer: &str) -> Result<Self, OidcError> {
         if self.issuer != issuer {
             let own: String = self.issuer.chars().take(200).collect();
             return Err(OidcError::Unavailable(format!(
-                "its configuration is that of `{own}`; write this as `issuer`, if it is the one that is meant"
+                "its discovery document is that of `{own}`; set `issuer` to this value if it is the intended issuer"
             )));
         }
         let urls = [
@@ -44,27 +46,28 @@ impl Document {
             self.userinfo_endpoint.as_ref(),
         ];
         let with_tls = issuer.starts_with("https:");
-        let is_fit = |url: &String| is_safe_url(url) && (!with_tls || url.starts_with("https:"));
-        if urls.into_iter().flatten().all(is_fit) {
+        let is_safe = |url: &String| is_safe_url(url) && (!with_tls || url.starts_with("https:"));
+        if urls.into_iter().flatten().all(is_safe) {
             Ok(self)
         } else {
-            let words = "its configuration leads to an address that is not `https`";
-            Err(OidcError::Unavailable(words.into()))
+            let reason = "its discovery document has a URL that is not `https`";
+            Err(OidcError::Unavailable(reason.into()))
         }
     }
 
-    pub fn secret_goes(&self) -> Result<SecretGoes, OidcError> {
+    /// How to authenticate at the token endpoint; `Basic` is the standard's default.
+    pub fn client_auth(&self) -> Result<ClientAuth, OidcError> {
         let Some(methods) = &self.token_endpoint_auth_methods_supported else {
-            return Ok(SecretGoes::InTheHeader);
+            return Ok(ClientAuth::Basic);
         };
         let has = |method: &str| methods.iter().any(|one| one == method);
         if has("client_secret_basic") {
-            Ok(SecretGoes::InTheHeader)
+            Ok(ClientAuth::Basic)
         } else if has("client_secret_post") {
-            Ok(SecretGoes::InTheBody)
+            Ok(ClientAuth::Post)
         } else {
-            let words = "its token endpoint takes no `client_secret` in a way that is known here";
-            Err(OidcError::Unavailable(words.into()))
+            let reason = "its token endpoint supports neither `client_secret_basic` nor `client_secret_post`";
+            Err(OidcError::Unavailable(reason.into()))
         }
     }
 }
@@ -91,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_its_issuers_letter_by_letter_and_leads_to_https() {
+    fn the_issuer_must_match_exactly_and_urls_must_be_https() {
         let url = url(ISSUER);
         assert_eq!(
             url,
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn http_is_for_this_machine() {
+    fn plain_http_is_allowed_for_loopback_only() {
         for safe in [
             "https://id.example.com",
             "http://localhost:8080/realm",
@@ -135,19 +138,19 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_goes_where_the_issuer_takes_it() {
+    fn the_client_authenticates_as_the_issuer_supports() {
         let methods = "token_endpoint_auth_methods_supported";
         for (offered, expected) in [
-            (Value::Null, Some(SecretGoes::InTheHeader)),
+            (Value::Null, Some(ClientAuth::Basic)),
             (
                 json!(["client_secret_post", "client_secret_basic"]),
-                Some(SecretGoes::InTheHeader),
+                Some(ClientAuth::Basic),
             ),
-            (json!(["client_secret_post"]), Some(SecretGoes::InTheBody)),
+            (json!(["client_secret_post"]), Some(ClientAuth::Post)),
             (json!(["private_key_jwt"]), None),
         ] {
-            let goes = document(&[(methods, offered.clone())]).secret_goes();
-            assert_eq!(goes.ok(), expected, "{offered}");
+            let auth = document(&[(methods, offered.clone())]).client_auth();
+            assert_eq!(auth.ok(), expected, "{offered}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The keys that an issuer signs with (RFC 7517), as far as we can check with them.
+//! The issuer's JSON Web Keys (RFC 7517), as far as their algorithms are supported.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{
@@ -8,7 +8,7 @@ use ring::signature::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// How a token may be signed. `none` is no way, nor is a secret that both sides have.
+/// The supported algorithms. `none` and algorithms with a shared secret (`HS256`) are not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     Rs256,
@@ -27,14 +27,15 @@ impl Algorithm {
     }
 }
 
-/// As it is sent; a key that cannot be read is one that is not there.
+/// The key set as it is sent. Parsed key by key, so that unreadable keys are skipped.
 #[derive(Deserialize)]
 pub struct KeySet {
     keys: Vec<Value>,
 }
 
+/// A key as it is sent.
 #[derive(Deserialize)]
-struct Written {
+struct Jwk {
     kty: String,
     kid: Option<String>,
     #[serde(rename = "use")]
@@ -65,28 +66,29 @@ impl KeySet {
 }
 
 impl Key {
-    fn read(written: Value) -> Option<Self> {
-        let written: Written = serde_json::from_value(written).ok()?;
-        let public = match (written.kty.as_str(), written.crv.as_deref()) {
+    /// `None` if the key cannot be read, is not for signatures or has an unsupported algorithm.
+    fn read(value: Value) -> Option<Self> {
+        let jwk: Jwk = serde_json::from_value(value).ok()?;
+        let public = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
             ("RSA", None) => Public::Rsa {
-                n: number(written.n?)?,
-                e: number(written.e?)?,
+                n: number(jwk.n?)?,
+                e: number(jwk.e?)?,
             },
             ("EC", Some("P-256")) => {
-                // SEC 1: a point that is written out in full.
-                Public::P256([vec![4], bytes(written.x?)?, bytes(written.y?)?].concat())
+                // SEC 1: 4 marks an uncompressed point.
+                Public::P256([vec![4], bytes(jwk.x?)?, bytes(jwk.y?)?].concat())
             }
-            ("OKP", Some("Ed25519")) => Public::Ed25519(bytes(written.x?)?),
+            ("OKP", Some("Ed25519")) => Public::Ed25519(bytes(jwk.x?)?),
             _ => return None,
         };
         let key = Self {
-            id: written.kid,
+            id: jwk.kid,
             public,
         };
-        let is_for_signing = written.purpose.is_none_or(|purpose| purpose == "sig");
-        let algorithm = written.alg.as_deref().map(Algorithm::parse);
-        let is_for_this = algorithm.is_none_or(|one| one == Some(key.algorithm()));
-        (is_for_signing && is_for_this).then_some(key)
+        let is_for_signing = jwk.purpose.is_none_or(|purpose| purpose == "sig");
+        let algorithm = jwk.alg.as_deref().map(Algorithm::parse);
+        let has_algorithm = algorithm.is_none_or(|one| one == Some(key.algorithm()));
+        (is_for_signing && has_algorithm).then_some(key)
     }
 
     fn algorithm(&self) -> Algorithm {
@@ -97,7 +99,7 @@ impl Key {
         }
     }
 
-    /// Whether `message` was signed with this key, in the way that goes with it and no other.
+    /// Whether `message` was signed with this key, by the algorithm of the key.
     pub fn has_signed(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         let checked = match &self.public {
             _ if algorithm != self.algorithm() => return false,
@@ -121,7 +123,7 @@ fn bytes(text: String) -> Option<Vec<u8>> {
     BASE64_URL_SAFE_NO_PAD.decode(text).ok()
 }
 
-/// Without zeros in front, which some write.
+/// Decodes an integer without leading zeros, which some issuers add and `ring` refuses.
 fn number(text: String) -> Option<Vec<u8>> {
     let bytes = bytes(text)?;
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();

@@ -1,8 +1,8 @@
-//! Signing in with an issuer of OpenID Connect: the authorization code flow, with PKCE.
+//! Sign-in with an OpenID Connect issuer: the authorization code flow with PKCE.
 //!
-//! What the issuer says of itself and its keys are fetched when they are first needed. It is bounded in
-//! time and in bytes, and whatever is wrong with it is wrong with this way of signing in alone. No reason
-//! that is given for a failure has a code, a token or a secret in it: reasons are for the log.
+//! The issuer's discovery document and keys are fetched when they are first needed and cached. Requests to the issuer
+//! are bounded in time and bytes, and a failure affects only this way of signing in. The reasons of failures are for the
+//! log; they contain no code, token or secret.
 
 use std::time::Duration;
 
@@ -15,57 +15,57 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+mod cache;
 mod claims;
+mod client;
 mod document;
-mod kept;
 mod keys;
 mod token;
-mod web;
 
-pub use self::{claims::Claims, web::is_error_code};
 use self::{
-    claims::{Expected, Told},
-    document::{Document, SecretGoes},
-    kept::Kept,
+    cache::Cached,
+    claims::{Expected, UserClaims},
+    client::HttpClient,
+    document::{ClientAuth, Document},
     keys::{Key, KeySet},
     token::IdToken,
-    web::Web,
 };
+pub use self::{claims::Claims, client::is_error_code};
 use crate::{
     base::{keys::Secret, timestamp},
     config,
 };
 
-/// How long the issuer may take for each of its answers.
+/// Timeout of each request to the issuer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why somebody could not be identified, for the log.
+/// Why a user could not be identified, for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OidcError {
-    /// The issuer cannot be asked at the moment, or not at all.
+    /// The issuer cannot be reached or is not configured properly.
     #[error("{0}")]
     Unavailable(String),
-    /// It has been asked, and what it says does not identify anybody.
+    /// The issuer refused, or its response does not identify the user.
     #[error("{0}")]
     Refused(String),
 }
 
-/// What one attempt to sign in is known by, to the issuer and to us.
+/// The parameters of one attempt to sign in, the same in both steps of the flow.
 #[derive(Clone, Copy)]
-pub struct Asking<'a> {
+pub struct SignInAttempt<'a> {
     /// Where the issuer sends the browser back to.
     pub redirect_uri: &'a str,
     pub state: &'a str,
     pub nonce: &'a str,
-    /// What proves to the issuer that the code is used by whom it was asked for (PKCE).
+    /// The PKCE code verifier, which proves to the issuer that the code is used by the client that requested it.
     pub verifier: &'a str,
 }
 
 pub struct Issuer {
     config: config::Oidc,
-    web: Web,
-    document: Kept<Document>,
-    keys: Kept<Vec<Key>>,
+    http: HttpClient,
+    document: Cached<Document>,
+    keys: Cached<Vec<Key>>,
 }
 
 #[derive(Deserialize)]
@@ -78,23 +78,23 @@ impl Issuer {
     pub fn new(config: &config::Oidc) -> Result<Self, String> {
         Ok(Self {
             config: config.clone(),
-            web: Web::new(TIMEOUT)?,
-            document: Kept::default(),
-            keys: Kept::default(),
+            http: HttpClient::new(TIMEOUT)?,
+            document: Cached::default(),
+            keys: Cached::default(),
         })
     }
 
-    /// What people call it.
+    /// The display name.
     pub fn name(&self) -> &str {
         &self.config.name
     }
 
-    /// What it calls itself.
+    /// The issuer identifier (`iss`).
     pub fn id(&self) -> &str {
         &self.config.issuer
     }
 
-    /// Whether people with this address may sign in.
+    /// Whether the configuration allows users with this address to sign in.
     pub fn admits(&self, email: Option<&str>) -> bool {
         let allowed = &self.config.allowed_domains;
         let domain = email.and_then(|email| email.rsplit_once('@'));
@@ -102,59 +102,68 @@ impl Issuer {
         allowed.is_empty() || domain.is_some_and(|domain| allowed.contains(&domain))
     }
 
-    /// The page of the issuer's where somebody says who they are.
-    pub async fn authorization_url(&self, asking: Asking<'_>) -> Result<String, OidcError> {
+    /// The URL of the issuer's page on which the user signs in.
+    pub async fn authorization_url(&self, attempt: SignInAttempt<'_>) -> Result<String, OidcError> {
         let document = self.document().await?;
-        let challenge = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(asking.verifier));
+        let challenge = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(attempt.verifier));
         let query = form(&[
             ("response_type", "code"),
             ("client_id", &self.config.client_id),
-            ("redirect_uri", asking.redirect_uri),
+            ("redirect_uri", attempt.redirect_uri),
             ("scope", &self.config.scopes),
-            ("state", asking.state),
-            ("nonce", asking.nonce),
+            ("state", attempt.state),
+            ("nonce", attempt.nonce),
             ("code_challenge", &challenge),
             ("code_challenge_method", "S256"),
         ]);
         let endpoint = &document.authorization_endpoint;
-        let with = if endpoint.contains('?') { '&' } else { '?' };
-        Ok(format!("{endpoint}{with}{query}"))
+        let separator = if endpoint.contains('?') { '&' } else { '?' };
+        Ok(format!("{endpoint}{separator}{query}"))
     }
 
-    /// Who somebody is that came back with this code.
-    pub async fn identify(&self, code: &str, asking: Asking<'_>) -> Result<Claims, OidcError> {
-        let tokens = self.exchange(code, asking).await?;
+    /// Identifies the user who came back from the issuer with this code.
+    pub async fn identify(
+        &self,
+        code: &str,
+        attempt: SignInAttempt<'_>,
+    ) -> Result<Claims, OidcError> {
+        let tokens = self.exchange(code, attempt).await?;
         let id_token = tokens.id_token.as_deref();
-        let no_token = || OidcError::Refused("there is no ID token in the answer".into());
+        let no_token = || OidcError::Refused("there is no ID token in the response".into());
         let token = IdToken::parse(id_token.ok_or_else(no_token)?)?;
         self.check_signature(&token).await?;
         let expected = Expected {
             issuer: &self.config.issuer,
             client_id: &self.config.client_id,
-            nonce: asking.nonce,
+            nonce: attempt.nonce,
             now: timestamp::now(),
         };
-        let told = Told::of(&token.payload, &expected)?;
-        // Some tell who somebody is in the token, and all else elsewhere.
+        let claims = UserClaims::from_token(&token.payload, &expected)?;
+        // Some issuers have only `sub` in the token, and the rest at the userinfo endpoint.
         match tokens.access_token {
-            Some(access) if told.email.is_none() => self.ask_more(told, &Secret::new(access)).await,
-            _ => Ok(told.into()),
+            Some(access) if claims.email.is_none() => {
+                self.fetch_user_info(claims, &Secret::new(access)).await
+            }
+            _ => Ok(claims.into()),
         }
     }
 
-    /// Whether it says of itself what it must; changes nothing.
+    /// Checks that the discovery document and usable keys can be fetched.
     pub async fn probe(&self) -> Result<String, String> {
         let keys = self.keys().await.map_err(|error| error.to_string())?;
         match keys.len() {
-            0 => Err("it has no key that can be used (RS256, ES256 or EdDSA)".into()),
-            count => Ok(format!("{} answers, with {count} keys", self.id())),
+            0 => Err("it has no usable key (RS256, ES256 or EdDSA)".into()),
+            count => Ok(format!(
+                "{} can be reached and has {count} usable keys",
+                self.id()
+            )),
         }
     }
 
     async fn document(&self) -> Result<std::sync::Arc<Document>, OidcError> {
         let fetch = async {
             let url = document::url(&self.config.issuer);
-            let document: Document = self.web.get("its configuration", &url, None).await?;
+            let document: Document = self.http.get("its discovery document", &url, None).await?;
             document.checked(&self.config.issuer)
         };
         self.document.get(fetch).await
@@ -166,40 +175,42 @@ impl Issuer {
 
     async fn fetch_keys(&self) -> Result<Vec<Key>, OidcError> {
         let document = self.document().await?;
-        let set: KeySet = self.web.get("its keys", &document.jwks_uri, None).await?;
+        let set: KeySet = self.http.get("its keys", &document.jwks_uri, None).await?;
         Ok(set.usable())
     }
 
-    /// By a key that may be so new that we have not seen it yet.
+    /// Checks the token's signature. If the token names a key that is not cached, fetches the keys again, because the
+    /// issuer may have a new one.
     async fn check_signature(&self, token: &IdToken<'_>) -> Result<(), OidcError> {
         let keys = self.keys().await?;
-        let mut is_right = token.is_signed_by(&keys);
-        if !is_right && !token.names_one_of(&keys) {
-            let keys = self.keys.renewed(self.fetch_keys()).await?;
-            is_right = token.is_signed_by(&keys);
+        let mut is_valid = token.is_signed_by(&keys);
+        if !is_valid && !token.names_one_of(&keys) {
+            let keys = self.keys.refresh(self.fetch_keys()).await?;
+            is_valid = token.is_signed_by(&keys);
         }
-        let wrong = || OidcError::Refused("no key of the issuer's has signed the ID token".into());
-        is_right.then_some(()).ok_or_else(wrong)
+        let wrong =
+            || OidcError::Refused("the ID token is not signed by a key of the issuer".into());
+        is_valid.then_some(()).ok_or_else(wrong)
     }
 
-    async fn exchange(&self, code: &str, asking: Asking<'_>) -> Result<Tokens, OidcError> {
+    async fn exchange(&self, code: &str, attempt: SignInAttempt<'_>) -> Result<Tokens, OidcError> {
         let document = self.document().await?;
         let mut fields = vec![
             ("grant_type", "authorization_code"),
             ("code", code),
-            ("redirect_uri", asking.redirect_uri),
-            ("code_verifier", asking.verifier),
+            ("redirect_uri", attempt.redirect_uri),
+            ("code_verifier", attempt.verifier),
         ];
-        let mut request = Web::request(Method::POST, &document.token_endpoint)
+        let mut request = HttpClient::request(Method::POST, &document.token_endpoint)
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         let client_id = self.config.client_id.as_str();
         match self.config.client_secret.as_ref().map(Secret::reveal) {
             None => fields.push(("client_id", client_id)),
-            Some(secret) => match document.secret_goes()? {
-                SecretGoes::InTheBody => {
+            Some(secret) => match document.client_auth()? {
+                ClientAuth::Post => {
                     fields.extend([("client_id", client_id), ("client_secret", secret)]);
                 }
-                SecretGoes::InTheHeader => {
+                ClientAuth::Basic => {
                     let pair = format!("{}:{}", encoded(client_id), encoded(secret));
                     let basic = format!("Basic {}", BASE64_STANDARD.encode(pair));
                     request = request.header(header::AUTHORIZATION, basic);
@@ -207,28 +218,33 @@ impl Issuer {
             },
         }
         let what = "its token endpoint";
-        let (status, body) = self.web.ask(what, request, form(&fields)).await?;
+        let (status, body) = self.http.send(what, request, form(&fields)).await?;
         match status {
-            StatusCode::OK => web::read(what, &body),
+            StatusCode::OK => client::read(what, &body),
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                let reason = web::error_code(&body).unwrap_or_else(|| status.as_str().to_owned());
+                let reason =
+                    client::error_code(&body).unwrap_or_else(|| status.as_str().to_owned());
                 Err(OidcError::Refused(format!("{what} refuses: {reason}")))
             }
-            _ => Err(web::unexpected(what, status)),
+            _ => Err(client::unexpected(what, status)),
         }
     }
 
-    /// The rest of what it knows of somebody, who must be the same.
-    async fn ask_more(&self, told: Told, access: &Secret) -> Result<Claims, OidcError> {
+    /// Claims from the userinfo endpoint, whose `sub` must match that of the token.
+    async fn fetch_user_info(
+        &self,
+        claims: UserClaims,
+        access: &Secret,
+    ) -> Result<Claims, OidcError> {
         let document = self.document().await?;
         let Some(endpoint) = &document.userinfo_endpoint else {
-            return Ok(told.into());
+            return Ok(claims.into());
         };
         let what = "its userinfo endpoint";
-        let more: Told = self.web.get(what, endpoint, Some(access)).await?;
-        if more.sub != told.sub {
-            let words = format!("{what} speaks of somebody else");
-            return Err(OidcError::Refused(words));
+        let more: UserClaims = self.http.get(what, endpoint, Some(access)).await?;
+        if more.sub != claims.sub {
+            let reason = format!("{what} returned another `sub` than the ID token");
+            return Err(OidcError::Refused(reason));
         }
         Ok(more.into())
     }

@@ -1,4 +1,4 @@
-//! An ID token as it was sent: who has signed it (RFC 7515).
+//! Parses an ID token and checks its signature (RFC 7515).
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use super::{
     keys::{Algorithm, Key},
 };
 
-/// Nothing in it is true before its signature and its claims have been looked at.
+/// A parsed ID token. Not to be trusted before its signature and its claims are checked.
 pub struct IdToken<'a> {
     algorithm: Algorithm,
     key_id: Option<String>,
@@ -21,7 +21,7 @@ pub struct IdToken<'a> {
 struct Header {
     alg: String,
     kid: Option<String>,
-    /// What must be understood, of which we understand nothing.
+    /// Extensions that the recipient must support; none are supported.
     crit: Option<serde::de::IgnoredAny>,
 }
 
@@ -35,12 +35,12 @@ impl<'a> IdToken<'a> {
         let header = decode(header).ok_or_else(unreadable)?;
         let header: Header = serde_json::from_slice(&header).map_err(|_| unreadable())?;
         if header.crit.is_some() {
-            return Err(refused("asks for what is not known here"));
+            return Err(refused("requires an unsupported extension (`crit`)"));
         }
         let algorithm = Algorithm::parse(&header.alg);
-        let other = || refused("is signed in a way that is not taken: not RS256, ES256 or EdDSA");
+        let unsupported = || refused("has an unsupported algorithm: not RS256, ES256 or EdDSA");
         Ok(Self {
-            algorithm: algorithm.ok_or_else(other)?,
+            algorithm: algorithm.ok_or_else(unsupported)?,
             key_id: header.kid,
             signed: signed.as_bytes(),
             signature: decode(signature).ok_or_else(unreadable)?,
@@ -48,7 +48,7 @@ impl<'a> IdToken<'a> {
         })
     }
 
-    /// By the key that it names; where it names none, by any.
+    /// Whether the token is signed by the key that it names, or by any of the keys if it names none.
     pub fn is_signed_by(&self, keys: &[Key]) -> bool {
         let mut keys = keys
             .iter()
@@ -56,6 +56,7 @@ impl<'a> IdToken<'a> {
         keys.any(|key| key.has_signed(self.algorithm, self.signed, &self.signature))
     }
 
+    /// Whether the token names one of these keys.
     pub fn names_one_of(&self, keys: &[Key]) -> bool {
         self.key_id.is_some() && keys.iter().any(|key| key.id == self.key_id)
     }
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
     use crate::backoffice::oidc::keys::KeySet;
 
-    /// Of RFC 7515, A.2 and A.3.
+    /// From RFC 7515, A.2 and A.3.
     const CLAIMS: &str = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
 
     fn keys(key: &Value) -> Vec<Key> {
@@ -76,7 +77,7 @@ mod tests {
         set.usable()
     }
 
-    /// Keys and what they have signed, as the standards have them.
+    /// Keys and tokens from the standards.
     fn examples() -> [(Value, String); 3] {
         let rsa = json!({
             "kty": "RSA", "e": "AQAB",
@@ -104,7 +105,7 @@ mod tests {
                     "eyJhbGciOiJFUzI1NiJ9.{CLAIMS}.DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q"
                 ),
             ),
-            // Of RFC 8037, A.4.
+            // From RFC 8037, A.4.
             (
                 ed,
                 "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc.hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg".into(),
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_for_what_it_says_it_is_for() {
+    fn use_and_algorithm_of_a_key_are_respected() {
         let [_, (key, text), _] = examples();
         let token = IdToken::parse(&text).unwrap();
         for (field, value, is_used) in [
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_signed_in_a_way_that_is_taken_is_refused() {
+    fn unsupported_and_malformed_tokens_are_refused() {
         let with = |header: &str| {
             let header = BASE64_URL_SAFE_NO_PAD.encode(header);
             format!("{header}.{CLAIMS}.")

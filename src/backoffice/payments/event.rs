@@ -1,21 +1,21 @@
-//! Events of checkouts, in Stripe's words.
+//! Parses checkout events in Stripe's format.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Delivered, Paid, Refused, Sum};
+use super::{EventError, Paid, PaymentEvent, Sum};
 use crate::base::money::NanoUsd;
 
-/// A checkout was completed: paid at once, or, by a bank that takes its time, not yet.
+/// A checkout was completed; with a delayed payment method it is not paid yet.
 pub const COMPLETED: &str = "checkout.session.completed";
-/// The bank has paid.
+/// The payment with a delayed method has succeeded.
 const PAID_LATER: &str = "checkout.session.async_payment_succeeded";
 
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(rename = "type")]
     kind: String,
-    /// Of other events it can be anything.
+    /// Parsed later, because other kinds of events have other data.
     #[serde(borrow)]
     data: Option<&'a RawValue>,
 }
@@ -30,35 +30,35 @@ struct Session {
     id: String,
     client_reference_id: Option<String>,
     payment_status: String,
-    /// In the smallest unit of the currency.
+    /// In the smallest unit of the currency, e.g. cents.
     amount_total: Option<i64>,
     currency: Option<String>,
 }
 
-/// What an event says; its signature was checked.
-pub fn read(body: &[u8]) -> Result<Delivered, Refused> {
-    let event: Event<'_> = serde_json::from_slice(body).map_err(|_| Refused::Unreadable)?;
+/// Parses an event whose signature was checked.
+pub fn read(body: &[u8]) -> Result<PaymentEvent, EventError> {
+    let event: Event<'_> = serde_json::from_slice(body).map_err(|_| EventError::Unreadable)?;
     if event.kind != COMPLETED && event.kind != PAID_LATER {
-        return Ok(Delivered::Other);
+        return Ok(PaymentEvent::Other);
     }
-    let data = event.data.ok_or(Refused::Unreadable)?;
-    let data: Data = serde_json::from_str(data.get()).map_err(|_| Refused::Unreadable)?;
+    let data = event.data.ok_or(EventError::Unreadable)?;
+    let data: Data = serde_json::from_str(data.get()).map_err(|_| EventError::Unreadable)?;
     let session = data.object;
     if session.payment_status != "paid" {
-        return Ok(Delivered::Other);
+        return Ok(PaymentEvent::Other);
     }
     let (Some(total), Some(currency)) = (session.amount_total, session.currency) else {
-        return Err(Refused::Unreadable);
+        return Err(EventError::Unreadable);
     };
     if total <= 0 {
-        return Ok(Delivered::Other);
+        return Ok(PaymentEvent::Other);
     }
     let sum = if currency.eq_ignore_ascii_case("usd") {
-        Sum::Usd(NanoUsd::from_cents(total).ok_or(Refused::Unreadable)?)
+        Sum::Usd(NanoUsd::from_cents(total).ok_or(EventError::Unreadable)?)
     } else {
         Sum::Foreign { currency }
     };
-    Ok(Delivered::Paid(Paid {
+    Ok(PaymentEvent::Paid(Paid {
         checkout: session.client_reference_id,
         session: session.id,
         sum,
@@ -85,9 +85,9 @@ mod tests {
     }
 
     #[test]
-    fn a_payment_is_told_to_the_cent() {
+    fn a_payment_is_read_to_the_cent() {
         let paid = |sum| {
-            Ok(Delivered::Paid(Paid {
+            Ok(PaymentEvent::Paid(Paid {
                 checkout: Some("checkout_1".into()),
                 session: "cs_1".into(),
                 sum,
@@ -102,8 +102,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_payment_is_nothing_and_what_cannot_be_read_is_refused() {
-        for nothing in [
+    fn other_events_are_ignored_and_unreadable_ones_refused() {
+        for other in [
             event(&json!({ "payment_status": "unpaid" })),
             event(&json!({ "payment_status": "no_payment_required", "amount_total": 0 })),
             event(&json!({ "amount_total": 0 })),
@@ -111,7 +111,7 @@ mod tests {
             br#"{"type":"customer.created","data":7}"#.to_vec(),
             br#"{"type":"ping"}"#.to_vec(),
         ] {
-            assert_eq!(read(&nothing), Ok(Delivered::Other));
+            assert_eq!(read(&other), Ok(PaymentEvent::Other));
         }
         for unreadable in [
             Vec::new(),
@@ -124,7 +124,7 @@ mod tests {
             event(&json!({ "currency": null })),
             event(&json!({ "id": null })),
         ] {
-            assert_eq!(read(&unreadable), Err(Refused::Unreadable));
+            assert_eq!(read(&unreadable), Err(EventError::Unreadable));
         }
     }
 }

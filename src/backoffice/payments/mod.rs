@@ -1,7 +1,8 @@
-//! Credit that is bought: a provider takes the money, and tells us of it.
+//! Payment providers, which collect the money for purchased credit.
 //!
-//! A provider is asked for a page to pay at, for an order of ours under an ID of ours. That it was paid
-//! is believed when the provider has signed it, and in no other way: not because a browser came back.
+//! The gateway requests a payment page for an order with an ID of its own. Only an event signed by the provider proves
+//! the payment, never the browser's return from the page. Failures are returned to the caller with a reason that
+//! contains no secret.
 
 use std::sync::Arc;
 
@@ -20,64 +21,65 @@ use crate::{
     config::{self, Offer, PaymentProvider},
 };
 
-/// Whoever takes money for us.
+/// A payment provider.
 pub trait Provider: Send + Sync {
-    /// In the books, e.g. `stripe`.
+    /// The provider's name in the store, e.g. `stripe`.
     fn key(&self) -> &'static str;
 
-    /// For people, e.g. `Stripe`.
+    /// The provider's name on pages, e.g. `Stripe`.
     fn name(&self) -> &'static str;
 
-    /// Where its events are delivered, if they come from outside.
+    /// The path to which the provider posts its events; `None` if they are not sent over the network.
     fn event_path(&self) -> Option<&'static str>;
 
-    /// Asks for a page to pay an order at.
-    fn begin<'a>(&'a self, order: &'a Order<'a>) -> BoxFuture<'a, Result<Begun, BeginError>>;
+    /// Requests a page on which an order can be paid.
+    fn begin<'a>(&'a self, order: &'a Order<'a>) -> BoxFuture<'a, Result<PaymentPage, BeginError>>;
 
-    /// Reads what was delivered, if it is signed and was signed about `now`.
-    fn read(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<Delivered, Refused>;
+    /// Parses an event after checking its signature, whose time must be close to `now`.
+    fn read(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<PaymentEvent, EventError>;
 }
 
-/// What somebody wants to buy.
+/// An order of credit.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'a> {
-    /// Our own ID for it.
+    /// The ID of the checkout.
     pub checkout: &'a str,
     pub account_id: &'a str,
     pub email: &'a str,
     /// Whole cents.
     pub amount: NanoUsd,
-    /// Where the browser goes when it was paid, and when it was not.
+    /// Where the provider sends the browser after the payment.
     pub paid_url: &'a str,
+    /// Where the provider sends the browser if the payment was cancelled.
     pub cancelled_url: &'a str,
 }
 
-/// A page to pay at.
+/// A page on which an order can be paid.
 #[derive(Clone, Debug)]
-pub struct Begun {
-    /// The provider's own name for the order.
+pub struct PaymentPage {
+    /// The provider's ID of the order.
     pub session: String,
     pub url: String,
 }
 
-/// Why there is no page to pay at, for the log: without anything secret.
+/// Why there is no payment page; for the log, without secrets.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BeginError(String);
 
-/// What an event says.
+/// The content of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delivered {
+pub enum PaymentEvent {
     Paid(Paid),
-    /// Nothing that we need to know.
+    /// An event that the gateway ignores.
     Other,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paid {
-    /// The ID that whoever began it has given; ours, if it was us.
+    /// The reference that was given with the order: the ID of the checkout, if the gateway placed it.
     pub checkout: Option<String>,
-    /// The provider's own name for it.
+    /// The provider's ID of the order.
     pub session: String,
     pub sum: Sum,
 }
@@ -85,30 +87,30 @@ pub struct Paid {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sum {
     Usd(NanoUsd),
-    /// In a currency that we keep no books in.
+    /// In a currency that the ledger does not have.
     Foreign {
         currency: String,
     },
 }
 
-/// Why something that was delivered is not believed.
+/// Why an event is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum EventError {
     #[error("The event has no signature that can be read.")]
     Unsigned,
-    #[error("The event's signature is not right.")]
-    Forged,
+    #[error("The event's signature is wrong.")]
+    WrongSignature,
     #[error("The event was signed too long ago, or in the future.")]
-    OutOfTime,
+    OutsideTolerance,
     #[error("The event cannot be read.")]
     Unreadable,
 }
 
-/// Who takes money here, and for how much.
+/// The configured provider, and the amounts on offer.
 pub struct Payments {
     pub provider: Arc<dyn Provider>,
     pub offer: Offer,
-    /// The same provider, where it only pretends.
+    /// `provider`, if it is the test provider.
     pub test: Option<Arc<TestPayments>>,
 }
 

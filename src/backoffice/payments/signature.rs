@@ -1,36 +1,41 @@
-//! Signatures of events, as Stripe makes them: `t=1800000000,v1=5257a8…`.
+//! Signatures of events in Stripe's scheme: `t=1800000000,v1=5257a8…`.
 //!
-//! A signature is the HMAC-SHA256 of the time, a dot and the body as it was sent. There may be several
-//! of them while a secret is being replaced; those of other schemes say nothing to us.
+//! A signature is the HMAC-SHA256 of the time, a dot and the body as it was sent. The header has several signatures while
+//! a secret is being replaced; signatures of other schemes than `v1` are ignored.
 
 use std::fmt::Write as _;
 
 use axum::http::{HeaderMap, HeaderName};
 use ring::hmac;
 
-use super::Refused;
+use super::EventError;
 use crate::base::keys::Secret;
 
 pub const HEADER: HeaderName = HeaderName::from_static("stripe-signature");
-/// How far the time of a signature may be from ours, either way.
+/// How far the time of a signature may differ from the gateway's clock, either way.
 const TOLERANCE_SECONDS: u64 = 300;
 
-/// Whether the body is one that somebody with the secret has signed about `now`.
-pub fn check(secret: &Secret, headers: &HeaderMap, body: &[u8], now: i64) -> Result<(), Refused> {
+/// Checks that the body was signed with the secret, at a time close to `now`.
+pub fn check(
+    secret: &Secret,
+    headers: &HeaderMap,
+    body: &[u8],
+    now: i64,
+) -> Result<(), EventError> {
     let mut lines = headers.get_all(HEADER).iter();
     let (Some(line), None) = (lines.next(), lines.next()) else {
-        return Err(Refused::Unsigned);
+        return Err(EventError::Unsigned);
     };
-    let line = line.to_str().map_err(|_| Refused::Unsigned)?;
+    let line = line.to_str().map_err(|_| EventError::Unsigned)?;
     let parts = || {
         line.split(',')
             .filter_map(|part| part.trim().split_once('='))
     };
     let mut times = parts().filter(|(name, _)| *name == "t");
     let (Some((_, time)), None) = (times.next(), times.next()) else {
-        return Err(Refused::Unsigned);
+        return Err(EventError::Unsigned);
     };
-    let at: i64 = time.parse().map_err(|_| Refused::Unsigned)?;
+    let at: i64 = time.parse().map_err(|_| EventError::Unsigned)?;
     let key = key(secret);
     let signed = signed_text(time, body);
     let right = parts()
@@ -38,16 +43,16 @@ pub fn check(secret: &Secret, headers: &HeaderMap, body: &[u8], now: i64) -> Res
         .filter_map(|(_, signature)| from_hex(signature))
         .any(|signature| hmac::verify(&key, &signed, &signature).is_ok());
     if !right {
-        return Err(Refused::Forged);
+        return Err(EventError::WrongSignature);
     }
-    // Whoever repeats what they once overheard has a right signature, and an old one.
+    // A replayed event has a right signature, but an old time.
     if now.abs_diff(at) > TOLERANCE_SECONDS {
-        return Err(Refused::OutOfTime);
+        return Err(EventError::OutsideTolerance);
     }
     Ok(())
 }
 
-/// The header's value for a body that is signed now.
+/// The header value for a body that is signed at `now`.
 pub fn sign(secret: &Secret, body: &[u8], now: i64) -> String {
     let time = now.to_string();
     let tag = hmac::sign(&key(secret), &signed_text(&time, body));
@@ -83,28 +88,28 @@ mod tests {
 
     const NOW: i64 = 1_800_000_000;
     const BODY: &[u8] = br#"{"type":"ping"}"#;
-    /// Made with another program.
+    /// Computed with another program.
     const RIGHT: &str = "504478bc6fae78d9cf01ffe6469c5e1f6705ea47a383fa1b8488034f6bd78ac5";
 
-    fn checked(line: &str, body: &[u8], now: i64) -> Result<(), Refused> {
+    fn checked(line: &str, body: &[u8], now: i64) -> Result<(), EventError> {
         let value = HeaderValue::try_from(line).unwrap();
         let headers = HeaderMap::from_iter([(HEADER, value)]);
         check(&Secret::new("whsec_example"), &headers, body, now)
     }
 
     #[test]
-    fn a_signature_is_right_for_its_time_and_its_body() {
+    fn a_signature_is_valid_for_its_time_and_body_only() {
         let line = format!("t={NOW},v1={RIGHT}");
         assert_eq!(sign(&Secret::new("whsec_example"), BODY, NOW), line);
         assert_eq!(checked(&line, BODY, NOW), Ok(()));
-        assert_eq!(checked(&line, b"{}", NOW), Err(Refused::Forged));
+        assert_eq!(checked(&line, b"{}", NOW), Err(EventError::WrongSignature));
         let later = format!("t={},v1={RIGHT}", NOW + 1);
-        assert_eq!(checked(&later, BODY, NOW), Err(Refused::Forged));
+        assert_eq!(checked(&later, BODY, NOW), Err(EventError::WrongSignature));
         for (now, expected) in [
             (NOW + 300, Ok(())),
             (NOW - 300, Ok(())),
-            (NOW + 301, Err(Refused::OutOfTime)),
-            (NOW - 301, Err(Refused::OutOfTime)),
+            (NOW + 301, Err(EventError::OutsideTolerance)),
+            (NOW - 301, Err(EventError::OutsideTolerance)),
         ] {
             assert_eq!(checked(&line, BODY, now), expected, "{now}");
         }
@@ -123,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_signed_in_our_scheme_is_refused() {
+    fn events_without_a_signature_of_the_scheme_are_refused() {
         for line in [
             "",
             "v1=",
@@ -132,7 +137,11 @@ mod tests {
             &format!("t=soon,v1={RIGHT}"),
             &format!("t={NOW},t={NOW},v1={RIGHT}"),
         ] {
-            assert_eq!(checked(line, BODY, NOW), Err(Refused::Unsigned), "{line}");
+            assert_eq!(
+                checked(line, BODY, NOW),
+                Err(EventError::Unsigned),
+                "{line}"
+            );
         }
         for line in [
             format!("t={NOW}"),
@@ -140,10 +149,14 @@ mod tests {
             format!("t={NOW},v1={}", &RIGHT[..62]),
             format!("t={NOW},v1={RIGHT}00"),
         ] {
-            assert_eq!(checked(&line, BODY, NOW), Err(Refused::Forged), "{line}");
+            assert_eq!(
+                checked(&line, BODY, NOW),
+                Err(EventError::WrongSignature),
+                "{line}"
+            );
         }
         let nothing = HeaderMap::new();
         let unsigned = check(&Secret::new("whsec_example"), &nothing, BODY, NOW);
-        assert_eq!(unsigned, Err(Refused::Unsigned));
+        assert_eq!(unsigned, Err(EventError::Unsigned));
     }
 }

@@ -1,4 +1,4 @@
-//! Stripe Checkout: a page of Stripe's for each order, and signed events.
+//! Stripe Checkout: creates a session with a payment page for each order, and reads signed events.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -9,16 +9,16 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
-use super::{BeginError, Begun, Delivered, Order, Provider, Refused, event, signature};
+use super::{BeginError, EventError, Order, PaymentEvent, PaymentPage, Provider, event, signature};
 use crate::{
     base::keys::Secret,
     config,
     net::connect::{self, chain},
 };
 
-const MAX_ANSWER_BYTES: usize = 256 << 10;
-/// Longer than any name that Stripe gives.
-const MAX_NAME: usize = 255;
+const MAX_RESPONSE_BYTES: usize = 256 << 10;
+/// Longest session ID that is accepted.
+const MAX_SESSION_ID: usize = 255;
 
 pub struct Stripe {
     http: connect::Client,
@@ -39,21 +39,21 @@ impl Stripe {
         })
     }
 
-    async fn ask(&self, order: &Order<'_>) -> Result<Begun, BeginError> {
+    async fn create_session(&self, order: &Order<'_>) -> Result<PaymentPage, BeginError> {
         let request = self.request(order)?;
-        let asked = self.http.request(request).await;
-        let response = asked.map_err(|error| BeginError(chain(&error)))?;
+        let response = self.http.request(request).await;
+        let response = response.map_err(|error| BeginError(chain(&error)))?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES);
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES);
         let body = body.collect().await;
-        let body = body.map_err(|_| BeginError("the answer broke off or is too long".into()))?;
+        let body = body.map_err(|_| BeginError("the response broke off or is too long".into()))?;
         let body = body.to_bytes();
         if status != StatusCode::OK {
             return Err(BeginError(refusal(status, &body)));
         }
-        let answer: Answer = serde_json::from_slice(&body)
-            .map_err(|_| BeginError("the answer is not a checkout session".into()))?;
-        self.begun(answer)
+        let session: Session = serde_json::from_slice(&body)
+            .map_err(|_| BeginError("the response is not a checkout session".into()))?;
+        self.payment_page(session)
     }
 
     fn request(&self, order: &Order<'_>) -> Result<Request<Full<Bytes>>, BeginError> {
@@ -71,29 +71,31 @@ impl Stripe {
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header(header::ACCEPT_ENCODING, "identity")
             .header(header::USER_AGENT, agent)
-            // Asked twice, it is one session.
+            // A repeated request returns the session of the first one.
             .header("idempotency-key", order.checkout)
             .body(Full::new(body.into()))
-            .map_err(|_| BeginError("the key cannot stand in a header".into()))
+            .map_err(|_| {
+                BeginError("the secret key contains characters that a header cannot have".into())
+            })
     }
 
-    fn begun(&self, answer: Answer) -> Result<Begun, BeginError> {
-        let is_name = !answer.id.is_empty()
-            && answer.id.len() <= MAX_NAME
-            && answer.id.bytes().all(|byte| byte.is_ascii_graphic());
-        // A browser is sent there: by TLS, unless Stripe itself is somebody on this machine.
+    fn payment_page(&self, session: Session) -> Result<PaymentPage, BeginError> {
+        let is_id = !session.id.is_empty()
+            && session.id.len() <= MAX_SESSION_ID
+            && session.id.bytes().all(|byte| byte.is_ascii_graphic());
+        // The browser is redirected there, so it must be HTTPS, unless the configured API itself is plain HTTP.
         let is_safe = |uri: &Uri| match uri.scheme_str() {
             Some("https") => true,
             Some("http") => self.base_url.starts_with("http://"),
             _ => false,
         };
-        let uri: Option<Uri> = answer.url.parse().ok();
-        if !is_name || !uri.is_some_and(|uri| is_safe(&uri)) {
-            return Err(BeginError("the answer has no page to pay at".into()));
+        let uri: Option<Uri> = session.url.parse().ok();
+        if !is_id || !uri.is_some_and(|uri| is_safe(&uri)) {
+            return Err(BeginError("the response has no payment page".into()));
         }
-        Ok(Begun {
-            session: answer.id,
-            url: answer.url,
+        Ok(PaymentPage {
+            session: session.id,
+            url: session.url,
         })
     }
 }
@@ -111,27 +113,30 @@ impl Provider for Stripe {
         Some("/payments/stripe")
     }
 
-    fn begin<'a>(&'a self, order: &'a Order<'a>) -> BoxFuture<'a, Result<Begun, BeginError>> {
-        let late = |_| Err(BeginError("nothing was answered in time".into()));
-        let asking = tokio::time::timeout(self.timeout, self.ask(order));
-        asking.map(move |asked| asked.unwrap_or_else(late)).boxed()
+    fn begin<'a>(&'a self, order: &'a Order<'a>) -> BoxFuture<'a, Result<PaymentPage, BeginError>> {
+        let timed_out = |_| Err(BeginError("the request timed out".into()));
+        let creating = tokio::time::timeout(self.timeout, self.create_session(order));
+        creating
+            .map(move |created| created.unwrap_or_else(timed_out))
+            .boxed()
     }
 
-    fn read(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<Delivered, Refused> {
+    fn read(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<PaymentEvent, EventError> {
         signature::check(&self.webhook_secret, headers, body, now)?;
         event::read(body)
     }
 }
 
+/// Stripe's checkout session, as far as it is read.
 #[derive(Deserialize)]
-struct Answer {
+struct Session {
     id: String,
     url: String,
 }
 
 fn form(order: &Order<'_>) -> Result<String, BeginError> {
     let cents = order.amount.whole_cents();
-    let cents = cents.ok_or_else(|| BeginError("there is no such amount in cents".into()))?;
+    let cents = cents.ok_or_else(|| BeginError("the amount is not in whole cents".into()))?;
     let cents = cents.to_string();
     let item = "line_items[0]";
     let mut fields = vec![
@@ -143,9 +148,9 @@ fn form(order: &Order<'_>) -> Result<String, BeginError> {
         (format!("{item}[price_data][currency]"), "usd"),
         (format!("{item}[price_data][unit_amount]"), &cents),
         (format!("{item}[price_data][product_data][name]"), "Credit"),
-        // What is paid is what was ordered, in the currency it was ordered in.
+        // Keeps Stripe from converting the amount to the customer's currency.
         ("adaptive_pricing[enabled]".to_owned(), "false"),
-        // For whoever looks for it among the provider's payments; we do not read it.
+        // Shown in Stripe's dashboard; the gateway does not read it.
         (
             "payment_intent_data[metadata][checkout]".to_owned(),
             order.checkout,
@@ -155,8 +160,8 @@ fn form(order: &Order<'_>) -> Result<String, BeginError> {
             order.account_id,
         ),
     ];
-    // One that Stripe would refuse is typed there instead.
-    if is_common(order.email) {
+    // With an address that Stripe would refuse, the field is left out and the customer types it on the page.
+    if is_plain(order.email) {
         fields.push(("customer_email".to_owned(), order.email));
     }
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
@@ -168,44 +173,44 @@ fn form(order: &Order<'_>) -> Result<String, BeginError> {
     Ok(body)
 }
 
-/// Whether an address is one that everybody takes for one.
-fn is_common(email: &str) -> bool {
+/// Whether an address has a plain form that any provider accepts.
+fn is_plain(email: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_+".contains(&byte);
-    email.split_once('@').is_some_and(|(who, host)| {
+    email.split_once('@').is_some_and(|(local, host)| {
         let mut labels = host.split('.');
         let named = |label: &str| !label.is_empty();
         host.contains('.')
             && labels.all(named)
-            && who.split('.').all(named)
-            && who.bytes().chain(host.bytes()).all(plain)
+            && local.split('.').all(named)
+            && local.bytes().chain(host.bytes()).all(plain)
     })
 }
 
-/// What Stripe said, in its own short words; its sentences may repeat what was sent.
+/// Status and error codes of Stripe's response. Leaves out its message, which may repeat what was sent.
 fn refusal(status: StatusCode, body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Refusal {
-        error: Words,
+        error: Codes,
     }
     #[derive(Deserialize)]
-    struct Words {
+    struct Codes {
         #[serde(rename = "type")]
         kind: Option<String>,
         code: Option<String>,
         param: Option<String>,
     }
-    let mut told = format!("status {}", status.as_u16());
+    let mut reason = format!("status {}", status.as_u16());
     if let Ok(Refusal { error }) = serde_json::from_slice(body) {
-        let short = |word: &String| {
+        let is_code = |text: &String| {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_[]".contains(&byte);
-            word.len() <= 64 && word.bytes().all(plain)
+            text.len() <= 64 && text.bytes().all(plain)
         };
-        let words = [error.kind, error.code, error.param];
-        for word in words.into_iter().flatten().filter(short) {
-            let _ = write!(told, ", {word}");
+        let codes = [error.kind, error.code, error.param];
+        for code in codes.into_iter().flatten().filter(is_code) {
+            let _ = write!(reason, ", {code}");
         }
     }
-    told
+    reason
 }
 
 #[cfg(test)]
@@ -213,9 +218,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_common_addresses_are_filled_in() {
-        for common in ["ada@example.com", "a.b+c@mail.example.co.uk"] {
-            assert!(is_common(common), "{common}");
+    fn only_plain_addresses_are_sent_to_stripe() {
+        for plain in ["ada@example.com", "a.b+c@mail.example.co.uk"] {
+            assert!(is_plain(plain), "{plain}");
         }
         for other in [
             "ada@localhost",
@@ -226,16 +231,17 @@ mod tests {
             "ädä@example.com",
             "a@b@example.com",
         ] {
-            assert!(!is_common(other), "{other}");
+            assert!(!is_plain(other), "{other}");
         }
     }
 
     #[test]
-    fn a_refusal_is_told_without_its_sentences() {
+    fn a_refusal_has_the_codes_but_not_the_message() {
         let body = br#"{"error":{"type":"invalid_request_error","code":"amount_too_small",
             "param":"line_items[0][price_data]","message":"the key sk_live_1 was sent"}}"#;
-        let told = "status 400, invalid_request_error, amount_too_small, line_items[0][price_data]";
-        assert_eq!(refusal(StatusCode::BAD_REQUEST, body), told);
+        let reason =
+            "status 400, invalid_request_error, amount_too_small, line_items[0][price_data]";
+        assert_eq!(refusal(StatusCode::BAD_REQUEST, body), reason);
         assert_eq!(refusal(StatusCode::BAD_GATEWAY, b"<html>"), "status 502");
         let strange = br#"{"error":{"type":"sk live","code":null}}"#;
         assert_eq!(refusal(StatusCode::BAD_REQUEST, strange), "status 400");

@@ -1,14 +1,14 @@
-//! Payments that only pretend, for trying things out: a page of ours in the place of Stripe's, and
-//! events in the same words with the same kind of signature. No money moves.
+//! Test payments, in which no money moves: a page of the portal replaces Stripe's, and events have Stripe's format and
+//! signature.
 
 use axum::http::{HeaderMap, HeaderValue};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
 
-use super::{BeginError, Begun, Delivered, Order, Provider, Refused, event, signature};
+use super::{BeginError, EventError, Order, PaymentEvent, PaymentPage, Provider, event, signature};
 use crate::base::{keys::Secret, money::NanoUsd};
 
-/// With a secret of its own, which nobody else ever has.
+/// The test provider, with a random signing secret that never leaves the process.
 pub struct TestPayments(Secret);
 
 impl TestPayments {
@@ -16,7 +16,7 @@ impl TestPayments {
         Self(Secret::generate())
     }
 
-    /// What would be delivered once a checkout is paid.
+    /// Headers and body of the event that a provider sends when a checkout is paid.
     pub fn event(&self, checkout: &str, amount: NanoUsd, now: i64) -> (HeaderMap, Vec<u8>) {
         let body = json!({
             "type": event::COMPLETED,
@@ -57,15 +57,15 @@ impl Provider for TestPayments {
         None
     }
 
-    fn begin<'a>(&'a self, order: &'a Order<'a>) -> BoxFuture<'a, Result<Begun, BeginError>> {
-        let begun = Begun {
+    fn begin<'a>(&'a self, order: &'a Order<'a>) -> BoxFuture<'a, Result<PaymentPage, BeginError>> {
+        let begun = PaymentPage {
             session: session(order.checkout),
             url: format!("/portal/billing/test-payment/{}", order.checkout),
         };
         std::future::ready(Ok(begun)).boxed()
     }
 
-    fn read(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<Delivered, Refused> {
+    fn read(&self, headers: &HeaderMap, body: &[u8], now: i64) -> Result<PaymentEvent, EventError> {
         signature::check(&self.0, headers, body, now)?;
         event::read(body)
     }

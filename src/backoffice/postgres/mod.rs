@@ -1,7 +1,7 @@
-//! The office in a database that several gateways share.
+//! The backoffice store in a PostgreSQL database that several gateways share.
 //!
-//! A transaction has a connection to itself; one that went wrong, or that nobody waits for any more,
-//! is closed, and the server takes back what was not committed.
+//! Each transaction has a connection to itself. If it fails or its caller times out, the connection is closed and the
+//! server rolls the transaction back.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use std::{
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_postgres::types::{ToSql, Type};
 
-mod migrate;
+mod tables;
 
 use super::{
     BackofficeError,
@@ -22,45 +22,48 @@ use super::{
 };
 use crate::db::postgres::{Address, Connected, Error};
 
-/// Few: calls need the server's connections more.
-const AT_ONCE: usize = 2;
+/// Connections of this store. Few, because the ledger needs the server's connections more.
+const MAX_CONNECTIONS: usize = 2;
 
-/// A table is not there.
+/// `SQLSTATE` of a statement on a table that does not exist.
 const UNDEFINED_TABLE: &str = "42P01";
 
-pub struct InDatabase {
+pub struct PostgresStore {
     address: Address,
     idle: Mutex<Vec<Connected>>,
-    places: Semaphore,
-    /// Less than anyone waits in all, so that they hear why.
+    /// One permit per connection.
+    permits: Semaphore,
+    /// Timeout of waiting for a permit and of each statement. Shorter than the deadline of an operation, so that the
+    /// caller gets the reason.
     timeout: Duration,
-    /// Begins a transaction in which the server waits no longer than anyone waits for it.
+    /// Begins a transaction with `timeout` as the server's statement timeout.
     begin: String,
-    is_up_to_date: AtomicBool,
+    /// Whether the tables were found or created.
+    has_tables: AtomicBool,
 }
 
-impl InDatabase {
+impl PostgresStore {
     pub fn new(address: Address, deadline: Duration) -> Self {
         let timeout = deadline * 3 / 4;
         let milliseconds = timeout.as_millis();
         Self {
             address,
             idle: Mutex::default(),
-            places: Semaphore::new(AT_ONCE),
+            permits: Semaphore::new(MAX_CONNECTIONS),
             timeout,
             begin: format!("BEGIN; SET LOCAL statement_timeout = {milliseconds}"),
-            is_up_to_date: AtomicBool::new(false),
+            has_tables: AtomicBool::new(false),
         }
     }
 
     pub async fn run(&self, statements: &[Statement]) -> Result<Vec<Row>, Error> {
-        let waiting = timeout(self.timeout, self.places.acquire()).await;
-        let Ok(Ok(_place)) = waiting else {
-            return Err(Error::Unexpected("too much is waiting for it".into()));
+        let waiting = timeout(self.timeout, self.permits.acquire()).await;
+        let Ok(Ok(_permit)) = waiting else {
+            return Err(Error::Unexpected("all of its connections are busy".into()));
         };
         match self.run_once(statements).await {
-            Err(error) if is_for_another_connection(&error) => {
-                // What is wrong with this one may be wrong with the others.
+            Err(error) if is_worth_another_connection(&error) => {
+                // The idle connections may have the same fault, so the retry opens a new one.
                 self.idle().clear();
                 self.run_once(statements).await
             }
@@ -70,16 +73,16 @@ impl InDatabase {
 
     async fn run_once(&self, statements: &[Statement]) -> Result<Vec<Row>, Error> {
         let connection = self.connection().await?;
-        if !self.is_up_to_date.load(Relaxed) {
-            migrate::bring_up_to_date(&connection, &self.begin).await?;
-            self.is_up_to_date.store(true, Relaxed);
+        if !self.has_tables.load(Relaxed) {
+            tables::create_if_missing(&connection, &self.begin).await?;
+            self.has_tables.store(true, Relaxed);
         }
         let run = self.in_one_transaction(&connection, statements).await;
         if let Err(error) = &run
             && error.code() == Some(UNDEFINED_TABLE)
         {
-            // Another database has taken its place.
-            self.is_up_to_date.store(false, Relaxed);
+            // The database was replaced or its tables dropped; the retry creates them.
+            self.has_tables.store(false, Relaxed);
         }
         let rows = run?;
         self.idle().push(connection);
@@ -103,13 +106,13 @@ impl InDatabase {
         statements: &[Statement],
     ) -> Result<Vec<Row>, Error> {
         connection.batch_execute(&self.begin).await?;
-        let mut answer = Vec::new();
+        let mut rows = Vec::new();
         for Statement { sql, values } in statements {
             let values: Vec<_> = values.iter().map(typed).collect();
-            answer = connection.query_typed(sql, &values).await?;
+            rows = connection.query_typed(sql, &values).await?;
         }
         connection.batch_execute("COMMIT").await?;
-        answer.iter().map(row).collect()
+        rows.iter().map(row).collect()
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connected>> {
@@ -123,10 +126,10 @@ impl From<Error> for BackofficeError {
     }
 }
 
-/// Whether the same may go well at once on another connection: every step can be done twice.
-fn is_for_another_connection(error: &Error) -> bool {
-    // The server is going down or has become another's copy; two were in each other's way; a table
-    // is to be made.
+/// Whether the transaction may succeed if it is retried at once on a new connection. Retries are safe, because every
+/// operation is idempotent.
+fn is_worth_another_connection(error: &Error) -> bool {
+    // The server shuts down; it has become a read-only replica; a deadlock or serialization failure; a table is missing.
     let codes = ["57P", "25006", "40", UNDEFINED_TABLE];
     match error {
         Error::Broken(_) => true,

@@ -1,12 +1,12 @@
-//! What is promised of actions.
+//! Contract of operator actions.
 
 use super::*;
 
 contract!(
-    actions_come_back_as_they_were_with_the_latest_first,
+    actions_are_returned_unchanged_newest_first,
     pages_follow_each_other_without_a_gap,
     actions_are_found_by_their_subject,
-    of_many_at_once_each_is_recorded_once,
+    concurrent_actions_are_each_recorded_once,
 );
 
 pub fn action(what: &str, subject: &str) -> Action {
@@ -20,13 +20,13 @@ pub fn action(what: &str, subject: &str) -> Action {
     }
 }
 
-fn whats(page: &[Recorded]) -> Vec<&str> {
+fn whats(page: &[RecordedAction]) -> Vec<&str> {
     page.iter()
         .map(|recorded| recorded.action.what.as_str())
         .collect()
 }
 
-async fn actions_come_back_as_they_were_with_the_latest_first(given: Given) {
+async fn actions_are_returned_unchanged_newest_first(given: Given) {
     assert_eq!(
         given.backoffice.actions_page(None, None, 10).await.unwrap(),
         []
@@ -34,7 +34,7 @@ async fn actions_come_back_as_they_were_with_the_latest_first(given: Given) {
     let actions = [
         action("account.close", "acct_1"),
         Action {
-            // Their order is that of recording, whatever a clock says.
+            // Actions are ordered by recording, not by time.
             at_ms: NOW * 1_000 - 5,
             actor: "token".into(),
             before: Some("{\"tier\":\"free\"}".into()),
@@ -45,7 +45,7 @@ async fn actions_come_back_as_they_were_with_the_latest_first(given: Given) {
             after: Some("null".into()),
             ..action("key.delete", "")
         },
-        // The same again is another action.
+        // An equal action is recorded again.
         action("account.close", "acct_1"),
     ];
     for action in &actions {
@@ -78,7 +78,7 @@ async fn pages_follow_each_other_without_a_gap(given: Given) {
         let Some(last) = page.last() else { break };
         before = Some(last.seq);
         seen.extend(whats(&page).into_iter().map(str::to_owned));
-        // What comes meanwhile is on none of the pages that follow.
+        // Actions recorded meanwhile are on none of the following pages.
         given
             .backoffice
             .record(&action("late", "acct_1"))
@@ -122,13 +122,13 @@ async fn actions_are_found_by_their_subject(given: Given) {
     assert_eq!(whats(&first), ["9", "7", "5"]);
     let second = page("acct_1", Some(first[2].seq)).await;
     assert_eq!(whats(&second), ["3", "1"]);
-    for nobody in ["acct_", "ACCT_1", "acct_%", "", "\0"] {
-        assert_eq!(page(nobody, None).await, []);
+    for unknown in ["acct_", "ACCT_1", "acct_%", "", "\0"] {
+        assert_eq!(page(unknown, None).await, []);
     }
 }
 
-async fn of_many_at_once_each_is_recorded_once(given: Given) {
-    let crowd = (0..20).map(|number| {
+async fn concurrent_actions_are_each_recorded_once(given: Given) {
+    let tasks = (0..20).map(|number| {
         let backoffice = given.backoffice.clone();
         tokio::spawn(async move {
             backoffice
@@ -136,7 +136,7 @@ async fn of_many_at_once_each_is_recorded_once(given: Given) {
                 .await
         })
     });
-    for one in crowd.collect::<Vec<_>>() {
+    for one in tasks.collect::<Vec<_>>() {
         one.await.unwrap().unwrap();
     }
     let page = given

@@ -1,19 +1,19 @@
-//! What is promised of alerts and of telling people.
+//! Contract of alerts and their deliveries.
 
 use super::*;
 use crate::backoffice::{
-    Alert, AlertKind, Channel, Delivery, DeliveryState, Event, NewAlert, Route, ToldAlert,
+    Alert, AlertKind, AlertWithDeliveries, Channel, Delivery, DeliveryState, Event, NewAlert, Route,
 };
 
 contract!(
-    an_alert_is_open_once_however_many_see_it,
-    what_opens_again_within_the_hour_is_told_to_nobody,
-    what_stays_open_is_told_once_the_hour_is_over,
-    what_was_seen_meanwhile_is_not_over,
-    a_delivery_is_one_gateways_until_its_lease_is_over,
-    of_many_deliveries_none_is_claimed_twice,
-    pages_of_what_is_over_follow_each_other,
-    what_was_over_long_ago_is_deleted,
+    concurrent_gateways_open_one_alert,
+    an_alert_reopened_within_the_hour_is_not_announced,
+    an_alert_still_open_after_the_hour_is_announced,
+    an_alert_updated_since_it_was_read_is_not_closed,
+    a_claimed_delivery_cannot_be_claimed_before_its_lease_ends,
+    concurrent_claims_take_each_delivery_once,
+    pages_of_closed_alerts_have_no_gap,
+    alerts_closed_long_ago_are_deleted,
 );
 
 const KIND: AlertKind = AlertKind::BalanceLow;
@@ -37,21 +37,24 @@ impl Given {
             detail: &format!("{{\"now\":{now}}}"),
             routes: &routes(),
             now,
-            told_after: now - 3_600,
+            announced_after: now - 3_600,
         };
         self.backoffice.open_alert(new).await.unwrap()
     }
 
-    /// The office of another gateway; those of a file have the one.
-    fn another(&self) -> Arc<Backoffice> {
+    /// The backoffice of another gateway; with SQLite there is only one.
+    fn another_gateway(&self) -> Arc<Backoffice> {
         match &self.place {
             Place::Folder(_) => self.backoffice.clone(),
             place @ Place::Database(_) => Arc::new(place.open()),
         }
     }
 
-    async fn open(&self) -> Vec<ToldAlert> {
-        self.backoffice.told_open_alerts(100).await.unwrap()
+    async fn open(&self) -> Vec<AlertWithDeliveries> {
+        self.backoffice
+            .open_alerts_with_deliveries(100)
+            .await
+            .unwrap()
     }
 
     async fn the_open_one(&self) -> Alert {
@@ -74,9 +77,9 @@ impl Given {
     }
 }
 
-async fn an_alert_is_open_once_however_many_see_it(given: Given) {
-    let crowd = (0..8).map(|number| {
-        let backoffice = given.another();
+async fn concurrent_gateways_open_one_alert(given: Given) {
+    let tasks = (0..8).map(|number| {
+        let backoffice = given.another_gateway();
         tokio::spawn(async move {
             let new = NewAlert {
                 kind: KIND,
@@ -84,7 +87,7 @@ async fn an_alert_is_open_once_however_many_see_it(given: Given) {
                 detail: "{}",
                 routes: &routes(),
                 now: NOW + number,
-                told_after: 0,
+                announced_after: 0,
             };
             let opened = backoffice.open_alert(new).await.unwrap();
             let claimed = backoffice.claim_deliveries(NOW + 10, NOW + 70, 10).await;
@@ -92,46 +95,53 @@ async fn an_alert_is_open_once_however_many_see_it(given: Given) {
         })
     });
     let (mut opened, mut claimed) = (0, 0);
-    for one in crowd.collect::<Vec<_>>() {
+    for one in tasks.collect::<Vec<_>>() {
         let (one_opened, one_claimed) = one.await.unwrap();
         opened += one_opened;
         claimed += one_claimed;
     }
-    assert_eq!((opened, claimed), (1, 2), "it is told once by each way");
-    let [told] = &*given.open().await else {
+    assert_eq!(
+        (opened, claimed),
+        (1, 2),
+        "it is announced once on each route"
+    );
+    let [open] = &*given.open().await else {
         panic!("one is open");
     };
-    assert_eq!(told.deliveries.len(), 2);
+    assert_eq!(open.deliveries.len(), 2);
     let counts = given.backoffice.open_alert_counts().await.unwrap();
     assert_eq!(counts.into_iter().collect::<Vec<_>>(), [(KIND, 1)]);
-    assert!(given.open_alert("acct_2", NOW).await.is_some(), "another's");
+    assert!(
+        given.open_alert("acct_2", NOW).await.is_some(),
+        "another subject"
+    );
 }
 
-async fn what_opens_again_within_the_hour_is_told_to_nobody(given: Given) {
+async fn an_alert_reopened_within_the_hour_is_not_announced(given: Given) {
     assert!(given.open_alert("acct_1", NOW).await.is_some());
     assert!(given.open_alert("acct_1", NOW + 5).await.is_none());
     let alert = given.the_open_one().await;
     assert_eq!((alert.opened_at, alert.seen_at), (NOW, NOW + 5));
     assert_eq!(alert.detail, format!("{{\"now\":{}}}", NOW + 5));
     assert!(given.close(&alert, NOW + 10).await);
-    assert!(given.close(&alert, NOW + 10).await, "twice without harm");
-    // Whoever is to hear that it is over hears first that it began.
-    let mut told = Vec::new();
+    assert!(given.close(&alert, NOW + 10).await, "idempotent");
+    // `closed` is delivered after `opened`.
+    let mut delivered = Vec::new();
     for count in [2, 1, 0] {
         let claimed = given.claim(NOW + 10).await;
         assert_eq!(claimed.len(), count, "{claimed:?}");
         for one in &claimed {
             given.backoffice.delivered(one, NOW + 10).await.unwrap();
         }
-        told.extend(claimed);
+        delivered.extend(claimed);
     }
-    let mut told: Vec<_> = told
+    let mut delivered: Vec<_> = delivered
         .iter()
         .map(|one| (one.event.as_str(), one.channel.as_str()))
         .collect();
-    told.sort_unstable();
+    delivered.sort_unstable();
     assert_eq!(
-        told,
+        delivered,
         [
             ("closed", "webhook"),
             ("opened", "customer"),
@@ -145,7 +155,7 @@ async fn what_opens_again_within_the_hour_is_told_to_nobody(given: Given) {
     }
 }
 
-async fn what_stays_open_is_told_once_the_hour_is_over(given: Given) {
+async fn an_alert_still_open_after_the_hour_is_announced(given: Given) {
     given.open_alert("acct_1", NOW).await.unwrap();
     given.close(&given.the_open_one().await, NOW + 1).await;
     for _ in 0..2 {
@@ -158,19 +168,19 @@ async fn what_stays_open_is_told_once_the_hour_is_over(given: Given) {
     assert!(!alert.announced);
     let routes = routes();
     let announce = async |now| {
-        let told = given
+        let announced = given
             .backoffice
             .announce_alert(&alert, &routes, now, now - 3_600);
-        told.await.unwrap();
+        announced.await.unwrap();
         given.claim(now).await.len()
     };
     assert_eq!(announce(NOW + 3_599).await, 0);
     assert_eq!(announce(NOW + 3_600).await, 2);
     assert!(given.the_open_one().await.announced);
-    assert_eq!(announce(NOW + 3_601).await, 0, "twice without harm");
+    assert_eq!(announce(NOW + 3_601).await, 0, "idempotent");
 }
 
-async fn what_was_seen_meanwhile_is_not_over(given: Given) {
+async fn an_alert_updated_since_it_was_read_is_not_closed(given: Given) {
     given.open_alert("acct_1", NOW).await.unwrap();
     let seen = given.the_open_one().await;
     given
@@ -190,7 +200,7 @@ async fn what_was_seen_meanwhile_is_not_over(given: Given) {
     assert_eq!(given.backoffice.alert("alert_none").await.unwrap(), None);
 }
 
-async fn a_delivery_is_one_gateways_until_its_lease_is_over(given: Given) {
+async fn a_claimed_delivery_cannot_be_claimed_before_its_lease_ends(given: Given) {
     given.open_alert("acct_1", NOW).await.unwrap();
     assert_eq!(given.claim(NOW - 1).await, []);
     let first = given.claim(NOW).await;
@@ -201,12 +211,12 @@ async fn a_delivery_is_one_gateways_until_its_lease_is_over(given: Given) {
             .all(|one| one.attempts == 1 && one.event == Event::Opened)
     );
     assert_eq!(given.claim(NOW + 59).await, []);
-    // Whoever had them has died.
+    // The lease has ended, as if the gateway had died.
     let second = given.claim(NOW + 60).await;
     assert_eq!(second.len(), 2);
     assert_eq!(second[0].attempts, 2);
     let backoffice = &given.backoffice;
-    // Late news of the first attempt changes nothing, but for its success.
+    // A late result of the first attempt is ignored, unless it is a success.
     backoffice
         .not_delivered(&first[0], NOW, "late")
         .await
@@ -232,10 +242,10 @@ async fn a_delivery_is_one_gateways_until_its_lease_is_over(given: Given) {
         .await
         .unwrap();
     assert_eq!(given.claim(NOW + 100_000).await, []);
-    let [told] = &*given.open().await else {
+    let [open] = &*given.open().await else {
         panic!("one is open");
     };
-    let mut states: Vec<_> = told
+    let mut states: Vec<_> = open
         .deliveries
         .iter()
         .map(|one| (one.state.as_str(), one.done_at, one.last_error.as_deref()))
@@ -254,16 +264,16 @@ async fn a_delivery_is_one_gateways_until_its_lease_is_over(given: Given) {
     );
 }
 
-async fn of_many_deliveries_none_is_claimed_twice(given: Given) {
+async fn concurrent_claims_take_each_delivery_once(given: Given) {
     for number in 0..30 {
         given.open_alert(&format!("acct_{number}"), NOW).await;
     }
     let all_at_once = Arc::new(tokio::sync::Barrier::new(6));
-    let crowd = (0..6).map(|_| {
+    let tasks = (0..6).map(|_| {
         let all_at_once = all_at_once.clone();
-        let backoffice = given.another();
+        let backoffice = given.another_gateway();
         tokio::spawn(async move {
-            // With a connection that is open already, nobody is late.
+            // Opens the connection first, so that all claim at the same moment.
             backoffice.open_alerts(KIND, 1).await.unwrap();
             all_at_once.wait().await;
             let mut claimed = Vec::new();
@@ -275,10 +285,10 @@ async fn of_many_deliveries_none_is_claimed_twice(given: Given) {
         })
     });
     let mut claimed = Vec::new();
-    for one in crowd.collect::<Vec<_>>() {
+    for one in tasks.collect::<Vec<_>>() {
         claimed.extend(one.await.unwrap());
     }
-    // Who waited for another's claim may have got none: the rest is still there.
+    // A claim that waited for another may have returned fewer, so some may be left.
     claimed.extend(
         given
             .backoffice
@@ -294,7 +304,7 @@ async fn of_many_deliveries_none_is_claimed_twice(given: Given) {
     assert_eq!((count, claimed.len()), (60, 60));
 }
 
-async fn pages_of_what_is_over_follow_each_other(given: Given) {
+async fn pages_of_closed_alerts_have_no_gap(given: Given) {
     for number in 0..5 {
         let subject = format!("acct_{number}");
         given.open_alert(&subject, NOW).await.unwrap();
@@ -308,19 +318,19 @@ async fn pages_of_what_is_over_follow_each_other(given: Given) {
     loop {
         let page = given
             .backoffice
-            .told_closed_alerts(before, 3)
+            .closed_alerts_with_deliveries(before, 3)
             .await
             .unwrap();
         let Some(last) = page.last() else { break };
         before = Some(last.alert.seq);
-        assert!(page.iter().all(|told| told.deliveries.len() == 3));
-        seen.extend(page.into_iter().map(|told| told.alert.subject));
+        assert!(page.iter().all(|one| one.deliveries.len() == 3));
+        seen.extend(page.into_iter().map(|one| one.alert.subject));
     }
     assert_eq!(seen, ["acct_4", "acct_3", "acct_1", "acct_0"]);
     assert_eq!(given.the_open_one().await.subject, "acct_2");
 }
 
-async fn what_was_over_long_ago_is_deleted(given: Given) {
+async fn alerts_closed_long_ago_are_deleted(given: Given) {
     for (number, subject) in (0..).zip(["acct_1", "acct_2", "acct_3"]) {
         given.open_alert(subject, NOW).await.unwrap();
         let open = given.backoffice.open_alerts(KIND, 10).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is promised of checkouts.
+//! Contract of checkouts.
 
 use super::*;
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
 };
 
 contract!(
-    a_checkout_is_its_accounts_and_nobody_elses,
-    a_payment_is_written_down_once,
-    of_many_payments_at_once_one_is_written_down,
-    a_payment_of_another_session_is_not_written_down,
-    only_so_many_are_open_at_once,
-    a_payment_that_is_no_credit_yet_is_found,
+    a_checkout_belongs_to_its_account,
+    a_payment_is_recorded_once,
+    of_concurrent_payments_one_is_recorded,
+    a_payment_of_another_session_is_not_recorded,
+    unpaid_checkouts_of_an_account_are_limited,
+    a_payment_is_listed_until_it_is_credited,
 );
 
 const TEN: NanoUsd = NanoUsd::new(10_000_000_000);
@@ -43,7 +43,7 @@ async fn open(given: &Given, account_id: &str, now: i64) -> Option<Checkout> {
     opened.unwrap()
 }
 
-async fn a_checkout_is_its_accounts_and_nobody_elses(given: Given) {
+async fn a_checkout_belongs_to_its_account(given: Given) {
     let first = open(&given, "acct_1", NOW).await.unwrap();
     let second = open(&given, "acct_1", NOW + 1).await.unwrap();
     let other = open(&given, "acct_2", NOW).await.unwrap();
@@ -67,11 +67,11 @@ async fn a_checkout_is_its_accounts_and_nobody_elses(given: Given) {
     }
 }
 
-async fn a_payment_is_written_down_once(given: Given) {
+async fn a_payment_is_recorded_once(given: Given) {
     let backoffice = &given.backoffice;
     let checkout = open(&given, "acct_1", NOW).await.unwrap();
     let id = checkout.id.as_str();
-    // Before it is paid it is no credit.
+    // An unpaid checkout cannot be credited.
     backoffice.checkout_credited(id, "grant_0").await.unwrap();
     assert_eq!(
         backoffice.checkout(id).await.unwrap(),
@@ -93,7 +93,7 @@ async fn a_payment_is_written_down_once(given: Given) {
         (receipt.expires_at, receipt.grant_id),
         (Some(NOW + 6), None)
     );
-    // Told later, and with another sum, it is what it was.
+    // A repeated event with another time and amount changes nothing.
     let again = backoffice
         .checkout_paid(id, &payment("cs_1", 8, NOW + 9))
         .await;
@@ -107,24 +107,24 @@ async fn a_payment_is_written_down_once(given: Given) {
     assert_eq!(unknown.unwrap(), None);
 }
 
-async fn of_many_payments_at_once_one_is_written_down(given: Given) {
+async fn of_concurrent_payments_one_is_recorded(given: Given) {
     let checkout = open(&given, "acct_1", NOW).await.unwrap();
-    let crowd = (0..20).map(|number| {
+    let tasks = (0..20).map(|number| {
         let (backoffice, id) = (given.backoffice.clone(), checkout.id.clone());
         tokio::spawn(async move {
-            let told = payment("cs_1", number, NOW + number);
-            backoffice.checkout_paid(&id, &told).await.unwrap()
+            let payment = payment("cs_1", number, NOW + number);
+            backoffice.checkout_paid(&id, &payment).await.unwrap()
         })
     });
     let mut seen = Vec::new();
-    for one in crowd.collect::<Vec<_>>() {
+    for one in tasks.collect::<Vec<_>>() {
         seen.push(one.await.unwrap());
     }
     assert!(seen[0].is_some());
     assert!(seen.iter().all(|one| *one == seen[0]), "{seen:?}");
 }
 
-async fn a_payment_of_another_session_is_not_written_down(given: Given) {
+async fn a_payment_of_another_session_is_not_recorded(given: Given) {
     let backoffice = &given.backoffice;
     let checkout = open(&given, "acct_1", NOW).await.unwrap();
     backoffice
@@ -136,17 +136,17 @@ async fn a_payment_of_another_session_is_not_written_down(given: Given) {
         ..payment("cs_1", 7, NOW)
     };
     for other in [payment("cs_2", 7, NOW), elsewhere] {
-        let told = backoffice.checkout_paid(&checkout.id, &other).await;
-        let told = told.unwrap().unwrap();
+        let found = backoffice.checkout_paid(&checkout.id, &other).await;
+        let found = found.unwrap().unwrap();
         assert_eq!(
-            (told.session.as_deref(), told.receipt),
+            (found.session.as_deref(), found.receipt),
             (Some("cs_1"), None)
         );
     }
 }
 
-async fn only_so_many_are_open_at_once(given: Given) {
-    // Long ago, and somebody else's: they do not count.
+async fn unpaid_checkouts_of_an_account_are_limited(given: Given) {
+    // Old checkouts and those of other accounts are not counted.
     assert!(open(&given, "acct_1", NOW - 3_600).await.is_some());
     assert!(open(&given, "acct_2", NOW).await.is_some());
     let mut last = None;
@@ -165,7 +165,7 @@ async fn only_so_many_are_open_at_once(given: Given) {
     assert!(open(&given, "acct_1", NOW).await.is_some(), "one is paid");
 }
 
-async fn a_payment_that_is_no_credit_yet_is_found(given: Given) {
+async fn a_payment_is_listed_until_it_is_credited(given: Given) {
     let backoffice = &given.backoffice;
     let left = async |before| {
         let left = backoffice.uncredited_checkouts(before, 10).await.unwrap();
@@ -175,8 +175,8 @@ async fn a_payment_that_is_no_credit_yet_is_found(given: Given) {
         open(&given, "acct_1", NOW).await.unwrap(),
         open(&given, "acct_1", NOW).await.unwrap(),
     );
-    let told = payment("cs_1", 7, NOW);
-    backoffice.checkout_paid(&paid.id, &told).await.unwrap();
+    let payment = payment("cs_1", 7, NOW);
+    backoffice.checkout_paid(&paid.id, &payment).await.unwrap();
     assert!(left(NOW).await.is_empty());
     assert_eq!(left(NOW + 1).await, [paid.id.as_str()]);
     backoffice
@@ -184,7 +184,7 @@ async fn a_payment_that_is_no_credit_yet_is_found(given: Given) {
         .await
         .unwrap();
     assert!(left(NOW + 1).await.is_empty());
-    // What nobody else has heard of can be forgotten, and nothing else.
+    // Only a checkout without session and payment is deleted.
     for id in [&paid.id, &unpaid.id] {
         backoffice.drop_checkout(id).await.unwrap();
     }

@@ -1,50 +1,50 @@
-//! What is promised of identities, and of what may be used once.
+//! Contract of identities and of one-time tokens.
 
 use super::*;
 use crate::backoffice::Identity;
 
 contract!(
-    an_identity_is_one_persons,
-    somebody_new_is_added_with_their_identity_or_not_at_all,
-    who_is_gone_leaves_an_identity_to_whoever_has_it,
-    the_only_way_in_is_not_given_up,
-    of_twenty_who_use_it_one_does,
+    an_identity_belongs_to_one_person,
+    a_person_and_their_identity_are_added_together,
+    the_identity_of_a_removed_person_can_be_connected_again,
+    the_only_way_to_sign_in_is_not_removed,
+    of_concurrent_uses_of_a_token_one_succeeds,
 );
 
-fn known_as(subject: &str) -> Identity<'_> {
+fn identity(subject: &str) -> Identity<'_> {
     Identity {
         issuer: "https://id.example.com",
         subject,
     }
 }
 
-async fn an_identity_is_one_persons(given: Given) {
+async fn an_identity_belongs_to_one_person(given: Given) {
     let (ada, grace) = (
         given.person("ada@example.com").await,
         given.person("grace@example.com").await,
     );
     let backoffice = &given.backoffice;
     assert_eq!(
-        backoffice.person_by_identity(known_as("1")).await.unwrap(),
+        backoffice.person_by_identity(identity("1")).await.unwrap(),
         None
     );
     for _ in 0..2 {
         assert!(
             backoffice
-                .connect(&ada.id, known_as("1"), NOW)
+                .connect(&ada.id, identity("1"), NOW)
                 .await
                 .unwrap()
         );
         assert!(
             !backoffice
-                .connect(&grace.id, known_as("1"), NOW)
+                .connect(&grace.id, identity("1"), NOW)
                 .await
                 .unwrap()
         );
     }
     assert!(
         !backoffice
-            .connect("person_gone", known_as("2"), NOW)
+            .connect("person_gone", identity("2"), NOW)
             .await
             .unwrap()
     );
@@ -53,24 +53,28 @@ async fn an_identity_is_one_persons(given: Given) {
         subject: "1",
     };
     assert!(backoffice.connect(&grace.id, elsewhere, NOW).await.unwrap());
-    let found = backoffice.person_by_identity(known_as("1")).await.unwrap();
+    let found = backoffice.person_by_identity(identity("1")).await.unwrap();
     assert_eq!(found.as_ref(), Some(&ada));
     let found = backoffice.person_by_identity(elsewhere).await.unwrap();
     assert_eq!(found.as_ref(), Some(&grace));
     for (person, issuer, is_connected) in [
-        (&ada, known_as("").issuer, true),
+        (&ada, identity("").issuer, true),
         (&ada, elsewhere.issuer, false),
-        (&grace, known_as("").issuer, false),
+        (&grace, identity("").issuer, false),
     ] {
         let connected = backoffice.is_connected(&person.id, issuer).await.unwrap();
         assert_eq!(connected, is_connected, "{} {issuer}", person.email);
     }
 }
 
-async fn somebody_new_is_added_with_their_identity_or_not_at_all(given: Given) {
+async fn a_person_and_their_identity_are_added_together(given: Given) {
     let add = |email: &str, subject: &'static str| {
         let (backoffice, new) = (given.backoffice.clone(), new_person(email));
-        async move { backoffice.add_person_known_as(new, known_as(subject)).await }
+        async move {
+            backoffice
+                .add_person_with_identity(new, identity(subject))
+                .await
+        }
     };
     given.person("taken@example.com").await;
     let refused = add("Taken@example.com", "1").await;
@@ -78,13 +82,13 @@ async fn somebody_new_is_added_with_their_identity_or_not_at_all(given: Given) {
     assert_eq!(
         given
             .backoffice
-            .person_by_identity(known_as("1"))
+            .person_by_identity(identity("1"))
             .await
             .unwrap(),
         None
     );
     let ada = add("ada@example.com", "1").await.unwrap();
-    // Whoever it is done for twice, under whatever address, is that person.
+    // Repeating it with the identity returns the person, with any address.
     for email in ["ada@example.com", "ada@example.net", "taken@example.com"] {
         assert_eq!(add(email, "1").await.unwrap(), ada, "{email}");
     }
@@ -100,7 +104,7 @@ async fn somebody_new_is_added_with_their_identity_or_not_at_all(given: Given) {
     );
 }
 
-async fn who_is_gone_leaves_an_identity_to_whoever_has_it(given: Given) {
+async fn the_identity_of_a_removed_person_can_be_connected_again(given: Given) {
     let backoffice = &given.backoffice;
     let (ada, grace) = (
         given.person("ada@example.com").await,
@@ -108,14 +112,14 @@ async fn who_is_gone_leaves_an_identity_to_whoever_has_it(given: Given) {
     );
     assert!(
         backoffice
-            .connect(&ada.id, known_as("1"), NOW)
+            .connect(&ada.id, identity("1"), NOW)
             .await
             .unwrap()
     );
-    // One with an issuer is enough: a second would be somebody else's, unseen.
+    // A second identity with the issuer is refused: it could be an intruder's, and the person would not see it.
     assert!(
         !backoffice
-            .connect(&ada.id, known_as("2"), NOW)
+            .connect(&ada.id, identity("2"), NOW)
             .await
             .unwrap()
     );
@@ -126,28 +130,28 @@ async fn who_is_gone_leaves_an_identity_to_whoever_has_it(given: Given) {
             .await,
         0
     );
-    // As two gateways at the same moment could leave it.
+    // An identity without a person, as two gateways could leave behind in a race.
     given
         .run("INSERT INTO backoffice_identities VALUES ('https://id.example.com', '1', 'person_gone', 0)")
         .await;
     assert!(
         backoffice
-            .connect(&grace.id, known_as("1"), NOW)
+            .connect(&grace.id, identity("1"), NOW)
             .await
             .unwrap()
     );
-    let found = backoffice.person_by_identity(known_as("1")).await.unwrap();
+    let found = backoffice.person_by_identity(identity("1")).await.unwrap();
     assert_eq!(found, Some(grace));
 }
 
-async fn the_only_way_in_is_not_given_up(given: Given) {
+async fn the_only_way_to_sign_in_is_not_removed(given: Given) {
     let new = NewPerson {
         password: None,
         ..new_person("ada@example.com")
     };
-    let (backoffice, issuer) = (&given.backoffice, known_as("").issuer);
+    let (backoffice, issuer) = (&given.backoffice, identity("").issuer);
     let ada = backoffice
-        .add_person_known_as(new, known_as("1"))
+        .add_person_with_identity(new, identity("1"))
         .await
         .unwrap();
     backoffice.disconnect(&ada.id, issuer).await.unwrap();
@@ -164,18 +168,18 @@ async fn the_only_way_in_is_not_given_up(given: Given) {
     backoffice.disconnect(&ada.id, issuer).await.unwrap();
     assert!(!backoffice.is_connected(&ada.id, issuer).await.unwrap());
     assert_eq!(
-        backoffice.person_by_identity(known_as("1")).await.unwrap(),
+        backoffice.person_by_identity(identity("1")).await.unwrap(),
         None
     );
 }
 
-async fn of_twenty_who_use_it_one_does(given: Given) {
-    let crowd = (0..20).map(|_| {
+async fn of_concurrent_uses_of_a_token_one_succeeds(given: Given) {
+    let tasks = (0..20).map(|_| {
         let backoffice = given.backoffice.clone();
         tokio::spawn(async move { backoffice.spend(&[7; 32], NOW + 10).await.unwrap() })
     });
     let mut used = 0;
-    for one in crowd.collect::<Vec<_>>() {
+    for one in tasks.collect::<Vec<_>>() {
         used += u32::from(one.await.unwrap());
     }
     assert_eq!(used, 1);

@@ -1,18 +1,18 @@
-//! What is promised of one-time links, of who is on an account, and of who is removed.
+//! Contract of one-time links, and of listing and removing people.
 
 use super::*;
 use crate::backoffice::{Identity, Link, MadeLink, NewLink, Purpose};
 
 contract!(
-    a_link_is_found_as_it_was_made_until_it_expires,
-    of_twenty_who_use_a_link_one_gets_in,
-    of_twenty_who_set_a_password_by_a_link_one_does,
-    a_used_link_and_what_came_of_it_are_one_step,
-    a_newer_link_takes_the_place_of_an_older_one,
+    a_link_is_found_until_it_expires,
+    of_concurrent_uses_of_an_invitation_one_succeeds,
+    of_concurrent_uses_of_a_reset_link_one_succeeds,
+    a_link_is_used_and_takes_effect_in_one_transaction,
+    a_newer_link_replaces_an_older_one,
     an_invitation_is_listed_until_it_is_withdrawn_or_used,
-    a_new_password_by_a_link_ends_ways_in_by_issuers,
-    a_changed_password_ends_the_links_for_another,
-    who_is_removed_or_no_operator_leaves_no_link,
+    a_password_reset_deletes_identities,
+    a_changed_password_deletes_reset_links,
+    links_of_removed_people_and_former_operators_are_deleted,
     people_are_found_by_account_and_by_address,
     expired_links_are_pruned,
 );
@@ -55,12 +55,12 @@ impl Given {
         MadeLink::digest(made.secret.reveal()).unwrap()
     }
 
-    async fn is_good(&self, digest: &Digest) -> bool {
+    async fn is_usable(&self, digest: &Digest) -> bool {
         self.backoffice.link(digest, NOW).await.unwrap().is_some()
     }
 
-    /// This office and, on a database, another one.
-    fn offices(&self) -> [Arc<Backoffice>; 2] {
+    /// The backoffices of two gateways; with SQLite the only one twice.
+    fn gateways(&self) -> [Arc<Backoffice>; 2] {
         let other = match &self.place {
             Place::Folder(_) => self.backoffice.clone(),
             place @ Place::Database(_) => Arc::new(place.open()),
@@ -69,7 +69,7 @@ impl Given {
     }
 }
 
-async fn a_link_is_found_as_it_was_made_until_it_expires(given: Given) {
+async fn a_link_is_found_until_it_expires(given: Given) {
     let ada = given.person("ada@example.com").await;
     let proof = Purpose::Proof {
         account_id: "acct_2".into(),
@@ -109,17 +109,17 @@ async fn a_link_is_found_as_it_was_made_until_it_expires(given: Given) {
         1
     );
     assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
-    assert!(!given.is_good(&[7; 32]).await);
+    assert!(!given.is_usable(&[7; 32]).await);
     for strange in ["", "x", &"x".repeat(44)] {
         assert_eq!(MadeLink::digest(strange), None, "{strange}");
     }
 }
 
-async fn of_twenty_who_use_a_link_one_gets_in(given: Given) {
+async fn of_concurrent_uses_of_an_invitation_one_succeeds(given: Given) {
     let digest = given.link("New@example.com", invitation()).await;
-    let offices = given.offices();
-    let crowd = (0..20).map(|number| {
-        let backoffice = offices[number % 2].clone();
+    let gateways = given.gateways();
+    let tasks = (0..20).map(|number| {
+        let backoffice = gateways[number % 2].clone();
         tokio::spawn(async move {
             let name = format!("{number}");
             backoffice
@@ -128,7 +128,7 @@ async fn of_twenty_who_use_a_link_one_gets_in(given: Given) {
         })
     });
     let mut joined = Vec::new();
-    for one in crowd.collect::<Vec<_>>() {
+    for one in tasks.collect::<Vec<_>>() {
         match one.await.unwrap() {
             Ok(Some(person)) => joined.push(person),
             Ok(None) | Err(BackofficeError::EmailTaken) => {}
@@ -142,23 +142,23 @@ async fn of_twenty_who_use_a_link_one_gets_in(given: Given) {
     assert_eq!((person.role, person.created_at), (Role::Operator, NOW));
     let found = given.backoffice.person_by_email("new@example.com").await;
     assert_eq!(found.unwrap().as_ref(), Some(person));
-    assert!(!given.is_good(&digest).await);
+    assert!(!given.is_usable(&digest).await);
 }
 
-async fn of_twenty_who_set_a_password_by_a_link_one_does(given: Given) {
+async fn of_concurrent_uses_of_a_reset_link_one_succeeds(given: Given) {
     let ada = given.person("ada@example.com").await;
     let digest = given.link(&ada.email, reset(&ada)).await;
     let session = given.session(1, &ada, NOW).await;
-    let offices = given.offices();
-    let crowd = (0..20).map(|number| {
-        let backoffice = offices[number % 2].clone();
+    let gateways = given.gateways();
+    let tasks = (0..20).map(|number| {
+        let backoffice = gateways[number % 2].clone();
         tokio::spawn(async move {
             let hash = format!("hash {number}");
             backoffice.reset_by_link(&digest, &hash, NOW).await.unwrap()
         })
     });
     let mut set = Vec::new();
-    for one in crowd.collect::<Vec<_>>() {
+    for one in tasks.collect::<Vec<_>>() {
         set.extend(one.await.unwrap());
     }
     assert_eq!(set.len(), 1, "{set:?}");
@@ -168,8 +168,8 @@ async fn of_twenty_who_set_a_password_by_a_link_one_does(given: Given) {
     assert!(!given.is_in(&session).await);
 }
 
-/// Whoever has the address already is left as they are, and so is the link.
-async fn a_used_link_and_what_came_of_it_are_one_step(given: Given) {
+/// If the address is in use, neither the person nor the link is changed.
+async fn a_link_is_used_and_takes_effect_in_one_transaction(given: Given) {
     let digest = given.link("ada@example.com", invitation()).await;
     let ada = given.person("Ada@example.com").await;
     let refused = given
@@ -181,13 +181,13 @@ async fn a_used_link_and_what_came_of_it_are_one_step(given: Given) {
         given.backoffice.person(&ada.id).await.unwrap().as_ref(),
         Some(&ada)
     );
-    assert!(given.is_good(&digest).await);
-    // For a password it is none, and the other way round.
+    assert!(given.is_usable(&digest).await);
+    // An invitation is no reset link, and the other way round.
     let set = given.backoffice.reset_by_link(&digest, HASH, NOW).await;
     assert_eq!(set.unwrap(), None);
-    // Whoever is removed does not come back by it.
+    // A removed person cannot return by it.
     given.backoffice.remove_person(&ada.id).await.unwrap();
-    assert!(!given.is_good(&digest).await);
+    assert!(!given.is_usable(&digest).await);
     let digest = given.link("ada@example.com", invitation()).await;
     let joined = given
         .backoffice
@@ -200,10 +200,10 @@ async fn a_used_link_and_what_came_of_it_are_one_step(given: Given) {
         .join_by_link(&digest, None, "no", NOW)
         .await;
     assert_eq!(refused.unwrap(), None);
-    assert!(given.is_good(&digest).await);
+    assert!(given.is_usable(&digest).await);
 }
 
-async fn a_newer_link_takes_the_place_of_an_older_one(given: Given) {
+async fn a_newer_link_replaces_an_older_one(given: Given) {
     let (ada, eve) = (
         given.person("ada@example.com").await,
         given.person("eve@example.com").await,
@@ -216,16 +216,16 @@ async fn a_newer_link_takes_the_place_of_an_older_one(given: Given) {
     for (email, purpose, maker, replaces) in [
         ("new@example.com", invitation(), None, true),
         (ada.email.as_str(), reset(&ada), Some(&eve), true),
-        // Or anybody could end somebody else's.
+        // Requested by a visitor, who must not invalidate the link of another.
         (ada.email.as_str(), reset(&ada), None, false),
         ("new@example.com", proof(), None, false),
     ] {
         let first = given.link(&email.to_uppercase(), purpose.clone()).await;
         let second = given.link_by(email, purpose, maker).await;
-        assert_eq!(given.is_good(&first).await, !replaces, "{email}");
-        assert!(given.is_good(&second).await);
+        assert_eq!(given.is_usable(&first).await, !replaces, "{email}");
+        assert!(given.is_usable(&second).await);
     }
-    assert!(given.is_good(&other).await);
+    assert!(given.is_usable(&other).await);
 }
 
 async fn an_invitation_is_listed_until_it_is_withdrawn_or_used(given: Given) {
@@ -249,10 +249,10 @@ async fn an_invitation_is_listed_until_it_is_withdrawn_or_used(given: Given) {
             .unwrap()
             .is_empty()
     );
-    for (account_id, is_good) in [("acct_2", true), ("acct_1", false)] {
+    for (account_id, is_usable) in [("acct_2", true), ("acct_1", false)] {
         let withdrawn = backoffice.withdraw_invitation(account_id, "ada@EXAMPLE.com");
         withdrawn.await.unwrap();
-        assert_eq!(given.is_good(&first).await, is_good, "{account_id}");
+        assert_eq!(given.is_usable(&first).await, is_usable, "{account_id}");
     }
     assert_eq!(emails().await, two);
     let joined = backoffice.join_by_link(&second, None, HASH, NOW).await;
@@ -260,7 +260,7 @@ async fn an_invitation_is_listed_until_it_is_withdrawn_or_used(given: Given) {
     assert_eq!(emails().await, "");
 }
 
-async fn a_new_password_by_a_link_ends_ways_in_by_issuers(given: Given) {
+async fn a_password_reset_deletes_identities(given: Given) {
     let ada = given.person("ada@example.com").await;
     let identity = Identity {
         issuer: "https://id.example.com",
@@ -280,7 +280,7 @@ async fn a_new_password_by_a_link_ends_ways_in_by_issuers(given: Given) {
     assert_eq!(found.unwrap(), None);
 }
 
-async fn a_changed_password_ends_the_links_for_another(given: Given) {
+async fn a_changed_password_deletes_reset_links(given: Given) {
     let (ada, eve) = (
         given.person("ada@example.com").await,
         given.person("eve@example.com").await,
@@ -294,10 +294,10 @@ async fn a_changed_password_ends_the_links_for_another(given: Given) {
         .set_password(&ada.id, "new", None, NOW)
         .await;
     changed.unwrap();
-    assert!(!given.is_good(&hers).await && given.is_good(&other).await);
+    assert!(!given.is_usable(&hers).await && given.is_usable(&other).await);
 }
 
-async fn who_is_removed_or_no_operator_leaves_no_link(given: Given) {
+async fn links_of_removed_people_and_former_operators_are_deleted(given: Given) {
     let mut people = Vec::new();
     for email in ["ada@example.com", "eve@example.com", "grace@example.com"] {
         let person = given.person(email).await;
@@ -323,9 +323,9 @@ async fn who_is_removed_or_no_operator_leaves_no_link(given: Given) {
         given.backoffice.remove_person(&eve.id).await.unwrap();
     }
     for gone in [by_ada, by_eve, for_eve] {
-        assert!(!given.is_good(&gone).await);
+        assert!(!given.is_usable(&gone).await);
     }
-    assert!(given.is_good(&by_grace).await);
+    assert!(given.is_usable(&by_grace).await);
     assert!(!given.is_in(&session).await);
     assert_eq!(given.backoffice.person(&eve.id).await.unwrap(), None);
     assert_eq!(
@@ -347,7 +347,7 @@ async fn people_are_found_by_account_and_by_address(given: Given) {
     let of_account = given.backoffice.people_of("acct_1").await.unwrap();
     assert_eq!(of_account, [people[1].clone(), people[3].clone()]);
     assert_eq!(given.backoffice.people_of("acct_9").await.unwrap(), []);
-    // Page by page, each once, the latest first.
+    // Each is on one page, newest first.
     let (mut seen, mut before) = (Vec::new(), None);
     loop {
         let page = given.backoffice.people_page("a_", before, 2).await.unwrap();
@@ -380,5 +380,5 @@ async fn expired_links_are_pruned(given: Given) {
         given.count("SELECT count(*) FROM backoffice_links").await,
         1
     );
-    assert!(given.is_good(&kept).await);
+    assert!(given.is_usable(&kept).await);
 }

@@ -1,25 +1,25 @@
-//! The office as a whole: real files and servers, faults.
+//! Tests of the whole store on real SQLite files and PostgreSQL servers, with faults.
 
 use std::{path::PathBuf, sync::Arc};
 
 use tempfile::TempDir;
 
 use super::{
-    Action, Backoffice, BackofficeError, Digest, NewPerson, NewSession, Person, Recorded, Role,
-    Session, Store,
-    postgres::InDatabase,
+    Action, Backoffice, BackofficeError, Digest, NewPerson, NewSession, Person, RecordedAction,
+    Role, Session, Store,
+    postgres::PostgresStore,
     sql::{Row, statement},
-    sqlite::InFile,
+    sqlite::SqliteStore,
 };
 use crate::db::{postgres::Address, testing::postgres_server::PostgresServer};
 
-/// Runs every case on a file and on a database.
+/// Runs every case on SQLite and on PostgreSQL.
 macro_rules! contract {
     ($($case:ident),+ $(,)?) => {
-        mod in_a_file {
+        mod sqlite {
             $(#[tokio::test] async fn $case() { super::$case(super::Given::sqlite()).await })+
         }
-        mod in_a_database {
+        mod postgres {
             $(#[tokio::test(flavor = "multi_thread")] async fn $case() {
                 super::$case(super::Given::postgres()).await
             })+
@@ -39,10 +39,10 @@ mod sqlite;
 
 const NOW: i64 = 1_800_000_000;
 
-/// Long: machines that test are busy, and only tests of deadlines are about deadlines.
+/// A long deadline, because test machines are busy; tests of deadlines set their own.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// An office in a place of its own.
+/// A backoffice in an empty store.
 struct Given {
     place: Place,
     backoffice: Arc<Backoffice>,
@@ -81,7 +81,7 @@ impl Given {
         self.backoffice.add_person(new_person(email)).await.unwrap()
     }
 
-    /// Begins a session, which lasts a thousand seconds.
+    /// Begins a session that expires after a thousand seconds.
     async fn session(&self, number: u8, person: &Person, now: i64) -> Digest {
         let new = new_session(number, Some(person), now);
         let digest = new.digest;
@@ -94,7 +94,7 @@ impl Given {
         session.is_some()
     }
 
-    /// How many rows a table has.
+    /// The number that a query returns in its only row.
     async fn count(&self, sql: &'static str) -> i64 {
         let mut rows = self.backoffice.run(vec![statement(sql, [])]).await.unwrap();
         rows[0].int().unwrap()
@@ -108,9 +108,9 @@ impl Given {
 impl Place {
     fn open(&self) -> Backoffice {
         let store = match self {
-            Self::Folder(folder) => Store::File(InFile::new(&file_in(folder))),
+            Self::Folder(folder) => Store::File(SqliteStore::new(&file_in(folder))),
             Self::Database(address) => {
-                let database = InDatabase::new(address.clone(), TIMEOUT);
+                let database = PostgresStore::new(address.clone(), TIMEOUT);
                 Store::Shared(Box::new(database))
             }
         };
@@ -144,6 +144,6 @@ fn new_session(number: u8, person: Option<&Person>, now: i64) -> NewSession {
     }
 }
 
-fn is_unavailable<T>(asked: &Result<T, BackofficeError>) -> bool {
-    matches!(asked, Err(BackofficeError::Unavailable(_)))
+fn is_unavailable<T>(result: &Result<T, BackofficeError>) -> bool {
+    matches!(result, Err(BackofficeError::Unavailable(_)))
 }

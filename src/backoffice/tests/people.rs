@@ -1,19 +1,19 @@
-//! What is promised of people.
+//! Contract of people.
 
 use super::*;
 
 contract!(
-    whoever_is_added_is_found_as_they_were,
-    an_address_is_one_persons_however_it_is_written,
-    of_twenty_who_want_one_address_one_gets_it,
-    whoever_is_unknown_is_none,
-    no_text_is_too_strange,
+    an_added_person_is_found,
+    an_address_belongs_to_one_person_in_any_spelling,
+    of_concurrent_additions_of_one_address_one_succeeds,
+    an_unknown_person_is_not_found,
+    unusual_texts_are_stored,
     a_role_is_changed,
     a_password_is_changed,
-    what_was_written_outlives_a_restart,
+    data_survives_a_restart,
 );
 
-async fn whoever_is_added_is_found_as_they_were(given: Given) {
+async fn an_added_person_is_found(given: Given) {
     let ada = given.person("  Ada@Example.com\t").await;
     assert!(ada.id.starts_with("person_"), "{ada:?}");
     let expected = Person {
@@ -53,7 +53,7 @@ async fn whoever_is_added_is_found_as_they_were(given: Given) {
     }
 }
 
-async fn an_address_is_one_persons_however_it_is_written(given: Given) {
+async fn an_address_belongs_to_one_person_in_any_spelling(given: Given) {
     let first = given.person("Ünal@Example.com").await;
     for email in [
         "Ünal@Example.com",
@@ -76,15 +76,15 @@ async fn an_address_is_one_persons_however_it_is_written(given: Given) {
     );
 }
 
-/// A file has one gateway; on a database there are two.
-async fn of_twenty_who_want_one_address_one_gets_it(given: Given) {
+/// With PostgreSQL on two gateways, with SQLite on one.
+async fn of_concurrent_additions_of_one_address_one_succeeds(given: Given) {
     let other = match &given.place {
         Place::Folder(_) => given.backoffice.clone(),
         place @ Place::Database(_) => Arc::new(place.open()),
     };
-    let offices = [given.backoffice.clone(), other];
-    let crowd = (0..20).map(|number| {
-        let backoffice = offices[number % 2].clone();
+    let gateways = [given.backoffice.clone(), other];
+    let tasks = (0..20).map(|number| {
+        let backoffice = gateways[number % 2].clone();
         tokio::spawn(async move {
             let email = if number % 3 == 0 {
                 "Ada@Example.com"
@@ -97,7 +97,7 @@ async fn of_twenty_who_want_one_address_one_gets_it(given: Given) {
         })
     });
     let mut added = Vec::new();
-    for one in crowd.collect::<Vec<_>>() {
+    for one in tasks.collect::<Vec<_>>() {
         match one.await.unwrap() {
             Ok(person) => added.push(person),
             Err(BackofficeError::EmailTaken) => {}
@@ -117,12 +117,12 @@ async fn of_twenty_who_want_one_address_one_gets_it(given: Given) {
     );
 }
 
-async fn whoever_is_unknown_is_none(given: Given) {
+async fn an_unknown_person_is_not_found(given: Given) {
     for id in ["person_1", ""] {
         assert_eq!(given.backoffice.person(id).await.unwrap(), None);
         assert_eq!(given.backoffice.person_by_email(id).await.unwrap(), None);
     }
-    // And nothing is made of them.
+    // Changes to an unknown person create none.
     given
         .backoffice
         .set_role("person_1", Role::Operator)
@@ -139,7 +139,7 @@ async fn whoever_is_unknown_is_none(given: Given) {
     );
 }
 
-async fn no_text_is_too_strange(given: Given) {
+async fn unusual_texts_are_stored(given: Given) {
     let long = "x".repeat(1 << 20);
     for (number, strange) in [
         "",
@@ -151,7 +151,7 @@ async fn no_text_is_too_strange(given: Given) {
     .into_iter()
     .enumerate()
     {
-        // An account's ID is ours, and no longer than an index takes.
+        // Kept short, because an indexed value has a maximum length; real IDs are shorter.
         let account_id: String = strange.chars().take(99).collect();
         let new = NewPerson {
             name: Some(strange.into()),
@@ -163,7 +163,7 @@ async fn no_text_is_too_strange(given: Given) {
         assert_eq!(added.account_id, account_id);
         assert_eq!(given.backoffice.person(strange).await.unwrap(), None);
     }
-    // A zero byte, which one of the two cannot keep, is the same other character in both.
+    // A zero byte, which PostgreSQL cannot store, becomes U+FFFD in both databases.
     let added = given.person("a\0b@example.com").await;
     assert_eq!(added.email, "a\u{fffd}b@example.com");
     let found = given
@@ -216,7 +216,7 @@ async fn a_password_is_changed(given: Given) {
     );
 }
 
-async fn what_was_written_outlives_a_restart(given: Given) {
+async fn data_survives_a_restart(given: Given) {
     let ada = given.person("ada@example.com").await;
     let digest = given.session(1, &ada, NOW).await;
     given

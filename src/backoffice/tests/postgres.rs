@@ -1,4 +1,4 @@
-//! What is peculiar to a database: servers that go, hang and come back, and several gateways.
+//! Faults of the PostgreSQL server, and several gateways on one database.
 
 use std::time::{Duration, Instant};
 
@@ -32,10 +32,10 @@ async fn until_added(backoffice: &Backoffice, email: &str) -> Person {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_at_once_make_the_tables_once() {
+async fn concurrent_gateways_create_the_tables_once() {
     for _ in 0..3 {
         let given = Given::postgres();
-        let crowd = (0..10).map(|number| {
+        let tasks = (0..10).map(|number| {
             let backoffice = given.place.open();
             tokio::spawn(async move {
                 backoffice
@@ -43,7 +43,7 @@ async fn ten_at_once_make_the_tables_once() {
                     .await
             })
         });
-        for one in crowd.collect::<Vec<_>>() {
+        for one in tasks.collect::<Vec<_>>() {
             one.await.unwrap().unwrap();
         }
         assert_eq!(
@@ -62,7 +62,7 @@ async fn ten_at_once_make_the_tables_once() {
 }
 
 #[tokio::test]
-async fn what_one_gateway_does_another_sees() {
+async fn gateways_share_the_store() {
     let one = Given::postgres();
     let other = one.place.open();
     let ada = one.person("ada@example.com").await;
@@ -75,7 +75,7 @@ async fn what_one_gateway_does_another_sees() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_killed_is_unavailable_until_it_is_back() {
+async fn a_killed_server_is_unavailable_until_it_is_back() {
     let server = PostgresServer::own();
     let given = Given::on(&server);
     let ada = given.person("ada@example.com").await;
@@ -100,9 +100,9 @@ async fn a_server_that_was_killed_is_unavailable_until_it_is_back() {
     assert_eq!(eve.unwrap(), None);
 }
 
-/// A restart while nobody asks costs nobody an answer, and neither does the end of a session.
+/// A restart of the idle server or a terminated connection fails no operation.
 #[tokio::test]
-async fn a_connection_that_was_ended_is_replaced() {
+async fn a_closed_connection_is_replaced() {
     let server = PostgresServer::own();
     let given = Given::on(&server);
     let ada = given.person("ada@example.com").await;
@@ -131,7 +131,7 @@ async fn a_connection_that_was_ended_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_given_up_in_time() {
+async fn a_hanging_server_times_out() {
     let server = PostgresServer::own();
     let given = Given::on(&server);
     let ada = given.person("ada@example.com").await;
@@ -152,19 +152,19 @@ async fn a_server_that_hangs_is_given_up_in_time() {
     assert_eq!(backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }
 
-/// A crowd before a server that hangs has few connections, and nothing piles up.
+/// Many operations on a server that hangs open few connections and do not pile up.
 #[tokio::test]
-async fn a_crowd_has_few_connections() {
+async fn concurrent_operations_share_few_connections() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = silent.local_addr().unwrap();
     let address = Address::parse(&format!("postgres://u@{at}/db")).unwrap();
     let backoffice = Arc::new(Backoffice::shared(address));
     let started = Instant::now();
-    let crowd = (0..50).map(|_| {
+    let tasks = (0..50).map(|_| {
         let backoffice = backoffice.clone();
         tokio::spawn(async move { backoffice.person("person_1").await })
     });
-    for one in crowd.collect::<Vec<_>>() {
+    for one in tasks.collect::<Vec<_>>() {
         let found = one.await.unwrap();
         assert!(is_unavailable(&found), "{found:?}");
     }
@@ -177,14 +177,14 @@ async fn a_crowd_has_few_connections() {
     assert!(connections.len() <= 4, "{} were opened", connections.len());
 }
 
-/// The server gives up by itself what nobody waits for any more.
+/// The server's statement timeout ends transactions whose callers have timed out.
 #[tokio::test]
-async fn a_locked_table_is_given_up_and_used_again() {
+async fn a_locked_table_times_out_and_is_used_again() {
     let given = Given::postgres();
     let ada = given.person("ada@example.com").await;
     let backoffice = Backoffice::shared(given.address().clone());
-    let stranger = given.address().connect().await.unwrap();
-    stranger
+    let other_client = given.address().connect().await.unwrap();
+    other_client
         .batch_execute("BEGIN; LOCK TABLE backoffice_people IN ACCESS EXCLUSIVE MODE")
         .await
         .unwrap();
@@ -199,14 +199,14 @@ async fn a_locked_table_is_given_up_and_used_again() {
         given.name()
     );
     let waiting = PostgresServer::shared().psql("postgres", &waiting);
-    assert_eq!(waiting, "0", "nobody stands before the lock");
-    stranger.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(waiting, "0", "no transaction waits for the lock");
+    other_client.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }
 
-/// Whoever leaves in the middle leaves nothing half done, and no transaction open.
+/// An operation that is dropped in the middle leaves no partial change and no open transaction.
 #[tokio::test]
-async fn a_step_that_is_dropped_is_done_whole_or_not_at_all() {
+async fn a_dropped_operation_is_atomic() {
     let given = Given::postgres();
     for number in 0..40 {
         let person = given.person(&format!("{number}@example.com")).await;
@@ -215,15 +215,15 @@ async fn a_step_that_is_dropped_is_done_whole_or_not_at_all() {
         let soon = Duration::from_micros(u64::from(number) * 100);
         let _ = tokio::time::timeout(soon, changing).await;
     }
-    // What was dropped last may still be on its way; whenever one looks, it is whole.
-    let halves = "SELECT count(*) FROM backoffice_people p
+    // The last ones may still be running; at any time each is done completely or not at all.
+    let partial = "SELECT count(*) FROM backoffice_people p
          WHERE (p.password = 'new')
              = EXISTS (SELECT 1 FROM backoffice_sessions s WHERE s.person_id = p.id)";
     let open = "SELECT count(*) FROM pg_stat_activity
          WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
     let started = Instant::now();
     loop {
-        assert_eq!(given.count(halves).await, 0);
+        assert_eq!(given.count(partial).await, 0);
         if given.count(open).await == 0 {
             break;
         }
@@ -233,19 +233,19 @@ async fn a_step_that_is_dropped_is_done_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_step_is_done_whole_or_not_at_all() {
+async fn an_operation_is_atomic() {
     let given = Given::postgres();
     let ada = given.person("ada@example.com").await;
-    let step = vec![
+    let statements = vec![
         statement("UPDATE backoffice_people SET name = $1", ["Eve".into()]),
         statement("UPDATE backoffice_nowhere SET name = $1", ["Eve".into()]),
     ];
-    assert!(is_unavailable(&given.backoffice.run(step).await));
+    assert!(is_unavailable(&given.backoffice.run(statements).await));
     assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }
 
 #[tokio::test]
-async fn tables_that_are_gone_are_made_anew() {
+async fn dropped_tables_are_created_again() {
     let given = Given::postgres();
     given.person("ada@example.com").await;
     let tables = "DROP SCHEMA public CASCADE; CREATE SCHEMA public";
@@ -255,27 +255,31 @@ async fn tables_that_are_gone_are_made_anew() {
     given.person("ada@example.com").await;
 }
 
-/// A newer gateway says which older ones can live with its tables.
+/// `oldest` is the oldest gateway version that can use the tables of a newer one.
 #[tokio::test]
-async fn tables_of_a_newer_gateway_are_used_where_it_says_so() {
+async fn tables_of_another_version_are_refused_unless_compatible() {
     let given = Given::postgres();
     let ada = given.person("ada@example.com").await;
     given
         .run("UPDATE backoffice_schema SET version = 7, oldest = 1")
         .await;
-    let given = given.restart();
+    let mut given = given.restart();
     assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
-    given.run("UPDATE backoffice_schema SET oldest = 7").await;
-    let given = given.restart();
-    let refused = given.backoffice.prune(NOW).await.unwrap_err().to_string();
-    let words = "its tables were made by a newer tollgate (version 7, this one knows 1)";
-    assert!(refused.ends_with(words), "{refused}");
-    let version = PostgresServer::shared().psql(&given.name(), "SELECT * FROM backoffice_schema");
-    assert_eq!(version, "7|7", "left as it is");
+    for (version, oldest) in [(7, 7), (0, 0)] {
+        let change = format!("UPDATE backoffice_schema SET version = {version}, oldest = {oldest}");
+        PostgresServer::shared().psql(&given.name(), &change);
+        given = given.restart();
+        let refused = given.backoffice.prune(NOW).await.unwrap_err().to_string();
+        let reason =
+            format!("its tables have schema version {version}, and this tollgate uses version 1");
+        assert!(refused.ends_with(&reason), "{refused}");
+        let found = PostgresServer::shared().psql(&given.name(), "SELECT * FROM backoffice_schema");
+        assert_eq!(found, format!("{version}|{oldest}"), "unchanged");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_goes_through_a_bouncer() {
+async fn the_store_works_through_pgbouncer() {
     let direct = Given::postgres();
     let bouncer = Bouncer::start(PostgresServer::shared());
     let url = format!(
@@ -284,7 +288,7 @@ async fn everything_goes_through_a_bouncer() {
         direct.name()
     );
     let given = Given::at(Place::Database(Address::parse(&url).unwrap()));
-    let crowd = (0..12_u8).map(|number| {
+    let tasks = (0..12_u8).map(|number| {
         let backoffice = given.backoffice.clone();
         tokio::spawn(async move {
             let person = backoffice
@@ -306,7 +310,7 @@ async fn everything_goes_through_a_bouncer() {
                 .unwrap();
         })
     });
-    for one in crowd.collect::<Vec<_>>() {
+    for one in tasks.collect::<Vec<_>>() {
         one.await.unwrap();
     }
     let page = direct

@@ -1,4 +1,4 @@
-//! What is promised of sessions.
+//! Contract of sessions.
 
 use super::*;
 
@@ -6,19 +6,19 @@ contract!(
     a_session_is_found_by_its_digest,
     the_operator_token_has_sessions_without_a_person,
     a_session_expires_to_the_second,
-    a_session_has_the_role_that_its_person_has_now,
-    a_session_of_nobody_is_none,
-    a_session_that_was_ended_is_none,
-    all_sessions_of_one_person_are_ended_but_for_one,
-    a_new_password_ends_the_other_sessions_in_the_same_step,
-    sessions_are_listed_with_the_latest_first,
-    what_has_expired_is_pruned,
-    the_same_session_twice_is_one,
+    a_session_has_the_current_role_of_its_person,
+    a_session_of_a_deleted_person_is_not_found,
+    an_ended_session_is_not_found,
+    all_sessions_of_a_person_except_one_are_ended,
+    a_new_password_ends_the_other_sessions,
+    sessions_are_listed_newest_first,
+    expired_sessions_are_pruned,
+    beginning_a_session_is_idempotent,
 );
 
 async fn a_session_is_found_by_its_digest(given: Given) {
     let ada = given.person("ada@example.com").await;
-    // Every byte is a digit of its own in what is kept.
+    // Distinct bytes, to show that all of them are stored.
     let digest: Digest = std::array::from_fn(|at| u8::try_from(at * 8).unwrap());
     let new = NewSession {
         digest,
@@ -76,7 +76,7 @@ async fn a_session_expires_to_the_second(given: Given) {
     }
 }
 
-async fn a_session_has_the_role_that_its_person_has_now(given: Given) {
+async fn a_session_has_the_current_role_of_its_person(given: Given) {
     let ada = given.person("ada@example.com").await;
     let digest = given.session(1, &ada, NOW).await;
     for role in [Role::Operator, Role::Customer] {
@@ -94,8 +94,8 @@ async fn a_session_has_the_role_that_its_person_has_now(given: Given) {
     }
 }
 
-/// It must not pass for one of the operator token.
-async fn a_session_of_nobody_is_none(given: Given) {
+/// It must not be mistaken for a session of the operator token.
+async fn a_session_of_a_deleted_person_is_not_found(given: Given) {
     let ada = given.person("ada@example.com").await;
     let digest = given.session(1, &ada, NOW).await;
     given.run("DELETE FROM backoffice_people").await;
@@ -106,7 +106,7 @@ async fn a_session_of_nobody_is_none(given: Given) {
     );
 }
 
-async fn a_session_that_was_ended_is_none(given: Given) {
+async fn an_ended_session_is_not_found(given: Given) {
     let ada = given.person("ada@example.com").await;
     let (one, other) = (
         given.session(1, &ada, NOW).await,
@@ -118,7 +118,7 @@ async fn a_session_that_was_ended_is_none(given: Given) {
     }
 }
 
-/// Three of one person's, one of another's and one of nobody's.
+/// Three sessions of one person, one of another person and one of the operator token.
 async fn five_sessions(given: &Given) -> (Person, [Digest; 5]) {
     let (ada, grace) = (
         given.person("ada@example.com").await,
@@ -143,7 +143,7 @@ async fn which_are_in(given: &Given, digests: &[Digest; 5]) -> [bool; 5] {
     which
 }
 
-async fn all_sessions_of_one_person_are_ended_but_for_one(given: Given) {
+async fn all_sessions_of_a_person_except_one_are_ended(given: Given) {
     let (ada, digests) = five_sessions(&given).await;
     let end = async |except| {
         given
@@ -157,7 +157,7 @@ async fn all_sessions_of_one_person_are_ended_but_for_one(given: Given) {
         which_are_in(&given, &digests).await,
         [false, true, false, true, true]
     );
-    // One of another's is no exception.
+    // A session of another person as the exception changes nothing.
     end(Some(&digests[3])).await;
     assert_eq!(
         which_are_in(&given, &digests).await,
@@ -170,7 +170,7 @@ async fn all_sessions_of_one_person_are_ended_but_for_one(given: Given) {
     );
 }
 
-async fn a_new_password_ends_the_other_sessions_in_the_same_step(given: Given) {
+async fn a_new_password_ends_the_other_sessions(given: Given) {
     let (ada, digests) = five_sessions(&given).await;
     let backoffice = &given.backoffice;
     backoffice
@@ -193,7 +193,7 @@ async fn a_new_password_ends_the_other_sessions_in_the_same_step(given: Given) {
     );
 }
 
-async fn sessions_are_listed_with_the_latest_first(given: Given) {
+async fn sessions_are_listed_newest_first(given: Given) {
     let (ada, grace) = (
         given.person("ada@example.com").await,
         given.person("grace@example.com").await,
@@ -218,7 +218,7 @@ async fn sessions_are_listed_with_the_latest_first(given: Given) {
     );
 }
 
-async fn what_has_expired_is_pruned(given: Given) {
+async fn expired_sessions_are_pruned(given: Given) {
     let ada = given.person("ada@example.com").await;
     for number in 1..=3 {
         given.session(number, &ada, NOW + i64::from(number)).await;
@@ -236,8 +236,8 @@ async fn what_has_expired_is_pruned(given: Given) {
     assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }
 
-/// Where a connection breaks it is begun again.
-async fn the_same_session_twice_is_one(given: Given) {
+/// When a connection breaks, the transaction is executed again.
+async fn beginning_a_session_is_idempotent(given: Given) {
     let ada = given.person("ada@example.com").await;
     given.session(1, &ada, NOW).await;
     given.session(1, &ada, NOW).await;

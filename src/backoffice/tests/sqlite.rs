@@ -1,4 +1,4 @@
-//! What is peculiar to a file.
+//! Faults of the SQLite file.
 
 use std::{
     os::unix::fs::PermissionsExt as _,
@@ -22,8 +22,8 @@ impl Given {
     }
 }
 
-/// Every question there is, and whether it was answered.
-async fn ask_everything(backoffice: &Backoffice) -> Vec<bool> {
+/// Calls every method; returns for each whether the store was available.
+async fn call_every_method(backoffice: &Backoffice) -> Vec<bool> {
     let digest = [1; 32];
     vec![
         !is_unavailable(&backoffice.add_person(new_person("eve@example.com")).await),
@@ -65,7 +65,7 @@ fn the_file_is_beside_the_ledgers() {
 }
 
 #[tokio::test]
-async fn the_files_are_for_their_owner_alone() {
+async fn the_files_are_readable_by_their_owner_only() {
     let given = Given::sqlite();
     given.person("ada@example.com").await;
     let folder = given.file().parent().unwrap().to_owned();
@@ -78,7 +78,7 @@ async fn the_files_are_for_their_owner_alone() {
 }
 
 #[tokio::test]
-async fn nothing_is_made_before_it_is_needed() {
+async fn the_file_is_created_at_the_first_use() {
     let folder = TempDir::new().unwrap();
     let database = folder.path().join("store/t.db");
     let backoffice = Backoffice::beside(&database);
@@ -97,16 +97,16 @@ async fn a_file_of_garbage_is_unavailable_until_it_is_removed() {
     std::fs::write(&file, GARBAGE.repeat(99)).unwrap();
     let backoffice = given.place.open();
     for _ in 0..2 {
-        assert!(!ask_everything(&backoffice).await.contains(&true));
+        assert!(!call_every_method(&backoffice).await.contains(&true));
     }
     assert!(probe(&file.with_file_name("t.db")).is_err());
     std::fs::remove_file(&file).unwrap();
-    assert!(!ask_everything(&backoffice).await.contains(&false));
+    assert!(!call_every_method(&backoffice).await.contains(&false));
 }
 
-/// Whatever becomes of the file: an answer or an error, and well again once it is removed.
+/// Operations on a damaged file succeed or fail, and all succeed again once it is removed.
 #[tokio::test]
-async fn a_file_that_is_damaged_while_it_is_open_stops_nothing() {
+async fn a_file_damaged_while_open_can_be_replaced() {
     for garbage in ["", "garbage", &"x".repeat(1 << 16)] {
         let given = Given::sqlite();
         for number in 0..20 {
@@ -115,16 +115,16 @@ async fn a_file_that_is_damaged_while_it_is_open_stops_nothing() {
         }
         std::fs::write(given.file(), garbage).unwrap();
         for _ in 0..5 {
-            ask_everything(&given.backoffice).await;
+            call_every_method(&given.backoffice).await;
         }
         std::fs::remove_file(given.file()).unwrap();
-        assert!(!ask_everything(&given.backoffice).await.contains(&false));
+        assert!(!call_every_method(&given.backoffice).await.contains(&false));
     }
 }
 
-/// Pages in the middle, which are found only by whoever comes by.
+/// Damaged pages in the middle are noticed only when they are read.
 #[tokio::test]
-async fn a_file_that_is_damaged_in_the_middle_is_unavailable_where_it_is() {
+async fn a_partly_damaged_file_is_unavailable_where_it_is_damaged() {
     let given = Given::sqlite();
     for number in 0..50 {
         given.person(&format!("{number}@example.com")).await;
@@ -137,14 +137,14 @@ async fn a_file_that_is_damaged_in_the_middle_is_unavailable_where_it_is() {
     bytes[page..].fill(0xee);
     std::fs::write(&file, bytes).unwrap();
     let backoffice = given.place.open();
-    let answered = ask_everything(&backoffice).await;
-    assert!(answered.contains(&false), "{answered:?}");
+    let available = call_every_method(&backoffice).await;
+    assert!(available.contains(&false), "{available:?}");
     let found = backoffice.person_by_email("7@example.com").await;
     assert!(is_unavailable(&found), "{found:?}");
 }
 
 #[tokio::test]
-async fn rows_that_somebody_else_wrote_are_unavailable() {
+async fn invalid_rows_are_reported_as_unavailable() {
     let given = Given::sqlite();
     let ada = given.person("ada@example.com").await;
     for spoil in [
@@ -165,7 +165,7 @@ async fn rows_that_somebody_else_wrote_are_unavailable() {
 }
 
 #[tokio::test]
-async fn a_file_of_a_newer_version_is_left_alone() {
+async fn a_file_of_another_version_is_refused_and_unchanged() {
     let folder = TempDir::new().unwrap();
     let database = folder.path().join("t.db");
     let newer = Connection::open(path_beside(&database)).unwrap();
@@ -174,29 +174,29 @@ async fn a_file_of_a_newer_version_is_left_alone() {
     let before = std::fs::read(path_beside(&database)).unwrap();
     let backoffice = Backoffice::beside(&database);
     let refused = backoffice.person("person_1").await.unwrap_err().to_string();
-    let words = "t.portal.db was written by a newer tollgate (version 7, this one knows 1)";
-    assert!(refused.ends_with(words), "{refused}");
-    assert!(probe(&database).unwrap_err().ends_with(words));
+    let reason = "t.portal.db was written by a newer tollgate (version 7, this one knows 1)";
+    assert!(refused.ends_with(reason), "{refused}");
+    assert!(probe(&database).unwrap_err().ends_with(reason));
     assert_eq!(std::fs::read(path_beside(&database)).unwrap(), before);
 }
 
 #[tokio::test]
-async fn a_place_that_cannot_be_written_is_tried_again() {
+async fn an_unwritable_folder_is_tried_again() {
     let folder = TempDir::new().unwrap();
     let database = folder.path().join("store/t.db");
     std::fs::write(folder.path().join("store"), "a file, not a folder").unwrap();
     let backoffice = Backoffice::beside(&database);
-    assert!(!ask_everything(&backoffice).await.contains(&true));
+    assert!(!call_every_method(&backoffice).await.contains(&true));
     std::fs::remove_file(folder.path().join("store")).unwrap();
-    assert!(!ask_everything(&backoffice).await.contains(&false));
+    assert!(!call_every_method(&backoffice).await.contains(&false));
 }
 
 #[tokio::test]
-async fn a_file_that_someone_locks_is_read_and_written_later() {
+async fn a_locked_file_can_be_read_and_is_written_later() {
     let given = Given::sqlite();
     let ada = given.person("ada@example.com").await;
-    let stranger = Connection::open(given.file()).unwrap();
-    stranger.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let other_process = Connection::open(given.file()).unwrap();
+    other_process.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let started = Instant::now();
     let added = given
         .backoffice
@@ -205,18 +205,18 @@ async fn a_file_that_someone_locks_is_read_and_written_later() {
     assert!(is_unavailable(&added), "{added:?}");
     assert!(started.elapsed() < DEADLINE);
     assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
-    stranger.execute_batch("ROLLBACK").unwrap();
+    other_process.execute_batch("ROLLBACK").unwrap();
     given.person("grace@example.com").await;
 }
 
-/// A disk that hangs: everyone hears so in time, no thread is taken but the first, and what waited is
-/// not done after all, because nobody waits for it any more.
+/// With a disk that hangs, all operations time out and only the first one occupies a thread. Those that waited are
+/// cancelled and not executed later.
 #[tokio::test]
-async fn a_disk_that_hangs_is_given_up_in_time() {
+async fn a_hanging_disk_times_out() {
     let given = Given::sqlite();
     let ada = given.person("ada@example.com").await;
     let backoffice = Arc::new(Backoffice::on(
-        Store::File(InFile::new(&given.file())),
+        Store::File(SqliteStore::new(&given.file())),
         Duration::from_millis(500),
     ));
     let (release, released) = mpsc::channel::<()>();
@@ -237,13 +237,13 @@ async fn a_disk_that_hangs_is_given_up_in_time() {
     });
     has_begun.await.unwrap();
     let started = Instant::now();
-    let crowd = (0..50).map(|_| {
+    let tasks = (0..50).map(|_| {
         let (backoffice, id) = (backoffice.clone(), ada.id.clone());
         tokio::spawn(async move { backoffice.set_role(&id, Role::Operator).await })
     });
-    for one in crowd.collect::<Vec<_>>() {
-        let late = one.await.unwrap();
-        assert!(is_unavailable(&late), "{late:?}");
+    for one in tasks.collect::<Vec<_>>() {
+        let timed_out = one.await.unwrap();
+        assert!(is_unavailable(&timed_out), "{timed_out:?}");
     }
     assert!(started.elapsed() < Duration::from_secs(2));
     drop(release);
@@ -253,7 +253,7 @@ async fn a_disk_that_hangs_is_given_up_in_time() {
 }
 
 #[tokio::test]
-async fn a_panic_takes_down_its_own_caller_only() {
+async fn a_panic_fails_its_own_operation_only() {
     let given = Given::sqlite();
     let ada = given.person("ada@example.com").await;
     let Store::File(file) = &given.backoffice.store else {
@@ -265,15 +265,15 @@ async fn a_panic_takes_down_its_own_caller_only() {
     assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }
 
-/// Half of a step is none: the second statement fails, and the first is taken back.
+/// The second statement fails, and the first is rolled back.
 #[tokio::test]
-async fn a_step_is_done_whole_or_not_at_all() {
+async fn an_operation_is_atomic() {
     let given = Given::sqlite();
     let ada = given.person("ada@example.com").await;
-    let step = vec![
+    let statements = vec![
         statement("UPDATE backoffice_people SET name = $1", ["Eve".into()]),
         statement("UPDATE backoffice_nowhere SET name = $1", ["Eve".into()]),
     ];
-    assert!(is_unavailable(&given.backoffice.run(step).await));
+    assert!(is_unavailable(&given.backoffice.run(statements).await));
     assert_eq!(given.backoffice.person(&ada.id).await.unwrap(), Some(ada));
 }

@@ -1,9 +1,8 @@
-//! TOML that a person wrote, read so that every mistake is reported at once.
+//! Reads TOML files that people write, and reports all mistakes in them at once.
 //!
-//! serde stops at the first mistake and forgets where a value came from. Here a file becomes a
-//! tree of [`Node`]s that know their line (or the environment variable that replaced them), and a
-//! [`Section`] hands out values, collecting a [`Mistake`] for each that cannot be used, each that
-//! is missing, and each key nobody asked for.
+//! serde stops at the first mistake and loses the position of a value. Here a file becomes a tree of [`Node`]s with
+//! their line, or the environment variable that replaced them. A [`Section`] returns values and collects a [`Mistake`]
+//! for each invalid value, each missing one, and each unknown key.
 
 use std::fmt;
 
@@ -13,15 +12,18 @@ mod section;
 pub use node::{Node, Value, parse};
 pub use section::{Section, as_fraction, as_integer, as_text, read};
 
-/// Where a value was written.
+/// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
+    /// A line of the file, counted from 1.
     Line(usize),
+    /// An environment variable.
     Variable(String),
+    /// The value is not in the file.
     Absent,
 }
 
-/// One thing to mend: where it is, what is wrong, what is expected.
+/// A mistake in a file: where it is, what is wrong and what is expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     pub origin: Origin,

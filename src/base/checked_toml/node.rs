@@ -1,4 +1,4 @@
-//! A TOML document as a tree that remembers its lines.
+//! A TOML document as a tree with line numbers.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ pub enum Value {
     Flag(bool),
     List(Vec<Node>),
     Table(BTreeMap<String, Node>),
-    /// A float, or what no setting takes (a date), as it was written.
+    /// The text of a float, a date or an integer that does not fit.
     Other(String),
 }
 
 impl Value {
-    /// The value as it is quoted in a message.
+    /// Formats the value for an error message.
     pub fn shown(&self) -> String {
         match self {
             Self::Text(text) => format!("{text:?}"),
@@ -40,7 +40,7 @@ impl Value {
     }
 }
 
-/// The document, or what is wrong with its syntax.
+/// Parses a document; the errors are all mistakes in its syntax.
 pub fn parse(text: &str) -> Result<Node, Vec<Mistake>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {

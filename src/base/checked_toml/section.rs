@@ -1,4 +1,4 @@
-//! One table of a document, read setting by setting.
+//! Reads one table of a document, setting by setting.
 
 use std::{
     cell::RefCell,
@@ -8,7 +8,7 @@ use std::{
 
 use super::{Mistake, Node, Origin, Value};
 
-/// Reads `document` with `reader`; its result counts only when nothing was wrong.
+/// Reads `document` with `reader`; returns its result if there were no mistakes, otherwise all of them.
 pub fn read<T>(document: Node, reader: impl FnOnce(&mut Section) -> T) -> Result<T, Vec<Mistake>> {
     let mistakes = Rc::new(RefCell::new(Vec::new()));
     let mut root = Section::new(String::new(), document, mistakes.clone());
@@ -22,14 +22,14 @@ pub fn read<T>(document: Node, reader: impl FnOnce(&mut Section) -> T) -> Result
     }
 }
 
-/// A table on its way to being understood.
+/// A table that is being read.
 ///
-/// Every getter takes its key out; what is left when the section is finished was never asked
-/// for and is reported as unknown.
+/// Every getter removes its key. [`Self::finish`] reports the keys that are left as unknown.
 pub struct Section {
     path: String,
     origin: Origin,
     entries: BTreeMap<String, Node>,
+    /// The keys that were read, for hints in messages about unknown keys.
     known: BTreeSet<String>,
     mistakes: Rc<RefCell<Vec<Mistake>>>,
 }
@@ -53,7 +53,7 @@ impl Section {
         }
     }
 
-    /// The value of `key` as `read` understands it, or `None` where it is absent or wrong.
+    /// The value of `key`, converted by `read`; `None` if it is absent or invalid. An invalid value is a mistake.
     pub fn optional<T>(
         &mut self,
         key: &str,
@@ -73,7 +73,7 @@ impl Section {
         value
     }
 
-    /// Like [`Self::optional`], for a value that may be a secret: a mistake does not repeat it.
+    /// Like [`Self::optional`], for a value that may be a secret: the mistake does not quote it.
     pub fn optional_secret<T>(
         &mut self,
         key: &str,
@@ -89,7 +89,7 @@ impl Section {
         value
     }
 
-    /// Like [`Self::optional`], and a mistake where the key is absent.
+    /// Like [`Self::optional`], but an absent key is a mistake.
     pub fn required<T>(
         &mut self,
         key: &str,
@@ -107,7 +107,7 @@ impl Section {
         self.optional(key, expected, read)
     }
 
-    /// A mistake where the key is there; its value is not repeated, for it may be a secret.
+    /// Reports a mistake if the key is present. Does not quote its value, which may be a secret.
     pub fn refuse(&mut self, key: &str, message: &str) {
         if let Some(node) = self.entries.remove(key) {
             self.report(node.origin, key, message);
@@ -137,7 +137,7 @@ impl Section {
         })
     }
 
-    /// The table under `key`; an empty one where it is absent. Finish it when it is read.
+    /// The table under `key`, or an empty one if it is absent. Call [`Self::finish`] on it after reading.
     #[must_use]
     pub fn section(&mut self, key: &str) -> Section {
         let absent = Node {
@@ -148,7 +148,7 @@ impl Section {
         Section::new(self.path_of(key), node, self.mistakes.clone())
     }
 
-    /// Every table under `key` with its name: `[providers.a]`, `[providers.b]`.
+    /// All tables under `key` with their names: `[providers.a]`, `[providers.b]`.
     pub fn named_sections(&mut self, key: &str) -> Vec<(String, Section)> {
         let mut parent = self.section(key);
         std::mem::take(&mut parent.entries)
@@ -160,7 +160,7 @@ impl Section {
             .collect()
     }
 
-    /// Every table of the list under `key`: `[[deployments]]`.
+    /// All tables of the list under `key`: `[[deployments]]`.
     pub fn list_of_sections(&mut self, key: &str) -> Vec<Section> {
         let Some(node) = self.take(key) else {
             return Vec::new();
@@ -176,7 +176,7 @@ impl Section {
             .collect()
     }
 
-    /// Reports what only a look at several values shows.
+    /// Reports a mistake that involves several values.
     pub fn mistake(&self, key: &str, message: &str) {
         self.report(self.origin.clone(), key, message);
     }
@@ -190,7 +190,7 @@ impl Section {
         self.entries.contains_key(key)
     }
 
-    /// Reports the keys nobody asked for.
+    /// Reports the keys that were not read as unknown.
     pub fn finish(self) {
         for (key, node) in &self.entries {
             let near = self.known.iter().min_by_key(|known| distance(known, key));
@@ -252,7 +252,7 @@ pub fn as_fraction(value: &Value) -> Option<f32> {
     (0.0..=1.0).contains(&number).then_some(number)
 }
 
-/// How many letters apart two words are.
+/// The edit distance of two words (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,7 +1,7 @@
-//! Pre-tokens of ASCII, where both pre-tokenizers cut alike: the quick way through code, markup and JSON.
+//! Pre-tokens of ASCII text on which both pre-tokenizers agree: the fast path for code, markup and JSON.
 
-/// The length of the pre-token at a cut, or zero where the two may differ or characters outside of ASCII may belong
-/// to it.
+/// The length of the pre-token at the start of the text. 0 if the two pre-tokenizers may differ, or if characters
+/// outside of ASCII may belong to it.
 pub fn piece(text: &[u8]) -> usize {
     let Some(&first) = text.first() else { return 0 };
     let length = match first {
@@ -28,7 +28,7 @@ pub fn piece(text: &[u8]) -> usize {
     }
 }
 
-/// Whether a letter is next, or a space and a letter.
+/// Whether the text starts with a letter, or with a space and a letter.
 #[inline]
 pub fn begins_word(text: &[u8]) -> bool {
     match text {
@@ -37,7 +37,7 @@ pub fn begins_word(text: &[u8]) -> bool {
     }
 }
 
-/// Letters from `from` on, unless o200k cuts before a capital or may add a contraction.
+/// The end of the letters that start at `from`; 0 if o200k splits before a capital or may add a contraction.
 fn word(text: &[u8], from: usize) -> usize {
     let letters = &text[from..];
     let upper = run(letters, u8::is_ascii_uppercase);
@@ -48,7 +48,7 @@ fn word(text: &[u8], from: usize) -> usize {
     }
 }
 
-/// Marks and the newlines behind them, unless o200k takes a slash with them.
+/// The length of punctuation and the newlines after it; 0 if o200k adds a slash to them.
 fn marks(text: &[u8]) -> usize {
     let marks = run(text, u8::is_ascii_punctuation);
     let length = marks + run(&text[marks..], |byte| matches!(byte, b'\r' | b'\n'));
@@ -58,15 +58,15 @@ fn marks(text: &[u8]) -> usize {
     }
 }
 
-/// White space up to its last newline, or without its last character, which belongs to what follows. At the end of
-/// the text, tokenizers differ.
+/// The length of white space up to its last newline, or without its last character, which belongs to the next
+/// pre-token. 0 at the end of the text, where tokenizers differ.
 fn white_space(text: &[u8]) -> usize {
     let whole = run(text, |byte| matches!(byte, b'\t' | b'\n' | b'\r' | b' '));
     let newline = text[..whole]
         .iter()
         .rposition(|byte| matches!(byte, b'\r' | b'\n'));
     match (text.get(whole), newline) {
-        // Other control characters are white space as well.
+        // Vertical tab and form feed are white space as well.
         (None | Some(0x0B | 0x0C), _) => 0,
         (Some(next), _) if !next.is_ascii() => 0,
         (_, Some(newline)) => newline + 1,
@@ -74,16 +74,17 @@ fn white_space(text: &[u8]) -> usize {
     }
 }
 
-/// The digits that a text begins with: as many as both pre-tokenizers cut into threes, whatever follows.
+/// How many leading digits both pre-tokenizers split into groups of three, whatever follows them.
 pub fn digits(text: &[u8]) -> usize {
     let digits = run(text, u8::is_ascii_digit);
     match text.get(digits) {
-        // Digits of other scripts may share a pre-token with the last ones.
+        // A digit of another script may share a pre-token with the last of these.
         Some(next) if !next.is_ascii() => digits - digits % 3,
         _ => digits,
     }
 }
 
+/// The length of the leading bytes for which `of` holds.
 fn run(text: &[u8], of: impl Fn(&u8) -> bool) -> usize {
     text.iter().position(|byte| !of(byte)).unwrap_or(text.len())
 }

@@ -1,19 +1,20 @@
-//! Where plain prose is among 64 bytes of a text: a bit for each byte, the first one's the lowest.
+//! Finds words in 64 bytes of text at once, as bit masks with one bit for each byte; the first byte has the lowest bit.
 
 use wide::i8x64;
 
-/// As many bytes as a number has bits.
+/// Bytes of a block: the bits of a `u64`.
 pub const BLOCK: usize = 64;
 
-/// Words of ASCII letters from a cut on, as far as both pre-tokenizers certainly cut alike.
+/// The words of ASCII letters at the start of a block, as far as both pre-tokenizers certainly agree.
 pub struct Block {
-    /// First bytes of words: of the space before the letters, if there is one.
+    /// The first byte of each word: the space before the letters, if there is one.
     starts: u64,
-    /// The bytes behind words.
+    /// The byte after each word.
     ends: u64,
-    /// Marks or digits between a letter and a space, and newlines between letters: tokens by themselves.
+    /// Single characters that are tokens by themselves: a mark or digit between a letter and a space, and a newline
+    /// between letters.
     marks: u64,
-    /// No word is known to end behind this.
+    /// The position after which no word is certain to end.
     last: u32,
 }
 
@@ -21,7 +22,7 @@ impl Block {
     #[inline]
     pub fn of(bytes: &[u8; BLOCK]) -> Self {
         let bytes = i8x64::new(bytes.map(u8::cast_signed));
-        // Both ends are ASCII, so that bytes which are not count as less.
+        // Bytes outside of ASCII are negative, and so less than both bounds.
         let within = |low: u8, high: u8| {
             let from_low = bytes.simd_gt(i8x64::splat(low.cast_signed() - 1));
             let to_high = bytes.simd_lt(i8x64::splat(high.cast_signed() + 1));
@@ -31,17 +32,17 @@ impl Block {
         let (lower, upper) = (within(b'a', b'z'), within(b'A', b'Z'));
         let (letters, spaces) = (lower | upper, is(b' '));
         let (behind, before) = (letters << 1, letters >> 1);
-        // Digits among them: one alone is a token as well.
+        // The range includes digits: a single digit is a token as well.
         let marks = within(b'!', b'?') & behind & spaces >> 1;
         let newlines = is(b'\n') & behind & before;
-        // Behind a word, these may belong to it: an apostrophe begins a contraction. A byte outside of ASCII has the
-        // bit set that is looked at.
+        // After a word, these may belong to it: an apostrophe starts a contraction, and a byte outside of ASCII may be
+        // part of a letter. The bit mask of the bytes has their highest bits, which only the latter have set.
         let joins = is(b'\'') | bytes.to_bitmask();
         let spaces = spaces & before;
-        // o200k cuts before a capital behind a small letter.
+        // o200k splits before a capital that follows a lowercase letter.
         let turns = upper & lower << 1;
         let plain = (letters | spaces | marks | newlines) & !(joins | turns);
-        // A word that reaches the end of the block may go on behind it.
+        // A word that reaches the end of the block may continue after it.
         let first_other = plain.trailing_ones().min(u64::BITS - 1);
         let joined = joins >> first_other & 1 == 1;
         Self {
@@ -52,8 +53,8 @@ impl Block {
         }
     }
 
-    /// Calls `word` with where each word starts and ends, until it has enough. Returns how many bytes that were, and
-    /// how many marks among them.
+    /// Calls `word` with the start and end of each word until it returns `false`. Returns how many bytes the accepted
+    /// words cover, and how many marks are among these.
     #[inline]
     pub fn each_word(&self, mut word: impl FnMut(usize, usize) -> bool) -> (usize, u32) {
         let (mut starts, mut ends) = (self.starts, self.ends);

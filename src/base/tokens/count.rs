@@ -1,35 +1,36 @@
-//! How many tokens a prompt has: an estimate to reserve by, and a bound that no tokenizer exceeds.
+//! The tokens of a prompt: an estimate, which sizes reservations and holds, and a bound that no tokenizer exceeds.
 
 use super::{Sender, TOKENS_PER_MESSAGE, estimate_part};
 
-/// What providers write around a conversation of their own: chat templates have system prompts, dates and marks.
+/// Most tokens that a provider's chat template adds to a conversation: system prompt, date, special tokens.
 const REQUEST_ALLOWANCE: u64 = 96;
-/// What the words around a message take at most: role, separators, end marks.
+/// Most tokens that a chat template adds to a message: role, separators, end tokens.
 const MESSAGE_ALLOWANCE: u64 = 16;
-/// The same for the definition of a tool.
+/// Most tokens that a chat template adds to the definition of a tool.
 const TOOL_ALLOWANCE: u64 = 16;
-/// What providers write of their own around tools and schemas: instructions on how to call them.
+/// Most tokens of the instructions that providers add for tools and schemas.
 const INSTRUCTIONS_ALLOWANCE: u64 = 512;
-/// No model reads more bytes than this. Texts beyond it are counted in bytes, without a look at them.
+/// No model reads more bytes than this. Texts beyond it count one token per byte, without an estimate.
 const LONGEST_ESTIMATED: u64 = 4 << 20;
 
-/// What an estimate has for the definition of a tool, beside its texts.
+/// Estimated tokens of the definition of a tool, besides its texts.
 const TOOL_TOKENS: u64 = 4;
 
 /// The tokens of a prompt, before a provider has counted them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenCount {
-    /// What tokenizers count, or a little more: it is what calls reserve and hold.
+    /// The tokens that tokenizers count, or a few more. It sizes reservations and holds.
     pub estimate: u64,
-    /// What a provider can count at most: a byte-level tokenizer makes no more tokens than there are bytes. What a call
-    /// can cost at most goes by this and never by the estimate.
+    /// The most tokens that a provider can count: a byte-level tokenizer makes no more tokens than there are bytes. The
+    /// worst-case cost of a call is computed from this and never from the estimate.
     pub bound: u64,
-    /// How many bytes the estimate had to merge; there is a bound for a request.
+    /// How many bytes the estimate has merged so far; the merge budget of a request limits them.
     merged: usize,
     sender: Sender,
 }
 
 impl TokenCount {
+    /// Counts a text of the prompt.
     pub fn text(&mut self, text: &str) {
         self.sent(text);
         self.estimate += if self.bound > LONGEST_ESTIMATED {
@@ -39,12 +40,12 @@ impl TokenCount {
         };
     }
 
-    /// What is sent but is no part of the prompt.
+    /// Counts a text that is sent but is not part of the prompt, in the bound only.
     pub fn sent(&mut self, text: &str) {
         self.bound += text.len() as u64;
     }
 
-    /// A request of this account begins.
+    /// The count of a new request of this account.
     pub fn request(account_id: &str) -> Self {
         Self {
             bound: REQUEST_ALLOWANCE,
@@ -53,19 +54,19 @@ impl TokenCount {
         }
     }
 
-    /// A message begins.
+    /// Counts the start of a message.
     pub fn message(&mut self) {
         self.estimate += TOKENS_PER_MESSAGE;
         self.bound += MESSAGE_ALLOWANCE;
     }
 
-    /// The definition of a tool begins.
+    /// Counts the start of a tool's definition.
     pub fn tool(&mut self) {
         self.estimate += TOOL_TOKENS;
         self.bound += TOOL_ALLOWANCE;
     }
 
-    /// The provider adds instructions, for tools or a format.
+    /// Counts instructions that the provider adds, for tools or a format.
     pub fn instructions(&mut self) {
         self.bound += INSTRUCTIONS_ALLOWANCE;
     }
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_model_reads_is_counted_in_bytes() {
+    fn texts_too_long_for_any_model_are_counted_in_bytes() {
         let mut count = TokenCount::request("account");
         count.text("one two three");
         assert_eq!(count.estimate, 3);

@@ -1,4 +1,4 @@
-//! What a character is to a pre-tokenizer.
+//! The classes of characters that pre-tokenizers distinguish.
 
 use super::table::{KIND_BLOCK, KIND_BLOCKS, KIND_MASK, Kind, MAY_COMPOSE};
 
@@ -9,7 +9,7 @@ pub fn kind(char: char) -> Kind {
     Kind::ALL[usize::from(entry(char) & KIND_MASK)]
 }
 
-/// Whether normalisation may change it, or its place among its neighbours.
+/// Whether normalization (NFC) may change the character or reorder it with its neighbours.
 #[inline]
 pub fn may_compose(char: char) -> bool {
     entry(char) & MAY_COMPOSE != 0

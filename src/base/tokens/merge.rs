@@ -1,20 +1,22 @@
-//! Byte-pair merging: how many tokens one pre-token has.
+//! Byte-pair merging: counts the tokens of one pre-token.
 
 use super::table::Merges;
 
-/// A pre-token of more bytes is not merged: its bytes are counted, which are never fewer than its tokens.
+/// Longest pre-token that is merged, in bytes. Of a longer one the bytes are counted, which are never fewer than its
+/// tokens.
 ///
-/// No word is that long; the longest are sentences of scripts that write no spaces. It bounds the memory and the time
-/// that a hostile text can ask for.
+/// No word is that long; the longest pre-tokens are sentences in scripts without spaces. The limit bounds the memory
+/// and time that a hostile text can cost.
 pub const LONGEST_MERGED: usize = 4096;
-/// Up to this length, the stack is enough.
+/// Longest pre-token that is merged on the stack.
 const SHORT: usize = 64;
-/// The lowest rank of so many pairs is kept, so that the lowest of all is found without looking at each.
+/// Pairs per group. The lowest rank of each group is stored, so that the lowest of all is found without scanning all
+/// pairs.
 const GROUP: usize = 16;
-/// Above all ranks. They are signed because processors compare that quicker.
+/// Higher than all ranks. Ranks are signed because processors compare signed numbers faster.
 const NO_MERGE: i32 = i32::MAX;
 
-/// A token in a list that gets shorter with each merge.
+/// A token in a linked list that gets shorter with each merge.
 #[derive(Clone, Copy, Default)]
 pub struct Node {
     pub token: u32,
@@ -22,7 +24,8 @@ pub struct Node {
     pub next: u16,
 }
 
-/// The tokens of a pre-token: exactly those that the vocabulary makes of it, or its bytes where it is very long.
+/// The exact number of tokens that a pre-token has in the vocabulary, or its number of bytes if it is longer than
+/// [`LONGEST_MERGED`].
 pub fn count(merges: Merges, piece: &[u8]) -> u64 {
     let tokens = match piece.len() {
         length @ 0..=1 => length,
@@ -45,7 +48,7 @@ pub fn count(merges: Merges, piece: &[u8]) -> u64 {
     tokens as u64
 }
 
-/// The same with memory of its own, up to [`LONGEST_MERGED`] bytes: how many tokens, and the list of them.
+/// Merges a pre-token of up to [`LONGEST_MERGED`] bytes on the heap. Returns the number of tokens and their list.
 pub fn merge_long(merges: Merges, piece: &[u8]) -> (usize, Vec<Node>) {
     let groups = piece.len().div_ceil(GROUP);
     let mut nodes = vec![Node::default(); piece.len()];
@@ -54,9 +57,10 @@ pub fn merge_long(merges: Merges, piece: &[u8]) -> (usize, Vec<Node>) {
     (count, nodes)
 }
 
-/// Merges until no merge is left and returns the number of tokens. Each merge is the first one of the lowest rank.
+/// Merges until no merge is left and returns the number of tokens. Each time, the first pair of the lowest rank is
+/// merged.
 ///
-/// Of each token, `ranks` has the rank with the one behind it.
+/// `ranks` has for each token the rank of its merge with the next one.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "positions are below LONGEST_MERGED"
@@ -116,10 +120,12 @@ fn merge(
     }
 }
 
+/// The lowest rank.
 fn low(ranks: &[i32]) -> i32 {
     ranks.iter().copied().min().unwrap_or(NO_MERGE)
 }
 
+/// The index of the first occurrence of a rank.
 fn first(ranks: &[i32], rank: i32) -> usize {
     ranks.iter().take_while(|other| **other != rank).count()
 }

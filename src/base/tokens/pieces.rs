@@ -1,14 +1,14 @@
-//! Pre-tokenizers: where the two families of tokenizers cut a text before they merge.
+//! Pre-tokenizers: how the two families of tokenizers split a text before they merge.
 //!
-//! Each function takes the text from a cut on and returns the length of the pre-token in bytes. They are the regular
-//! expressions of cl100k and o200k written out, alternative by alternative; tests compare them.
+//! Each function returns the length in bytes of the pre-token at the start of a text. They are the regular expressions
+//! of cl100k and o200k written out, alternative by alternative; tests compare them with the tokenizers.
 
 use std::str::Chars;
 
 use super::kinds::kind;
 use super::table::Kind;
 
-/// cl100k's, which Llama 3 and Qwen share but for numbers and white space at the end:
+/// The pre-tokenizer of cl100k. Llama 3 and Qwen differ only in numbers and in white space at the end. Its expression:
 /// `'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s`
 pub fn cl100k(text: &str) -> usize {
     let mut chars = text.chars();
@@ -40,7 +40,7 @@ pub fn cl100k(text: &str) -> usize {
     }
 }
 
-/// o200k's: words end before a capital and keep contractions and combining marks.
+/// The pre-tokenizer of o200k: words end before a capital, and include contractions and combining marks.
 ///
 /// `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?`, the
 /// same with `+` and `*` exchanged, `\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -52,7 +52,7 @@ pub fn o200k(text: &str) -> usize {
     let word = match first_kind {
         Kind::Newline | Kind::Number => 0,
         Kind::Upper | Kind::Lower | Kind::Letter => cased_word(text),
-        // It is a word by itself where none follows.
+        // A mark is a word by itself if no word follows it.
         Kind::Mark => match cased_word(rest) {
             word if word > 0 && ends_lower(&rest[..word]) => first.len_utf8() + word,
             _ => cased_word(text),
@@ -79,7 +79,7 @@ pub fn o200k(text: &str) -> usize {
     }
 }
 
-/// Whether the first of o200k's two alternatives matched: then it ends with a character that is not a capital.
+/// Whether the first of o200k's two alternatives matched: then the word ends with a character that is not a capital.
 fn ends_lower(word: &str) -> bool {
     word.chars()
         .next_back()
@@ -88,8 +88,8 @@ fn ends_lower(word: &str) -> bool {
 
 /// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+`, else `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+`.
 ///
-/// Where no small letter follows the first run, the expression goes back to the last character in it that may stand
-/// in the second one, too.
+/// If no lowercase letter follows the first run, the expression backtracks to the last character of it that may also
+/// belong to the second run.
 fn cased_word(text: &str) -> usize {
     let mut uncased = 0;
     let mut length = 0;
@@ -111,7 +111,7 @@ fn cased_word(text: &str) -> usize {
     if uncased > 0 { uncased } else { length }
 }
 
-/// `(?i:'s|'t|'re|'ve|'m|'ll|'d)`; the long s is an s as well.
+/// `(?i:'s|'t|'re|'ve|'m|'ll|'d)`; the long s (ſ) matches s.
 fn contraction(text: &str) -> usize {
     let Some(rest) = text.strip_prefix('\'') else {
         return 0;
@@ -135,7 +135,7 @@ fn numbers(text: &str) -> usize {
         .sum()
 }
 
-/// `[^\s\p{L}\p{N}]+[\r\n]*`; `more` may stand among the newlines.
+/// `[^\s\p{L}\p{N}]+[\r\n]*`; bytes in `more` are allowed among the newlines.
 fn marks(text: &str, more: &[u8]) -> usize {
     let marks = run(text, |kind| matches!(kind, Kind::Other | Kind::Mark));
     if marks == 0 {
@@ -148,8 +148,8 @@ fn marks(text: &str, more: &[u8]) -> usize {
             .count()
 }
 
-/// White space up to its last newline, or without its last character, which belongs to what follows. At the end of
-/// the text, `at_end` chooses between all of it and what ends with a newline.
+/// The length of white space up to its last newline, or without its last character, which belongs to the next
+/// pre-token. At the end of the text, `at_end` chooses between the whole length and that up to the last newline.
 fn white_space(text: &str, at_end: impl Fn(usize, usize) -> usize) -> usize {
     let whole = run(text, |kind| matches!(kind, Kind::Space | Kind::Newline));
     let space = &text[..whole];
@@ -163,7 +163,7 @@ fn white_space(text: &str, at_end: impl Fn(usize, usize) -> usize) -> usize {
     }
 }
 
-/// The bytes of the characters that are of some kind, up to the first that is not.
+/// The length in bytes of the leading characters whose kind matches.
 fn run(text: &str, of: impl Fn(Kind) -> bool) -> usize {
     text.char_indices()
         .find(|(_, char)| !of(kind(*char)))

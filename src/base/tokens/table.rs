@@ -1,28 +1,28 @@
-//! Tables that `build.rs` writes and the estimate reads: one layout for both, since both compile this file.
+//! Layout of the tables that `build.rs` writes and the estimate reads. Both compile this file.
 //!
-//! They are read-only data of the program, in little-endian order: nothing is parsed or copied at the start, and the
-//! system loads the pages that are used. A key is always compared in full, never only its hash, so that no text can be
-//! made up whose tokens are mistaken for others.
+//! The tables are read-only data of the program, in little-endian order: nothing is parsed or copied at the start, and
+//! the system loads only the pages that are used. A key is always compared in full, never only by its hash, so that no
+//! text can be constructed that gets the count of another.
 
-/// So that no entry lies on two cache lines.
+/// Aligns a table, so that no entry is on two cache lines.
 #[repr(align(64))]
 pub struct Aligned<T>(pub T);
 
-/// A token has a number below this many bits: its rank, and for the first 256 the byte that it is.
+/// Bits of a token's number. The number is the token's rank; the first 256 are the bytes.
 pub const TOKEN_BITS: u32 = 18;
 const TOKEN_MASK: u64 = (1 << TOKEN_BITS) - 1;
 
 /// One entry of a vocabulary's table: left token, right token and the token that they merge into, [`TOKEN_BITS`] each.
 pub type PairSlot = [u8; 8];
-/// No entry: larger than three tokens can be.
+/// An empty slot. It is larger than any three tokens.
 pub const NO_PAIR: u64 = u64::MAX;
 
-/// The merges of one byte-pair vocabulary, as an open-addressing table with a power of two of slots.
+/// The merges of one byte-pair vocabulary: an open-addressing hash table whose number of slots is a power of two.
 #[derive(Clone, Copy)]
 pub struct Merges<'a>(pub &'a [PairSlot]);
 
 impl Merges<'_> {
-    /// The token that two neighbours merge into, which is the rank of the merge as well.
+    /// The token that two neighbours merge into, which is also the rank of the merge.
     #[inline]
     pub fn merged(self, left: u32, right: u32) -> Option<u32> {
         let key = pair_key(left, right);
@@ -41,27 +41,28 @@ impl Merges<'_> {
     }
 }
 
-/// Both tokens of a pair in one number.
+/// The key of a pair: both tokens in one number.
 pub fn pair_key(left: u32, right: u32) -> u64 {
     u64::from(left) << TOKEN_BITS | u64::from(right)
 }
 
-/// Of which a table uses the lower bits.
+/// The hash of a pair; a table uses its lower bits.
 pub fn pair_hash(key: u64) -> usize {
     (key.wrapping_mul(MULTIPLIER) >> 40) as usize
 }
 
-/// Odd, and with bits all over: the upper half of a product depends on all bits of the other factor.
+/// Multiplier of both hashes. It is odd and its bits are spread, so that the upper half of a product depends on all
+/// bits of the other factor.
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A word as it is looked up: its bytes, then zeros. The last byte is the number of its tokens.
+/// A slot of the word table: the word's bytes, then zeros; the last byte is the number of its tokens.
 pub type WordSlot = [u8; WORD_SLOT];
 pub const WORD_SLOT: usize = 16;
-/// A word may have this many bytes.
+/// Longest word of the table, in bytes.
 pub const LONGEST_WORD: usize = WORD_SLOT - 1;
-/// How many slots a word may be in: as many as lie on one cache line.
+/// How many slots a word may be in: those of one cache line.
 pub const WORD_PROBES: usize = 4;
-/// As a power of two.
+/// Slots of the word table; must be a power of two.
 pub const WORD_SLOTS: usize = 1 << 17;
 
 /// The first of the slots that a word may be in; the others differ from it in the lowest bits.
@@ -80,13 +81,13 @@ pub fn word_hash(word: u128) -> usize {
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "what is cut off is the other half"
+    reason = "the truncated bits are the other half"
 )]
 pub fn halves(slot: u128) -> (u64, u64) {
     (slot as u64, (slot >> u64::BITS) as u64)
 }
 
-/// What a character is to a pre-tokenizer.
+/// The class of a character, as far as pre-tokenizers distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -102,14 +103,14 @@ pub enum Kind {
     Mark,
     /// N: digits, and numbers of every script.
     Number,
-    /// White space but for `\r` and `\n`.
+    /// White space except `\r` and `\n`.
     Space,
     /// `\r` and `\n`.
     Newline,
 }
 
 impl Kind {
-    /// By their number.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 8] = [
         Self::Other,
         Self::Upper,
@@ -122,11 +123,12 @@ impl Kind {
     ];
 }
 
-/// The bits of an entry that are the number of its kind.
+/// The bits of an entry that hold the number of its kind.
 pub const KIND_MASK: u8 = 7;
-/// The bit of a character that normalisation (NFC) may change or move.
+/// The bit that is set if normalization (NFC) may change or reorder the character.
 pub const MAY_COMPOSE: u8 = 8;
 
-/// Characters whose kinds lie together in the table: first the number of its block for each, then the blocks.
+/// Characters per block of the table of kinds. The table starts with the block number for each run of this many
+/// characters, and the distinct blocks follow.
 pub const KIND_BLOCK: usize = 128;
 pub const KIND_BLOCKS: usize = 0x11_0000 / KIND_BLOCK;

@@ -1,51 +1,51 @@
-//! Counting a text from cut to cut: the quickest way that is certain, one pre-token after another.
+//! Counts the tokens of a text, one pre-token after another, each on the fastest path that is exact.
 
 use super::{
     ascii,
     block::{BLOCK, Block},
     kinds::{kind, may_compose},
-    merge, pieces, recent,
+    merge, piece_cache, pieces,
     table::{Kind, WORD_SLOT},
     vocabulary::Vocabulary::{self, Cl100k, O200k},
-    words,
+    word_table,
 };
 
-/// A block, and what is read beyond it when its last word is looked up.
+/// Bytes of a block and those after it that are read when its last word is looked up.
 const WINDOW: usize = BLOCK + WORD_SLOT;
 
-/// So many bytes of a request are merged, by each vocabulary's turn. Of what comes then and is in no table, bytes are
-/// counted, which are never fewer than tokens: it bounds the time that a hostile request takes. English hardly needs
-/// merging; of Chinese this is half a megabyte.
-pub const MOST_MERGED: usize = 1 << 20;
+/// How many bytes of a request may be merged, counted once for each vocabulary. When it is used up, pre-tokens that
+/// are in no table or cache count one token per byte, which is never too few. It bounds the time that a hostile
+/// request can cost. English text hardly needs merging; for Chinese the budget covers half a megabyte.
+pub const MERGE_BUDGET: usize = 1 << 20;
 
-/// The tokens of a text by family of tokenizers.
+/// The tokens of a text, for each of the two families of tokenizers.
 pub struct Tally {
-    /// By cl100k, Llama 3 and Qwen 2.5: where they differ, the largest.
+    /// The largest count of cl100k, Llama 3 and Qwen 2.5.
     pub cl100k: u64,
     pub o200k: u64,
-    /// Whether it has characters that normalisation may change.
+    /// Whether the text has characters that normalization may change.
     pub may_compose: bool,
     /// How many bytes may still be merged.
-    pub merging: usize,
+    pub budget: usize,
 }
 
 impl Tally {
     #[cfg(test)]
     pub fn of(text: &str) -> Self {
-        Self::merging(text, MOST_MERGED)
+        Self::with_budget(text, MERGE_BUDGET)
     }
 
-    /// With at most so many bytes merged.
-    pub fn merging(text: &str, most: usize) -> Self {
+    /// Counts a text, merging at most `budget` bytes.
+    pub fn with_budget(text: &str, budget: usize) -> Self {
         let mut tally = Self {
             cl100k: 0,
             o200k: 0,
             may_compose: false,
-            merging: most,
+            budget,
         };
         let bytes = text.as_bytes();
         let mut at = 0;
-        // Both pre-tokenizers cut here, each time around.
+        // At the start of each iteration, both pre-tokenizers split the text at `at`.
         while at < bytes.len() {
             if ascii::begins_word(&bytes[at..]) {
                 at += tally.add_words(&bytes[at..]);
@@ -63,14 +63,14 @@ impl Tally {
         self.o200k += tokens;
     }
 
-    /// Adds words as far as the table has them, and returns how many bytes that are.
+    /// Adds the leading words that are in the word table, and returns their length in bytes.
     #[inline]
     fn add_words(&mut self, text: &[u8]) -> usize {
         let mut at = 0;
         while let Some(window) = text[at..].first_chunk() {
             let length = self.add_window(window);
             at += length;
-            // It was stopped by something else than the end of the block.
+            // Something other than the end of the block stopped it.
             if length < BLOCK - WORD_SLOT {
                 return at;
             }
@@ -81,6 +81,7 @@ impl Tally {
         at + self.add_window(&window)
     }
 
+    /// Adds the words of the block at the start of `window`, and returns their length in bytes.
     #[inline]
     fn add_window(&mut self, window: &[u8; WINDOW]) -> usize {
         let Some(block) = window.first_chunk() else {
@@ -89,8 +90,9 @@ impl Tally {
         let mut tokens = 0;
         let (length, marks) = Block::of(block).each_word(|start, end| {
             let bytes = window.get(start..).and_then(<[u8]>::first_chunk);
-            let key = bytes.and_then(|bytes| words::key(bytes, end - start));
-            let count = key.and_then(|key| words::count(key).or_else(|| recent::larger(key)));
+            let key = bytes.and_then(|bytes| word_table::key(bytes, end - start));
+            let count =
+                key.and_then(|key| word_table::count(key).or_else(|| piece_cache::larger(key)));
             tokens += count.unwrap_or(0);
             count.is_some()
         });
@@ -98,33 +100,33 @@ impl Tally {
         length
     }
 
-    /// Adds a pre-token of ASCII, or all of a number, if both pre-tokenizers certainly cut behind it.
+    /// Adds an ASCII pre-token, or a whole number, if both pre-tokenizers certainly split after it. Returns its length.
     fn add_ascii(&mut self, text: &[u8]) -> Option<usize> {
         let digits = ascii::digits(text);
         if digits > 0 {
-            // A token each to Qwen; up to three are one to the others.
+            // Each digit is a token for Qwen; up to three are one token for the others.
             self.cl100k += digits as u64;
             self.o200k += digits.div_ceil(3) as u64;
             return Some(digits);
         }
         let length = ascii::piece(text);
         if length == 1 {
-            // Each byte is a token.
+            // Each single byte is a token in both vocabularies.
             self.add_both(1);
             return Some(1);
         }
         let piece = text.get(..length).filter(|piece| !piece.is_empty())?;
         let key = match text.first_chunk() {
-            Some(bytes) => words::key(bytes, length),
-            None => words::key_of(piece),
+            Some(bytes) => word_table::key(bytes, length),
+            None => word_table::key_of(piece),
         };
-        let known = key.and_then(words::count);
+        let known = key.and_then(word_table::count);
         let tokens = known.unwrap_or_else(|| self.larger(piece));
         self.add_both(tokens);
         Some(length)
     }
 
-    /// Adds pre-tokens until both pre-tokenizers cut at the same place again, and returns how many bytes that are.
+    /// Adds pre-tokens until both pre-tokenizers split the text at one position again, and returns that position.
     fn add_pieces(&mut self, text: &str) -> usize {
         let (mut cl100k, mut o200k) = (pieces::cl100k(text), pieces::o200k(text));
         self.add_cl100k(&text[..cl100k], cl100k == text.len());
@@ -145,49 +147,51 @@ impl Tally {
         cl100k
     }
 
-    /// Adds a pre-token of cl100k, as Llama 3 and Qwen 2.5 cut it if they make more of it.
+    /// Adds a pre-token of cl100k. If Llama 3 or Qwen 2.5 split it further and get more tokens, adds their count.
     fn add_cl100k(&mut self, piece: &str, is_last: bool) {
-        self.look_at(piece);
+        self.check_composition(piece);
         let whole = self.merge(piece.as_bytes(), Cl100k);
-        let cut = if starts_with(piece, Kind::Number) {
-            // Each character is a pre-token to Qwen.
+        let split = if starts_with(piece, Kind::Number) {
+            // Each character is a pre-token for Qwen.
             let chars = piece.char_indices();
             chars
                 .map(|(at, char)| self.merge(&piece.as_bytes()[at..at + char.len_utf8()], Cl100k))
                 .sum()
         } else if is_last && piece.trim_start().is_empty() {
-            // At the end of the text, both cut behind the last newline.
+            // At the end of the text, both split after the last newline.
             let newline = piece.rfind(['\r', '\n']).map_or(0, |at| at + 1);
             let (before, behind) = piece.as_bytes().split_at(newline);
             self.merge(before, Cl100k) + self.merge(behind, Cl100k)
         } else {
             0
         };
-        self.cl100k += whole.max(cut);
+        self.cl100k += whole.max(split);
     }
 
     fn add_o200k(&mut self, piece: &str) {
         self.o200k += self.merge(piece.as_bytes(), O200k);
     }
 
-    /// The tokens of a pre-token of both, by the vocabulary that makes more of it.
+    /// The larger token count of the two vocabularies, for a pre-token of both.
     fn larger(&mut self, piece: &[u8]) -> u64 {
         let cl100k = self.merge(piece, Cl100k);
         cl100k.max(self.merge(piece, O200k))
     }
 
+    /// The token count of a pre-token, or its bytes if it is too long or the budget is used up.
     fn merge(&mut self, piece: &[u8], vocabulary: Vocabulary) -> u64 {
-        let left = match self.merging.checked_sub(piece.len()) {
+        let left = match self.budget.checked_sub(piece.len()) {
             Some(left) if piece.len() <= merge::LONGEST_MERGED => left,
             _ => return piece.len() as u64,
         };
-        recent::count(piece, vocabulary, || {
-            self.merging = left;
+        piece_cache::count(piece, vocabulary, || {
+            self.budget = left;
             merge::count(vocabulary.merges(), piece)
         })
     }
 
-    fn look_at(&mut self, piece: &str) {
+    /// Records whether normalization may change the pre-token.
+    fn check_composition(&mut self, piece: &str) {
         self.may_compose |= piece.chars().any(may_compose);
     }
 }

@@ -6,7 +6,7 @@ use tiktoken_rs::CoreBPE;
 use super::{
     Sender, estimate_part, estimate_tokens, merge, pieces,
     table::Merges,
-    tally::{MOST_MERGED, Tally},
+    tally::{MERGE_BUDGET, Tally},
     vocabulary::Vocabulary,
 };
 
@@ -17,7 +17,7 @@ fn tokenizers() -> [(&'static str, &'static CoreBPE); 2] {
     ]
 }
 
-/// Cuts and merges without a shortcut, as a tokenizer does.
+/// Splits and merges a text without fast paths, as a tokenizer does.
 fn count(mut text: &str, piece: fn(&str) -> usize, merges: Merges) -> usize {
     let mut tokens = 0;
     while !text.is_empty() {
@@ -40,10 +40,10 @@ fn is_never_below(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Texts of every kind, put together from pieces that are awkward for a pre-tokenizer.
+/// Texts composed of pieces that are difficult for a pre-tokenizer.
 fn texts() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
-        // Words and what is beside them.
+        // Words, and characters next to words.
         6 => r" ?[a-z]{1,12}",
         4 => r"[A-Z][a-z]{0,8}| ?[A-Za-z]{1,20}| [A-Z]{1,6}",
         2 => r"(dog|it|we|IT|don)['’](s|t|re|ve|m|ll|d|S|LL|ſ|x|)",
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn cutting_and_merging_is_what_tokenizers_do(text in texts()) {
+    fn splitting_and_merging_agrees_with_tokenizers(text in texts()) {
         let counted = count(&text, pieces::o200k, Vocabulary::O200k.merges());
         prop_assert_eq!(counted, tokenizers()[0].1.count_ordinary(&text), "o200k: {:?}", text);
         let counted = count(&text, pieces::cl100k, Vocabulary::Cl100k.merges());
@@ -83,7 +83,7 @@ proptest! {
     }
 }
 
-/// Runs of one character and of two, of every length up to some hundred, which tokens are often made of.
+/// Runs of one and two characters in various lengths up to some hundred: tokens are often such runs.
 #[test]
 fn the_estimate_is_never_below_on_runs_and_alternations() {
     let characters = [
@@ -99,11 +99,11 @@ fn the_estimate_is_never_below_on_runs_and_alternations() {
             }
         }
     }
-    // Longer than what is merged.
+    // Longer than the longest pre-token that is merged.
     is_never_below(&"a".repeat(5_000)).unwrap();
 }
 
-/// What a customer of each language has reserved, against what is counted: never less, and in prose hardly more.
+/// Compares the estimate with tokenizers for text in many languages: never lower, and for prose hardly higher.
 #[test]
 fn the_estimate_is_near_what_tokenizers_count() {
     let samples = include_str!("../../../tests/tokenizers/samples.json");
@@ -117,7 +117,7 @@ fn the_estimate_is_near_what_tokenizers_count() {
             "documentation",
             include_str!("../../../docs/ARCHITECTURE.md"),
         ),
-        ("code", include_str!("../../wire/shape.rs")),
+        ("code", include_str!("../../wire/stream_normalizer.rs")),
         (
             "JSON",
             include_str!("../../../tests/clients/package-lock.json"),
@@ -144,16 +144,16 @@ fn the_estimate_is_near_what_tokenizers_count() {
     }
 }
 
-/// And what was counted so is not remembered for texts that come later.
+/// Without a merge budget bytes are counted, and that count is not cached.
 #[test]
-fn what_is_too_much_to_merge_is_counted_in_bytes() {
+fn text_beyond_the_merge_budget_is_counted_in_bytes() {
     let word = " qxzjkwv";
-    assert_eq!(Tally::merging(word, word.len() - 1).o200k, 8);
+    assert_eq!(Tally::with_budget(word, word.len() - 1).o200k, 8);
     let merged = Tally::of(word).o200k;
     assert!(merged < 8, "{merged}");
-    // Two words by two vocabularies, and then nothing is left.
+    // The budget is enough for two words in two vocabularies.
     let text = format!("{word}bq{word}bx{word}by");
-    let tally = Tally::merging(&text, 4 * (word.len() + 2));
+    let tally = Tally::with_budget(&text, 4 * (word.len() + 2));
     assert!(
         tally.o200k > 10 && tally.o200k < text.len() as u64,
         "{}",
@@ -162,9 +162,9 @@ fn what_is_too_much_to_merge_is_counted_in_bytes() {
     assert_eq!(Tally::of(&"a".repeat(5_000)).o200k, 5_000);
 }
 
-/// Texts of all lengths, some of which come again, by senders of whom some are the same.
+/// Texts of many lengths, sent repeatedly by two senders.
 #[test]
-fn what_is_remembered_is_what_would_be_counted() {
+fn cached_counts_are_those_of_a_new_count() {
     let text = include_str!("../../../docs/ARCHITECTURE.md");
     for round in 0..3 {
         for sender in ["one", "another"] {
@@ -179,15 +179,15 @@ fn what_is_remembered_is_what_would_be_counted() {
     }
 }
 
-/// A request that may merge no more has its bytes counted; the same text is counted anew for a request that may.
+/// A count in bytes, for want of merge budget, is not cached: a request with budget counts the text again.
 #[test]
-fn what_is_counted_in_bytes_is_not_remembered() {
+fn counts_in_bytes_are_not_cached() {
     let text = " qxzjkwv".repeat(20);
     let sender = Sender::new("one");
-    let in_bytes = estimate_part(sender, &text, &mut { MOST_MERGED });
+    let in_bytes = estimate_part(sender, &text, &mut { MERGE_BUDGET });
     assert_eq!(in_bytes, text.len() as u64);
     let tokens = estimate_part(sender, &text, &mut 0);
     assert!(tokens < in_bytes, "{tokens}");
-    // From now on it is known, however little may be merged.
-    assert_eq!(estimate_part(sender, &text, &mut { MOST_MERGED }), tokens);
+    // Now it is cached, and needs no budget.
+    assert_eq!(estimate_part(sender, &text, &mut { MERGE_BUDGET }), tokens);
 }

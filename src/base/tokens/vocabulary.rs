@@ -1,4 +1,4 @@
-//! The merges of the two vocabularies that are counted with, as `build.rs` writes them.
+//! The merges of cl100k and o200k, as `build.rs` writes them.
 
 use super::table::{Aligned, Merges, PairSlot};
 
@@ -7,7 +7,7 @@ static CL100K: Aligned<[u8; size_of::<PairSlot>() << 18]> =
 static O200K: Aligned<[u8; size_of::<PairSlot>() << 19]> =
     Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/o200k")));
 
-/// A vocabulary that is counted with.
+/// One of the two vocabularies with which tokens are counted.
 #[derive(Clone, Copy)]
 pub enum Vocabulary {
     Cl100k,

@@ -1,4 +1,4 @@
-//! A connection that is opened when it is needed, and again after whatever went wrong with it.
+//! A connection that is opened when it is needed, and reopened after a failure.
 
 use std::{
     sync::{
@@ -17,34 +17,35 @@ use tokio_postgres::Row;
 use super::Values;
 use crate::db::postgres::{Address, Connected, Error};
 
+/// A connection that concurrent operations share.
 pub struct Lane {
     address: Address,
-    /// How long a connection may take to open.
+    /// Timeout for opening a connection.
     timeout: Duration,
-    /// Held while one is opened.
+    /// Locked while a connection is opened.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     open: Option<Arc<Open>>,
-    /// Of the last attempt: when, and why.
+    /// Time and reason of the last failure to open a connection.
     failed: Option<(Instant, Error)>,
 }
 
 struct Open {
     connected: Connected,
-    /// Whoever has it still waits for an answer; nobody else begins with it.
-    is_spoiled: AtomicBool,
+    /// Whether an operation on it failed: running operations go on, and new ones open another connection.
+    is_unusable: AtomicBool,
 }
 
-/// When a statement may be said again, to another connection.
+/// When a statement may be retried on another connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Repeat {
-    /// Done twice is as good as done once.
-    Harmless,
-    /// Only where the server said that it has not done it.
-    IfNotDone,
+pub enum Retry {
+    /// Always: executing it twice has the effect of once.
+    Idempotent,
+    /// Only if the server reported that it was not executed.
+    IfNotExecuted,
 }
 
 impl Lane {
@@ -60,45 +61,45 @@ impl Lane {
         &self.address
     }
 
-    /// What the server answers; where the connection turns out to be of no use, on the next one.
-    pub async fn ask(
+    /// Executes a statement and returns its rows; retries it once on a new connection if the first one is broken.
+    pub async fn query(
         &self,
-        repeat: Repeat,
+        retry: Retry,
         statement: &str,
         values: Values<'_>,
     ) -> Result<Vec<Row>, Error> {
-        let first = self.ask_once(statement, values).await;
+        let first = self.query_once(statement, values).await;
         match first {
-            Err(Error::Broken(_)) if repeat == Repeat::Harmless => {}
-            // It is going down, or has become another's copy.
+            Err(Error::Broken(_)) if retry == Retry::Idempotent => {}
+            // The server shuts down or has become a read-only replica.
             Err(Error::Refused { .. }) if first.as_ref().is_err_and(Error::is_transient) => {}
             first => return first,
         }
-        self.ask_once(statement, values).await
+        self.query_once(statement, values).await
     }
 
-    async fn ask_once(&self, statement: &str, values: Values<'_>) -> Result<Vec<Row>, Error> {
-        let mut using = Using {
+    async fn query_once(&self, statement: &str, values: Values<'_>) -> Result<Vec<Row>, Error> {
+        let mut usage = UsageGuard {
             open: self.open().await?,
-            went_well: false,
+            succeeded: false,
         };
-        let rows = using.open.connected.query_typed(statement, values).await?;
-        using.went_well = true;
+        let rows = usage.open.connected.query_typed(statement, values).await?;
+        usage.succeeded = true;
         Ok(rows)
     }
 
     async fn open(&self) -> Result<Arc<Open>, Error> {
-        let came = Instant::now();
+        let called_at = Instant::now();
         let mut state = self.state.lock().await;
         if let Some(open) = &state.open
             && !open.connected.is_closed()
-            && !open.is_spoiled.load(Relaxed)
+            && !open.is_unusable.load(Relaxed)
         {
             return Ok(open.clone());
         }
-        // Whoever waited for an attempt shares its failure: a crowd is not a crowd of attempts.
+        // Callers that waited for a failed attempt share its error instead of making attempts of their own.
         if let Some((at, error)) = &state.failed
-            && came < *at
+            && called_at < *at
         {
             return Err(error.clone());
         }
@@ -108,7 +109,7 @@ impl Lane {
             Ok(connected) => {
                 let open = Arc::new(Open {
                     connected,
-                    is_spoiled: AtomicBool::new(false),
+                    is_unusable: AtomicBool::new(false),
                 });
                 state.open = Some(open.clone());
                 Ok(open)
@@ -121,17 +122,17 @@ impl Lane {
     }
 }
 
-/// A failure, and as well nobody waiting for the answer any more, spoils the connection: what was
-/// sent to a server that hangs must not pile up behind it.
-struct Using {
+/// Marks the connection as unusable if the operation fails or its caller is dropped, so that statements do not pile up
+/// on a server that hangs.
+struct UsageGuard {
     open: Arc<Open>,
-    went_well: bool,
+    succeeded: bool,
 }
 
-impl Drop for Using {
+impl Drop for UsageGuard {
     fn drop(&mut self) {
-        if !self.went_well {
-            self.open.is_spoiled.store(true, Relaxed);
+        if !self.succeeded {
+            self.open.is_unusable.store(true, Relaxed);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Stored responses in a database that several gateways share.
+//! Stored responses in a PostgreSQL database that several gateways share.
 //!
-//! Each use is one statement, and so one transaction. Many go over one connection at the same time;
-//! what stores waits for a lock, so what finds has a connection of its own.
+//! Each operation is one statement and so one transaction. Concurrent operations are pipelined on one connection. Stores
+//! wait for a lock, so reads have a connection of their own.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 mod lane;
 
-use self::lane::{Lane, Repeat};
+use self::lane::{Lane, Retry};
 use super::{Cause, Record, Settings, StorageError, health::Health};
 use crate::{
     base::clock::Clock,
     db::postgres::{Address, Error},
 };
 
-pub struct InDatabase {
+pub struct PostgresStore {
     database: Arc<Database>,
     _upkeep: AbortOnDropHandle<()>,
 }
@@ -32,8 +32,8 @@ pub struct InDatabase {
 struct Database {
     reads: Lane,
     writes: Lane,
-    /// A place for each that waits.
-    places: Semaphore,
+    /// One permit per operation in progress.
+    permits: Semaphore,
     health: Health,
     clock: Clock,
     settings: Settings,
@@ -41,19 +41,19 @@ struct Database {
 
 type Values<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
-impl InDatabase {
+impl PostgresStore {
     pub(super) fn open(address: Address, settings: Settings, clock: Clock) -> Self {
-        // Less than anyone waits in all, so that they hear why.
+        // Shorter than the deadline of an operation, so that the caller gets the reason.
         let timeout = settings.deadline * 3 / 4;
         let database = Arc::new(Database {
             reads: Lane::new(address.clone(), timeout),
             writes: Lane::new(address, timeout),
-            places: Semaphore::new(settings.waiting),
+            permits: Semaphore::new(settings.max_waiting),
             health: Health::default(),
             clock,
             settings,
         });
-        let upkeep = tokio::spawn(keep_up(database.clone()));
+        let upkeep = tokio::spawn(sweep_periodically(database.clone()));
         Self {
             database,
             _upkeep: AbortOnDropHandle::new(upkeep),
@@ -77,20 +77,20 @@ impl InDatabase {
             (&record.account_id, Type::TEXT),
             (&record.response.as_bytes(), Type::BYTEA),
             (&record.input.as_bytes(), Type::BYTEA),
-            (&database.told_ms(), Type::INT8),
+            (&database.clock_ms(), Type::INT8),
             (&retention_ms, Type::INT8),
             (&i64::from(per_account), Type::INT8),
             (&i64::from(in_all), Type::INT8),
         ];
         let statement = "SELECT store_response($1, $2, $3, $4, $5, $6, $7, $8)";
         database
-            .run(&database.writes, Repeat::Harmless, statement, values)
+            .run(&database.writes, Retry::Idempotent, statement, values)
             .await?;
         Ok(())
     }
 
     pub async fn find(&self, account_id: &str, id: &str) -> Result<Option<Record>, StorageError> {
-        if cannot_be(account_id, id) {
+        if has_zero_byte(account_id, id) {
             return Ok(None);
         }
         let database = &self.database;
@@ -99,18 +99,18 @@ impl InDatabase {
         let values: Values<'_> = &[
             (&id, Type::TEXT),
             (&account_id, Type::TEXT),
-            (&database.told_ms(), Type::INT8),
+            (&database.clock_ms(), Type::INT8),
             (&database.settings.retention_ms, Type::INT8),
         ];
         let rows = database
-            .run(&database.reads, Repeat::Harmless, statement, values)
+            .run(&database.reads, Retry::Idempotent, statement, values)
             .await?;
         let record = rows.first().map(record).transpose();
         record.map_err(|error| database.failed(error))
     }
 
     pub async fn delete(&self, account_id: &str, id: &str) -> Result<bool, StorageError> {
-        if cannot_be(account_id, id) {
+        if has_zero_byte(account_id, id) {
             return Ok(false);
         }
         let database = &self.database;
@@ -120,11 +120,11 @@ impl InDatabase {
         let values: Values<'_> = &[
             (&id, Type::TEXT),
             (&account_id, Type::TEXT),
-            (&database.told_ms(), Type::INT8),
+            (&database.clock_ms(), Type::INT8),
             (&database.settings.retention_ms, Type::INT8),
         ];
-        // Said twice, it would not know of what it has deleted itself.
-        let deleted = database.run(&database.writes, Repeat::IfNotDone, statement, values);
+        // A retry after a successful deletion would report that there was no record.
+        let deleted = database.run(&database.writes, Retry::IfNotExecuted, statement, values);
         Ok(!deleted.await?.is_empty())
     }
 
@@ -134,8 +134,8 @@ impl InDatabase {
     }
 }
 
-/// PostgreSQL refuses a text with a zero byte; nothing has such a name.
-fn cannot_be(account_id: &str, id: &str) -> bool {
+/// Whether one of the IDs has a zero byte, which PostgreSQL refuses in a text. No record has such an ID.
+fn has_zero_byte(account_id: &str, id: &str) -> bool {
     account_id.contains('\0') || id.contains('\0')
 }
 
@@ -152,20 +152,20 @@ fn record(row: &Row) -> Result<Record, Error> {
     })
 }
 
-/// Deletes what has expired, at once and from time to time.
-async fn keep_up(database: Arc<Database>) {
+/// Deletes expired records, at once and then at intervals.
+async fn sweep_periodically(database: Arc<Database>) {
     let mut ticks = interval(database.settings.sweep_every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let statement = "SELECT sweep_responses($1, $2)";
         let values: Values<'_> = &[
-            (&database.told_ms(), Type::INT8),
+            (&database.clock_ms(), Type::INT8),
             (&database.settings.retention_ms, Type::INT8),
         ];
-        // Where it fails, health has said so, and the next time comes.
+        // A failure was logged by `run`, and the next sweep follows.
         let _ = database
-            .run(&database.writes, Repeat::Harmless, statement, values)
+            .run(&database.writes, Retry::Idempotent, statement, values)
             .await;
     }
 }
@@ -174,23 +174,24 @@ impl Database {
     async fn run(
         &self,
         lane: &Lane,
-        repeat: Repeat,
+        retry: Retry,
         statement: &str,
         values: Values<'_>,
     ) -> Result<Vec<Row>, StorageError> {
-        let Ok(_place) = self.places.try_acquire() else {
-            self.health.fails(&Cause::QueueFull);
+        let Ok(_permit) = self.permits.try_acquire() else {
+            self.health.report_failure(&Cause::QueueFull);
             return Err(Cause::QueueFull.into());
         };
-        let answer = timeout(self.settings.deadline, lane.ask(repeat, statement, values)).await;
-        let Ok(answer) = answer else {
-            self.health.fails(&StorageError::TimedOut);
+        let result = timeout(self.settings.deadline, lane.query(retry, statement, values)).await;
+        let Ok(result) = result else {
+            self.health.report_failure(&StorageError::TimedOut);
             return Err(StorageError::TimedOut);
         };
-        let rows = answer.map_err(|error| self.failed(error))?;
-        // Not while others wait, or a gateway under too much load would log at every turn.
-        if self.places.available_permits() + 1 == self.settings.waiting {
-            self.health.works();
+        let rows = result.map_err(|error| self.failed(error))?;
+        // Only while no other operation is in progress: under overload, successes and failures alternate, and each
+        // change would be logged.
+        if self.permits.available_permits() + 1 == self.settings.max_waiting {
+            self.health.report_success();
         }
         Ok(rows)
     }
@@ -200,12 +201,12 @@ impl Database {
             address: self.reads.address().to_string(),
             source,
         };
-        self.health.fails(&cause);
+        self.health.report_failure(&cause);
         cause.into()
     }
 
-    /// The time, where it is not the server's: by a clock that is set.
-    fn told_ms(&self) -> Option<i64> {
+    /// The time of a manual clock, for tests; `None` for the server's time.
+    fn clock_ms(&self) -> Option<i64> {
         match &self.clock {
             Clock::System => None,
             clock @ Clock::Manual(_) => Some(clock.now_ms()),

@@ -1,4 +1,4 @@
-//! Stored responses in a file, owned by a thread of its own.
+//! Stored responses in an SQLite file, which one thread owns.
 
 use std::path::Path;
 
@@ -12,21 +12,20 @@ use crate::{
     db::sqlite::{File, FileKind},
 };
 
-/// A flush only now and then: a power cut may take the last responses with it, and the ledger does
-/// not wait for the disk behind them. The file stays at the size of the most that was ever kept, at
-/// most some 260 MB.
+/// Commits are not flushed to the disk one by one, so that the ledger does not wait for the disk because of them; a power
+/// cut may lose the last responses. The file does not shrink; its maximum is about 260 MB.
 pub const KIND: FileKind = FileKind {
     schema: include_str!("schema.sql"),
     durability: Durability::Process,
 };
 
-pub struct InFile {
+pub struct SqliteStore {
     pub(super) worker: Worker,
     clock: Clock,
     pub(super) settings: Settings,
 }
 
-impl InFile {
+impl SqliteStore {
     pub(super) fn open(path: &Path, settings: Settings, clock: Clock) -> Self {
         let upkeep = {
             let clock = clock.clone();

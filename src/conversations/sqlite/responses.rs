@@ -1,12 +1,12 @@
-//! The statements on stored responses, and the one place that decides which of them go.
+//! SQL statements on stored responses, including evictions.
 //!
-//! Each goes by an index, or over the entries of an index of at most 1,000 records.
+//! Each uses an index, or scans the entries of an index of at most 1,000 records.
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 
 use super::{Record, Settings};
 
-/// Inserts a record, unless its ID is taken, and deletes what has to go for it.
+/// Inserts a record, unless its ID exists, and evicts others above the limits.
 pub fn store(
     connection: &mut Connection,
     record: &Record,
@@ -19,7 +19,10 @@ pub fn store(
         evict_of_account(&transaction, &record.account_id, settings.per_account)?;
         evict_of_all(&transaction, settings.in_all)?;
     } else {
-        tracing::error!("a response was stored twice: its ID is not unique");
+        tracing::error!(
+            response.id = record.id,
+            "a stored response with this ID exists already; the new one is dropped"
+        );
     }
     transaction.commit()
 }
@@ -60,7 +63,7 @@ pub fn delete(
     Ok(deleted > 0)
 }
 
-/// Deletes what has expired: a gateway that stores nothing more keeps nothing longer for it.
+/// Deletes expired records, also if no more are stored.
 pub fn sweep(connection: &mut Connection, expired_ms: i64) -> rusqlite::Result<()> {
     delete_expired(connection, expired_ms)
 }
@@ -72,7 +75,7 @@ fn delete_expired(connection: &Connection, expired_ms: i64) -> rusqlite::Result<
     Ok(())
 }
 
-/// Whether it is in now and was not before.
+/// Inserts a record; returns false if the ID exists.
 fn insert(connection: &Connection, record: &Record, now_ms: i64) -> rusqlite::Result<bool> {
     let inserted = connection
         .prepare_cached(
@@ -89,7 +92,7 @@ fn insert(connection: &Connection, record: &Record, now_ms: i64) -> rusqlite::Re
     Ok(inserted > 0)
 }
 
-/// Leaves an account its newest.
+/// Evicts all but the newest `most` records of an account.
 fn evict_of_account(connection: &Connection, account_id: &str, most: u32) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -101,10 +104,10 @@ fn evict_of_account(connection: &Connection, account_id: &str, most: u32) -> rus
     Ok(())
 }
 
-/// While there are too many, takes the oldest of the account that holds the most; of equals, of
-/// the one whose oldest is oldest.
+/// While there are more than `most` records, evicts the oldest record of the account that has the most; among equals, of
+/// the account with the oldest record.
 ///
-/// So whoever stores without end displaces their own, and nobody who holds a few.
+/// So an account that stores without end displaces its own records, and not those of accounts with few.
 fn evict_of_all(connection: &Connection, most: u32) -> rusqlite::Result<()> {
     let mut count = connection.prepare_cached("SELECT count(*) FROM responses")?;
     let mut evict = connection.prepare_cached(

@@ -1,5 +1,5 @@
--- Stored responses. The sequence is their order of age: a clock can be set back. Its index by account
--- holds the sequence too, so evictions are worked out without touching the texts.
+-- Stored responses. `sequence` is their order of age, because a clock can be set back. The index by account contains the
+-- sequence too (it is the rowid), so evictions are computed without reading the texts.
 CREATE TABLE responses (
     sequence   INTEGER PRIMARY KEY,
     id         TEXT NOT NULL UNIQUE,

@@ -1,7 +1,7 @@
-//! The one thread that uses the file, and the queue before it.
+//! The thread that owns the file, and its queue.
 //!
-//! The queue is bounded and each caller's patience too, so a disk that hangs holds nobody up for
-//! long and nothing piles up behind it. What was queued is done, even if nobody waits any more.
+//! The queue is bounded and each caller has a deadline, so a disk that hangs delays callers only briefly and operations do
+//! not pile up. A queued operation is executed even if its caller has timed out.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -18,26 +18,26 @@ use tokio::sync::oneshot;
 use super::{Cause, Settings, StorageError, health::Health};
 use crate::db::sqlite::File;
 
-/// Says whether it went well.
+/// A queued operation; returns whether it succeeded.
 type Step = Box<dyn FnOnce(&mut File) -> bool + Send>;
 
 pub struct Worker {
-    /// Always there until the worker is dropped.
+    /// `Some` until the worker is dropped.
     steps: Option<SyncSender<Step>>,
-    /// Closed when the thread has ended. Only a mutex lets a receiver be shared; nobody waits at it.
+    /// Disconnected when the thread has ended. In a mutex only because a `Receiver` is not `Sync`; it is never contended.
     ended: Mutex<Receiver<()>>,
     health: Arc<Health>,
     deadline: Duration,
 }
 
 impl Worker {
-    /// `upkeep` is done at once, then from time to time.
+    /// Starts the thread, which runs `upkeep` at once and then at intervals.
     pub fn start(
         file: File,
         settings: Settings,
         upkeep: impl FnMut(&mut Connection) -> rusqlite::Result<()> + Send + 'static,
     ) -> Self {
-        let (steps, queue) = mpsc::sync_channel::<Step>(settings.waiting);
+        let (steps, queue) = mpsc::sync_channel::<Step>(settings.max_waiting);
         let (ends, ended) = mpsc::sync_channel(0);
         let health = Arc::<Health>::default();
         let mut work = Work {
@@ -60,17 +60,17 @@ impl Worker {
         }
     }
 
-    /// Does some work on the connection in its turn.
+    /// Queues work on the connection and waits for its result.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StorageError> {
         let result = self.queue(work)?;
-        let Ok(answer) = tokio::time::timeout(self.deadline, result).await else {
-            self.health.fails(&StorageError::TimedOut);
+        let Ok(done) = tokio::time::timeout(self.deadline, result).await else {
+            self.health.report_failure(&StorageError::TimedOut);
             return Err(StorageError::TimedOut);
         };
-        Ok(answer.unwrap_or(Err(Cause::Stopped))?)
+        Ok(done.unwrap_or(Err(Cause::Stopped))?)
     }
 
     fn queue<T: Send + 'static>(
@@ -81,12 +81,12 @@ impl Worker {
         let health = self.health.clone();
         let step: Step = Box::new(move |file| {
             let worked = file.run(work).map_err(Cause::from);
-            let went_well = worked.is_ok();
+            let succeeded = worked.is_ok();
             if let Err(cause) = &worked {
-                health.fails(cause);
+                health.report_failure(cause);
             }
             let _ = done.send(worked);
-            went_well
+            succeeded
         });
         let steps = self.steps.as_ref().ok_or(Cause::Stopped)?;
         steps.try_send(step).map_err(|refused| {
@@ -94,7 +94,7 @@ impl Worker {
                 TrySendError::Full(_) => Cause::QueueFull,
                 TrySendError::Disconnected(_) => Cause::Stopped,
             };
-            self.health.fails(&cause);
+            self.health.report_failure(&cause);
             cause
         })?;
         Ok(result)
@@ -107,7 +107,8 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// Waits for the steps that were queued, but not for a disk that hangs: the gateway must stop.
+    /// Waits for the queued steps, but no longer than the deadline: a disk that hangs must not keep the gateway from
+    /// stopping.
     fn drop(&mut self) {
         drop(self.steps.take());
         if let Ok(ended) = self.ended.get_mut() {
@@ -116,62 +117,63 @@ impl Drop for Worker {
     }
 }
 
-/// What the thread works with.
+/// State of the thread.
 struct Work<Upkeep> {
     file: File,
     health: Arc<Health>,
     queue: Receiver<Step>,
     upkeep: Upkeep,
     upkeep_every: Duration,
-    /// Dropped last, when the file is closed.
+    /// Dropped last, after the file is closed, which disconnects `Worker::ended`.
     _ends: SyncSender<()>,
 }
 
 impl<Upkeep: FnMut(&mut Connection) -> rusqlite::Result<()>> Work<Upkeep> {
-    /// Ends when the last sender is dropped and the queue is empty.
+    /// Executes steps until the sender is dropped and the queue is empty.
     fn run(&mut self) {
-        let mut went_well = self.look_after();
-        let mut looked_after = Instant::now();
+        let mut succeeded = self.run_upkeep();
+        let mut last_upkeep = Instant::now();
         loop {
-            match self.next(went_well, looked_after) {
-                Ok(step) => went_well = self.take(step),
+            match self.next(succeeded, last_upkeep) {
+                Ok(step) => succeeded = self.execute(step),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if looked_after.elapsed() >= self.upkeep_every {
-                went_well = self.look_after();
-                looked_after = Instant::now();
+            if last_upkeep.elapsed() >= self.upkeep_every {
+                succeeded = self.run_upkeep();
+                last_upkeep = Instant::now();
             }
         }
     }
 
-    fn next(&self, went_well: bool, looked_after: Instant) -> Result<Step, RecvTimeoutError> {
+    fn next(&self, succeeded: bool, last_upkeep: Instant) -> Result<Step, RecvTimeoutError> {
         match self.queue.try_recv() {
             Ok(step) => return Ok(step),
             Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
             Err(TryRecvError::Empty) => {}
         }
-        // Not before the queue is empty, or a gateway under too much load would log at every turn.
-        if went_well {
-            self.health.works();
+        // Only when the queue is empty: under overload, successes and failures alternate, and each change would be
+        // logged.
+        if succeeded {
+            self.health.report_success();
         }
-        let rest = self.upkeep_every.saturating_sub(looked_after.elapsed());
+        let rest = self.upkeep_every.saturating_sub(last_upkeep.elapsed());
         self.queue.recv_timeout(rest)
     }
 
-    fn take(&mut self, step: Step) -> bool {
-        // A step that panics takes its own caller down, not the thread and every later one.
-        let taken = std::panic::catch_unwind(AssertUnwindSafe(|| step(&mut self.file)));
-        taken.unwrap_or_else(|_| {
-            self.health.fails(&Cause::Stopped);
+    fn execute(&mut self, step: Step) -> bool {
+        // A panic fails the step's own caller; the thread goes on with the next step.
+        let executed = std::panic::catch_unwind(AssertUnwindSafe(|| step(&mut self.file)));
+        executed.unwrap_or_else(|_| {
+            self.health.report_failure(&Cause::Stopped);
             false
         })
     }
 
-    fn look_after(&mut self) -> bool {
+    fn run_upkeep(&mut self) -> bool {
         let done = self.file.run(&mut self.upkeep);
         if let Err(cause) = &done {
-            self.health.fails(cause);
+            self.health.report_failure(cause);
         }
         done.is_ok()
     }

@@ -1,4 +1,4 @@
-//! What every storage of responses promises, whatever it is made of.
+//! Contract of response storage, for both backends.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ macro_rules! contract {
 }
 
 contract!(
-    what_was_stored_is_found_to_the_byte,
-    another_accounts_response_is_an_unknown_one,
+    records_are_found_unchanged,
+    responses_of_other_accounts_are_not_found,
     a_response_is_deleted_once_and_by_its_owner,
-    the_same_id_twice_keeps_the_first,
+    of_two_records_with_one_id_the_first_is_kept,
     an_account_keeps_its_newest_hundred,
-    over_a_thousand_the_account_with_the_most_gives_way,
+    above_a_thousand_the_account_with_the_most_is_evicted,
     a_response_expires_after_thirty_days_to_the_millisecond,
     an_expired_response_makes_room_and_frees_its_id,
-    a_record_of_exactly_the_most_is_kept_and_one_byte_more_is_not,
-    no_id_is_too_strange_to_be_asked_for,
-    responses_outlive_a_restart,
-    what_has_expired_is_deleted_at_the_start_and_from_time_to_time,
+    a_record_of_the_maximum_size_is_stored_and_a_larger_one_is_not,
+    unusual_ids_are_not_found,
+    responses_survive_a_restart,
+    expired_responses_are_deleted_at_the_start_and_at_intervals,
 );
 
-async fn what_was_stored_is_found_to_the_byte(given: Given) {
+async fn records_are_found_unchanged(given: Given) {
     let texts = [
         "",
         "\0",
@@ -47,13 +47,13 @@ async fn what_was_stored_is_found_to_the_byte(given: Given) {
             input: format!("[{text}]"),
         };
         let kept = given.conversations.store(record.clone()).await.unwrap();
-        assert_eq!(kept, Kept::Stored);
+        assert_eq!(kept, StoreOutcome::Stored);
         let found = given.conversations.find("a", &record.id).await.unwrap();
         assert_eq!(found, Some(record));
     }
 }
 
-async fn another_accounts_response_is_an_unknown_one(given: Given) {
+async fn responses_of_other_accounts_are_not_found(given: Given) {
     given.store("a", "resp_1").await;
     for (account, id) in [
         ("b", "resp_1"),
@@ -78,7 +78,7 @@ async fn a_response_is_deleted_once_and_by_its_owner(given: Given) {
     assert!(given.has("a", "resp_2").await);
 }
 
-async fn the_same_id_twice_keeps_the_first(given: Given) {
+async fn of_two_records_with_one_id_the_first_is_kept(given: Given) {
     given.store("a", "resp_1").await;
     for account in ["a", "b"] {
         let other = Record {
@@ -86,7 +86,7 @@ async fn the_same_id_twice_keeps_the_first(given: Given) {
             ..record(account, "resp_1")
         };
         let kept = given.conversations.store(other).await.unwrap();
-        assert_eq!(kept, Kept::Stored);
+        assert_eq!(kept, StoreOutcome::Stored);
     }
     assert!(given.has("a", "resp_1").await, "as it was");
     assert!(!given.has("b", "resp_1").await);
@@ -96,7 +96,7 @@ async fn an_account_keeps_its_newest_hundred(given: Given) {
     given.store("b", "before").await;
     for number in 0..100 {
         given.store("a", &format!("a{number}")).await;
-        // Age is the order of storing, whatever the clock says.
+        // Age is the order of storing, not the time of the clock.
         given.advance(-1);
     }
     assert!(given.has("a", "a0").await);
@@ -110,14 +110,14 @@ async fn an_account_keeps_its_newest_hundred(given: Given) {
     assert!(given.has("b", "before").await, "another account's is older");
 }
 
-/// Ten accounts have a hundred each; newcomers displace the oldest of whoever holds the most.
-async fn over_a_thousand_the_account_with_the_most_gives_way(given: Given) {
+/// Ten accounts have a hundred each; a new record displaces the oldest of the account with the most.
+async fn above_a_thousand_the_account_with_the_most_is_evicted(given: Given) {
     for number in 0..1_000 {
         let account = number / 100;
         given.store(&account.to_string(), &number.to_string()).await;
     }
     assert!(given.has("0", "0").await, "a thousand are not too many");
-    // Of ten with a hundred, the one whose oldest is oldest.
+    // Of ten accounts with a hundred, the one with the oldest record.
     given.store("new", "n0").await;
     assert!(!given.has("0", "0").await);
     assert!(given.has("0", "1").await && given.has("1", "100").await);
@@ -125,15 +125,18 @@ async fn over_a_thousand_the_account_with_the_most_gives_way(given: Given) {
     given.store("new", "n1").await;
     assert!(!given.has("1", "100").await);
     assert!(given.has("0", "1").await && given.has("1", "101").await);
-    // One that is back at a hundred counts with the one it just stored.
+    // The new record is counted: account 0 is back at a hundred.
     given.store("0", "back").await;
     assert!(!given.has("0", "1").await);
     assert!(given.has("2", "200").await && given.has("0", "back").await);
-    // What was deleted makes room: nothing is evicted for the next.
+    // After a deletion nothing is evicted for the next record.
     assert!(given.conversations.delete("9", "999").await.unwrap());
     given.store("new", "n2").await;
     assert!(given.has("2", "200").await);
-    assert!(given.has("new", "n0").await, "who holds a few loses none");
+    assert!(
+        given.has("new", "n0").await,
+        "an account with few loses none"
+    );
 }
 
 async fn a_response_expires_after_thirty_days_to_the_millisecond(given: Given) {
@@ -157,15 +160,15 @@ async fn an_expired_response_makes_room_and_frees_its_id(given: Given) {
     assert!(given.has("a", "resp_2").await, "a hundred are not too many");
 }
 
-async fn a_record_of_exactly_the_most_is_kept_and_one_byte_more_is_not(given: Given) {
-    // Bytes, not characters.
+async fn a_record_of_the_maximum_size_is_stored_and_a_larger_one_is_not(given: Given) {
+    // The limit is in bytes, not characters.
     let largest = Record {
         response: "ü".repeat(64 << 10),
         input: "x".repeat(128 << 10),
         ..record("a", "resp_1")
     };
     let kept = given.conversations.store(largest.clone()).await.unwrap();
-    assert_eq!(kept, Kept::Stored);
+    assert_eq!(kept, StoreOutcome::Stored);
     for (response, input) in [("x", ""), ("", "x")] {
         let larger = Record {
             id: "resp_2".into(),
@@ -174,14 +177,14 @@ async fn a_record_of_exactly_the_most_is_kept_and_one_byte_more_is_not(given: Gi
             ..largest.clone()
         };
         let kept = given.conversations.store(larger).await.unwrap();
-        assert_eq!(kept, Kept::TooLarge);
+        assert_eq!(kept, StoreOutcome::TooLarge);
     }
     assert!(!given.has("a", "resp_2").await);
     let found = given.conversations.find("a", "resp_1").await.unwrap();
     assert_eq!(found, Some(largest));
 }
 
-async fn no_id_is_too_strange_to_be_asked_for(given: Given) {
+async fn unusual_ids_are_not_found(given: Given) {
     given.store("a", "resp_1").await;
     let long = "x".repeat(1 << 20);
     for strange in ["", "\0", "resp_1\0", "\u{10ffff}", "'", "$1", "%", &long] {
@@ -194,15 +197,15 @@ async fn no_id_is_too_strange_to_be_asked_for(given: Given) {
     assert!(given.has("a", "resp_1").await);
 }
 
-async fn responses_outlive_a_restart(given: Given) {
+async fn responses_survive_a_restart(given: Given) {
     given.store("a", "resp_1").await;
     given.store("b", "resp_2").await;
     let given = given.restart();
     assert!(given.has("a", "resp_1").await && given.has("b", "resp_2").await);
 }
 
-/// Nothing has to be stored or found for it.
-async fn what_has_expired_is_deleted_at_the_start_and_from_time_to_time(given: Given) {
+/// Without any other operation.
+async fn expired_responses_are_deleted_at_the_start_and_at_intervals(given: Given) {
     given.store("a", "resp_1").await;
     given.advance(SETTINGS.retention_ms);
     let given = given.restart();
@@ -210,7 +213,7 @@ async fn what_has_expired_is_deleted_at_the_start_and_from_time_to_time(given: G
 
     let settings = Settings {
         sweep_every: Duration::from_millis(50),
-        ..PATIENT
+        ..LONG_DEADLINE
     };
     let given = Given::at(given.place, settings);
     given.store("a", "resp_1").await;

@@ -1,4 +1,4 @@
-//! Stored responses as a whole: real files and servers, faults.
+//! Tests of the storage on real SQLite files and PostgreSQL servers, with faults.
 
 use std::{
     path::PathBuf,
@@ -14,24 +14,25 @@ use tempfile::TempDir;
 
 use self::reader::Reader;
 use super::{
-    Cause, Clock, Conversations, InDatabase, InFile, Kept, Record, SETTINGS, Settings, StorageError,
+    Cause, Clock, Conversations, PostgresStore, Record, SETTINGS, Settings, SqliteStore,
+    StorageError, StoreOutcome,
 };
 use crate::db::{postgres::Address, testing::postgres_server::PostgresServer};
 
+mod concurrency;
 mod contract;
-mod crowd;
 mod model;
 mod postgres;
 mod reader;
 mod sqlite;
 
-/// Long: machines that test are busy, and only tests of deadlines are about deadlines.
-const PATIENT: Settings = Settings {
+/// A long deadline, because test machines are busy; tests of deadlines set their own.
+const LONG_DEADLINE: Settings = Settings {
     deadline: Duration::from_mins(1),
     ..SETTINGS
 };
 
-/// Storage in a place of its own, and a clock that moves when it is told to.
+/// Empty storage with a manual clock.
 struct Given {
     place: Place,
     now_ms: Arc<AtomicI64>,
@@ -52,12 +53,12 @@ enum Kind {
 
 impl Given {
     fn sqlite() -> Self {
-        Self::with(Kind::Sqlite, PATIENT)
+        Self::with(Kind::Sqlite, LONG_DEADLINE)
     }
 
-    /// Needs a runtime.
+    /// Must be called within a Tokio runtime.
     fn postgres() -> Self {
-        Self::with(Kind::Postgres, PATIENT)
+        Self::with(Kind::Postgres, LONG_DEADLINE)
     }
 
     fn with(kind: Kind, settings: Settings) -> Self {
@@ -92,7 +93,7 @@ impl Given {
         self.now_ms.fetch_add(ms, Relaxed);
     }
 
-    /// A look at the records beside the one under test.
+    /// A separate connection that reads the records.
     async fn reader(&self) -> Reader {
         match &self.place {
             Place::Folder(folder) => Reader::file(&file_in(folder)),
@@ -102,7 +103,7 @@ impl Given {
 
     async fn store(&self, account_id: &str, id: &str) {
         let kept = self.conversations.store(record(account_id, id)).await;
-        assert_eq!(kept.unwrap(), Kept::Stored);
+        assert_eq!(kept.unwrap(), StoreOutcome::Stored);
     }
 
     async fn has(&self, account_id: &str, id: &str) -> bool {
@@ -119,10 +120,10 @@ impl Place {
         let clock = Clock::Manual(now_ms.clone());
         Arc::new(match self {
             Self::Folder(folder) => {
-                Conversations::File(InFile::open(&file_in(folder), settings, clock))
+                Conversations::File(SqliteStore::open(&file_in(folder), settings, clock))
             }
             Self::Database(address) => {
-                Conversations::Shared(InDatabase::open(address.clone(), settings, clock))
+                Conversations::Shared(PostgresStore::open(address.clone(), settings, clock))
             }
         })
     }

@@ -1,4 +1,4 @@
-//! Any order of operations leaves the storage with the same records as a plain list.
+//! Property: after any sequence of operations, the storage has the same records as a model, which is a plain list.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ const SMALL: Settings = Settings {
     retention_ms: 10,
     per_account: 3,
     in_all: 6,
-    ..PATIENT
+    ..LONG_DEADLINE
 };
 
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ enum Operation {
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    // Accounts of different zeal; IDs that sometimes come twice.
+    // Some accounts store more than others; IDs are sometimes repeated.
     let account = prop_oneof![4 => Just(0_u8), 2 => Just(1_u8), 2 => 2..6_u8];
     let whose = || (account.clone(), 0..40_u8);
     prop_oneof![
@@ -33,7 +33,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Oldest first.
+/// The expected records, oldest first.
 #[derive(Default)]
 struct Model(Vec<Entry>);
 
@@ -60,7 +60,7 @@ impl Model {
             self.remove_oldest_of(account);
         }
         if self.0.len() > 6 {
-            // The list is in order of age, and the first of equals counts.
+            // The list is in order of age, so among equal accounts the one with the oldest record is found first.
             let most = self.0.iter().map(|entry| self.held_by(entry.account)).max();
             let first = self
                 .0
@@ -91,7 +91,7 @@ fn expired(entry: &Entry, now_ms: i64) -> bool {
     now_ms - entry.stored_ms >= 10
 }
 
-/// What is held and can still be found, oldest first.
+/// The stored records that are not expired, oldest first.
 async fn rows(given: &Given, reader: &Reader) -> Vec<Entry> {
     let now_ms = given.now_ms.load(Relaxed);
     let rows = reader.rows().await.into_iter();
@@ -103,7 +103,7 @@ async fn rows(given: &Given, reader: &Reader) -> Vec<Entry> {
     entries.filter(|entry| !expired(entry, now_ms)).collect()
 }
 
-/// So that there is a table to look at.
+/// Waits until the tables exist.
 async fn until_opened(given: &Given) {
     given.has("0", "0").await;
 }
@@ -155,7 +155,7 @@ fn run(kind: Kind, operations: Vec<Operation>) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn a_file_holds_what_a_plain_list_would(
+    fn sqlite_has_the_records_of_the_model(
         operations in proptest::collection::vec(operation(), 1..60),
     ) {
         run(Kind::Sqlite, operations)?;
@@ -165,7 +165,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn a_database_holds_what_a_plain_list_would(
+    fn postgres_has_the_records_of_the_model(
         operations in proptest::collection::vec(operation(), 1..60),
     ) {
         run(Kind::Postgres, operations)?;

@@ -1,4 +1,4 @@
-//! What is peculiar to a database: servers that go, hang and come back, and several gateways.
+//! Faults of the PostgreSQL server, and several gateways on one database.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ async fn until_stored(given: &Given, id: &str) {
 }
 
 #[tokio::test]
-async fn what_one_gateway_stores_another_finds_and_deletes() {
+async fn gateways_share_the_storage() {
     let one = Given::postgres();
     let other = one.place.open(one.settings, &one.now_ms);
     one.store("a", "resp_1").await;
@@ -48,13 +48,13 @@ async fn what_one_gateway_stores_another_finds_and_deletes() {
     assert!(!one.has("a", "resp_1").await);
 }
 
-/// With no time told, the server's counts.
+/// Without a manual clock, the server's time is used.
 #[tokio::test]
 async fn the_time_is_the_servers() {
     let address = new_database(PostgresServer::shared());
     let conversations = Conversations::shared(address.clone());
     let kept = conversations.store(record("a", "resp_1")).await.unwrap();
-    assert_eq!(kept, Kept::Stored);
+    assert_eq!(kept, StoreOutcome::Stored);
     let found = conversations.find("a", "resp_1").await.unwrap();
     assert!(found.is_some());
     let rows = Reader::database(&address).await.rows().await;
@@ -63,11 +63,11 @@ async fn the_time_is_the_servers() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_killed_is_unavailable_until_it_is_back() {
+async fn a_killed_server_is_unavailable_until_it_is_back() {
     let server = PostgresServer::own();
     let given = Given::on(&server, SETTINGS);
     given.store("a", "before").await;
-    // What is young may go with the server, as a power cut takes it.
+    // Without a checkpoint, a killed server may lose the last commits, because stores do not wait for the disk.
     server.psql("postgres", "CHECKPOINT");
     server.kill();
     for _ in 0..3 {
@@ -90,9 +90,9 @@ async fn a_server_that_was_killed_is_unavailable_until_it_is_back() {
     assert!(!given.is_failing());
 }
 
-/// Sessions that the server ends, as at a restart or a failover, cost nobody an answer.
+/// Connections that the server closes, as at a restart or a failover, fail no operation.
 #[tokio::test]
-async fn a_connection_that_was_ended_is_replaced() {
+async fn a_closed_connection_is_replaced() {
     let server = PostgresServer::shared();
     let given = Given::postgres();
     let Place::Database(address) = &given.place else {
@@ -114,7 +114,7 @@ async fn a_connection_that_was_ended_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_given_up_in_time() {
+async fn a_hanging_server_times_out() {
     let server = PostgresServer::own();
     let settings = Settings {
         deadline: Duration::from_millis(500),
@@ -140,21 +140,21 @@ async fn a_server_that_hangs_is_given_up_in_time() {
     assert!(given.has("a", "before").await && given.has("a", "after").await);
 }
 
-/// Nothing piles up behind a server that hangs: neither uses nor connections.
+/// With a server that hangs, neither operations nor connections pile up.
 #[tokio::test]
-async fn no_more_than_may_wait_wait() {
+async fn waiting_operations_are_limited() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = silent.local_addr().unwrap();
     let address = Address::parse(&format!("postgres://u@{at}/db")).unwrap();
     let given = Given::at(Place::Database(address), SETTINGS);
-    let waiting: Vec<_> = (0..SETTINGS.waiting)
+    let waiting: Vec<_> = (0..SETTINGS.max_waiting)
         .map(|number| {
             let conversations = given.conversations.clone();
             let record = record("a", &format!("resp_{number}"));
             tokio::spawn(async move { conversations.store(record).await })
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(200)).await; // each waits by then
+    tokio::time::sleep(Duration::from_millis(200)).await; // until all of them wait
     let started = Instant::now();
     let refused = given.conversations.find("a", "resp_1").await;
     let full = matches!(refused, Err(StorageError::Unavailable(Cause::QueueFull)));
@@ -172,17 +172,17 @@ async fn no_more_than_may_wait_wait() {
     assert!(connections.len() < 8, "{} were opened", connections.len());
 }
 
-/// A migration or a dump may lock the table; the server gives such waits up by itself.
+/// Maintenance may lock the table; the server's lock timeout ends operations that wait for it.
 #[tokio::test]
-async fn a_locked_table_is_given_up_and_used_again() {
+async fn a_locked_table_times_out_and_is_used_again() {
     let given = Given::with(Kind::Postgres, SETTINGS);
     given.store("a", "before").await;
     let Place::Database(address) = &given.place else {
         unreachable!()
     };
-    let stranger = address.connect().await.unwrap();
+    let other_client = address.connect().await.unwrap();
     let lock = "BEGIN; LOCK TABLE responses IN EXCLUSIVE MODE";
-    stranger.batch_execute(lock).await.unwrap();
+    other_client.batch_execute(lock).await.unwrap();
     let started = Instant::now();
     assert!(
         given
@@ -193,12 +193,12 @@ async fn a_locked_table_is_given_up_and_used_again() {
     );
     assert!(started.elapsed() < SETTINGS.deadline * 2);
     assert!(given.has("a", "before").await, "a lock does not stop reads");
-    stranger.batch_execute("ROLLBACK").await.unwrap();
+    other_client.batch_execute("ROLLBACK").await.unwrap();
     until_stored(&given, "after").await;
     assert!(given.has("a", "after").await);
 }
 
-/// Whoever stores does not wait for the disk, and only they do not.
+/// Only the transaction that stores turns `synchronous_commit` off.
 #[tokio::test]
 async fn storing_does_not_wait_for_the_disk() {
     let address = new_database(PostgresServer::shared());

@@ -1,19 +1,19 @@
-//! A look at the records, beside the storage that is tested.
+//! Reads the records over a connection of its own.
 
 use std::{path::Path, sync::Mutex};
 
 use super::*;
 use crate::db::postgres::Connected;
 
-/// Oldest first.
+/// All records, oldest first.
 const ROWS: &str = "SELECT account_id, id, stored_ms FROM responses ORDER BY sequence";
-/// The most of one account, and all.
+/// The largest number of records of one account, and the total.
 const COUNTS: &str =
     "SELECT CAST(coalesce(max(n), 0) AS bigint), CAST(coalesce(sum(n), 0) AS bigint)
                       FROM (SELECT count(*) AS n FROM responses GROUP BY account_id) AS counted";
 
 pub enum Reader {
-    /// The mutex lets it be looked through from any thread.
+    /// In a mutex, because a `Connection` is not `Sync`.
     File(Mutex<Connection>),
     Database(Connected),
 }
@@ -28,7 +28,7 @@ impl Reader {
         Self::Database(address.connect().await.unwrap())
     }
 
-    /// Account, ID and time of each, oldest first.
+    /// Account, ID and time of each record, oldest first.
     pub async fn rows(&self) -> Vec<(String, String, i64)> {
         match self {
             Self::File(connection) => {
@@ -48,7 +48,7 @@ impl Reader {
         }
     }
 
-    /// The most of one account, and all.
+    /// The largest number of records of one account, and the total.
     pub async fn counts(&self) -> (i64, i64) {
         match self {
             Self::File(connection) => connection

@@ -1,4 +1,4 @@
-//! `postgres://user:password@host1:5432,host2/database?sslmode=verify-full`, as libpq reads it.
+//! Parses database URLs as libpq does: `postgres://user:password@host1:5432,host2/database?sslmode=verify-full`.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -7,21 +7,22 @@ use percent_encoding::percent_decode_str;
 use super::tls::{SslMode, Tls};
 use crate::base::keys::Secret;
 
-/// Over all hosts together.
+/// Default timeout of connecting, for all hosts together.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Where a database is and how to get in; never shown with its password.
+/// A parsed database URL. `Display` and `Debug` leave the password out.
 #[derive(Clone)]
 pub struct Address {
     pub(super) user: String,
     pub(super) password: Option<Secret>,
-    /// In the order in which they are tried; at least one.
+    /// At least one host, in the order in which they are tried.
     pub(super) hosts: Vec<Host>,
     pub(super) database: String,
     pub(super) application_name: String,
+    /// Timeout of connecting, for all hosts together.
     pub(super) deadline: Duration,
-    /// Whether a host that is read-only is passed over.
-    pub(super) must_take_writes: bool,
+    /// Whether read-only hosts are skipped.
+    pub(super) writable_only: bool,
     pub(super) tls: Tls,
 }
 
@@ -34,12 +35,12 @@ pub(super) struct Host {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HostName {
     Tcp(String),
-    /// The folder of a Unix socket.
+    /// The directory of a Unix socket.
     Socket(PathBuf),
 }
 
 impl Address {
-    /// Says what is wrong in words that go on from "the URL …", without the URL: it has a password.
+    /// Parses a URL. The error completes the sentence "the URL …" and does not quote the URL, which has a password.
     pub fn parse(url: &str) -> Result<Self, String> {
         let rest = url
             .strip_prefix("postgres://")
@@ -68,8 +69,8 @@ impl Address {
             database,
             application_name: settings.application_name.unwrap_or("tollgate".into()),
             deadline: settings.deadline.unwrap_or(DEADLINE),
-            // Of several hosts all but one are usually copies.
-            must_take_writes: settings.must_take_writes.unwrap_or(hosts.len() > 1),
+            // Of several hosts, all but one are usually read-only replicas.
+            writable_only: settings.writable_only.unwrap_or(hosts.len() > 1),
             hosts,
             tls: Tls::new(settings.mode.unwrap_or(SslMode::Prefer), settings.roots)?,
         })
@@ -79,7 +80,7 @@ impl Address {
 fn host(text: &str) -> Result<Host, String> {
     let bad_port = "has a port that is not a number from 1 to 65535";
     let (name, port) = match text.strip_prefix('[') {
-        // An IPv6 address has colons of its own.
+        // An IPv6 address contains colons.
         Some(bracketed) => bracketed
             .split_once(']')
             .ok_or("has a host with `[` and without `]`")?,
@@ -98,12 +99,12 @@ fn host(text: &str) -> Result<Host, String> {
     Ok(Host { name, port })
 }
 
-/// What stands behind the `?`.
+/// The parameters after the `?`.
 #[derive(Default)]
 struct Settings {
     mode: Option<SslMode>,
     roots: Option<PathBuf>,
-    must_take_writes: Option<bool>,
+    writable_only: Option<bool>,
     deadline: Option<Duration>,
     application_name: Option<String>,
 }
@@ -130,13 +131,13 @@ impl Settings {
             }
             "sslrootcert" => self.roots = Some(value.into()),
             "target_session_attrs" => {
-                self.must_take_writes = Some(match value.as_str() {
+                self.writable_only = Some(match value.as_str() {
                     "any" => false,
                     "read-write" | "primary" => true,
                     _ => {
-                        let words = "has a `target_session_attrs` that is not `any`, `read-write` \
-                                     or `primary`; the rest cannot be written to";
-                        return Err(words.into());
+                        let mistake = "has a `target_session_attrs` that is not `any`, `read-write` \
+                                       or `primary`; the other values allow hosts that refuse writes";
+                        return Err(mistake.into());
                     }
                 });
             }
@@ -148,10 +149,10 @@ impl Settings {
             }
             "application_name" => self.application_name = Some(value),
             _ => {
-                // A password with a raw `?` in it would end up here.
-                let words = "has a setting that is not known; known are `sslmode`, `sslrootcert`, \
-                             `target_session_attrs`, `connect_timeout` and `application_name`";
-                return Err(words.into());
+                // Not quoted: part of a password with an unescaped `?` would end up here.
+                let mistake = "has a setting that is not known; known are `sslmode`, `sslrootcert`, \
+                               `target_session_attrs`, `connect_timeout` and `application_name`";
+                return Err(mistake.into());
             }
         }
         Ok(())

@@ -1,4 +1,6 @@
-//! A connection to the first host that takes us.
+//! Connects to the first host of an address that accepts the connection.
+//!
+//! Connecting fails within the address's timeout. A connection that is lost later is noticed within half a minute.
 
 use std::{ops::Deref, time::Duration};
 
@@ -18,22 +20,22 @@ use super::{
     tls::SslMode,
 };
 
-/// A server that vanished is noticed within half a minute, though nobody asks it anything.
+/// TCP keepalive: an idle connection to a server that vanished is closed within half a minute.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// And within this time when something was sent to it.
-const UNANSWERED: Duration = Duration::from_secs(10);
+/// How long sent data may stay unacknowledged before the connection is closed.
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open connection; dropping it closes it.
 pub struct Connected {
     client: Client,
-    /// Closed when the connection is.
+    /// Its sender is dropped when the connection is lost.
     closed: watch::Receiver<()>,
     _driving: AbortOnDropHandle<()>,
 }
 
 impl Connected {
-    /// Returns when the connection has been lost.
+    /// Waits until the connection is lost.
     pub async fn closed(&self) {
         let mut closed = self.closed.clone();
         while closed.changed().await.is_ok() {}
@@ -43,20 +45,20 @@ impl Connected {
 impl Deref for Connected {
     type Target = Client;
 
-    /// `is_closed()` of it says whether the connection has been lost.
+    /// The client, whose `is_closed()` returns whether the connection is lost.
     fn deref(&self) -> &Client {
         &self.client
     }
 }
 
 impl Address {
-    /// Connects to the first host that answers and, where that is asked for, takes writes.
+    /// Connects to the first host that accepts the connection and, if the address requires it, is writable.
     pub async fn connect(&self) -> Result<Connected, Error> {
         let deadline = Instant::now() + self.deadline;
         let mut reasons = Vec::new();
         let mut is_transient = false;
         for (host, after) in self.hosts.iter().zip((0..self.hosts.len()).rev()) {
-            // A host that hangs leaves the others their share.
+            // The remaining time is shared evenly, so that a host that hangs leaves time for the others.
             let left = deadline.saturating_duration_since(Instant::now());
             let share = left / u32::try_from(after + 1).unwrap_or(u32::MAX);
             let connected = timeout(share, self.connect_to(host)).await;
@@ -94,7 +96,7 @@ impl Address {
             .keepalives_idle(KEEPALIVE)
             .keepalives_interval(KEEPALIVE / 2)
             .keepalives_retries(KEEPALIVE_RETRIES)
-            .tcp_user_timeout(UNANSWERED);
+            .tcp_user_timeout(UNACKNOWLEDGED_TIMEOUT);
         match &host.name {
             HostName::Tcp(name) => config.host(name),
             HostName::Socket(path) => config.host_path(path),
@@ -107,20 +109,21 @@ impl Address {
         if let Some(password) = &self.password {
             config.password(password.reveal());
         }
-        if self.must_take_writes {
+        if self.writable_only {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         config
     }
 }
 
+/// Spawns the task that runs the connection.
 fn drive<S, T>(client: Client, connection: Connection<S, T>) -> Connected
 where
     Connection<S, T>: Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
 {
     let (open, closed) = watch::channel(());
     let driving = tokio::spawn(async move {
-        // Whoever waits for an answer hears why there is none.
+        // Pending queries fail with the error, so it need not be reported here.
         let _ = connection.await;
         drop(open);
     });

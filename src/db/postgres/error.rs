@@ -1,31 +1,31 @@
-//! What can go wrong with PostgreSQL, and whether it may pass by itself.
+//! Errors of PostgreSQL, and whether they are transient.
 
 use std::io;
 
 use crate::net::connect::chain;
 
-/// Has no password in it.
+/// An error of a connection or a query. It contains no password.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// None of the hosts let us in; what each said.
+    /// No host accepted the connection; `reasons` has the error of each.
     #[error("{reasons}")]
     NotConnected { reasons: String, is_transient: bool },
-    /// What was asked may still have been done.
-    #[error("the connection broke: {0}")]
+    /// The connection was lost; the statement may have been executed.
+    #[error("the connection was lost: {0}")]
     Broken(String),
-    /// What was asked may still be done.
-    #[error("it did not answer in time")]
+    /// There was no response within the timeout; the statement may still be executed.
+    #[error("no response within the timeout")]
     TimedOut,
-    /// What was asked was not done.
+    /// The server returned an error; the statement was not executed.
     #[error("{message} (code {code})")]
     Refused { code: String, message: String },
-    /// An answer of another form than we know, or a request that we could not write.
+    /// A response of unexpected form, a request that could not be encoded, or a rejected certificate.
     #[error("{0}")]
     Unexpected(String),
 }
 
 impl Error {
-    /// Whether the same may go well later, on another connection; otherwise it is a mistake.
+    /// Whether a retry may succeed later, on another connection. Otherwise something must be corrected first.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::NotConnected { is_transient, .. } => *is_transient,
@@ -35,7 +35,7 @@ impl Error {
         }
     }
 
-    /// What the server calls it, e.g. `23505`.
+    /// The server's SQLSTATE code, e.g. `23505`.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Refused { code, .. } => Some(code),
@@ -45,30 +45,30 @@ impl Error {
 }
 
 fn is_transient_code(code: &str) -> bool {
-    // The connection; shutting down or starting up; out of something; a race that was lost.
+    // Connection exceptions; operator intervention, such as a shutdown; insufficient resources; transaction rollbacks.
     let classes = ["08", "57", "53", "40"];
-    // A lock that was not to be had; a server that has become a copy of another.
+    // Lock not available; read-only transaction, after the server became a replica.
     let codes = ["55P03", "25006"];
     classes.iter().any(|class| code.starts_with(class)) || codes.contains(&code)
 }
 
 impl From<tokio_postgres::Error> for Error {
     fn from(error: tokio_postgres::Error) -> Self {
-        if let Some(said) = error.as_db_error() {
+        if let Some(refusal) = error.as_db_error() {
             return Self::Refused {
-                code: said.code().code().to_owned(),
-                message: said.message().to_owned(),
+                code: refusal.code().code().to_owned(),
+                message: refusal.message().to_owned(),
             };
         }
-        let words = chain(&error);
+        let message = chain(&error);
         let cause = std::error::Error::source(&error);
-        let trouble = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
-        // A certificate that is refused does not get better by itself.
-        let inner = trouble.and_then(io::Error::get_ref);
+        let io_error = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+        // A rejected certificate is an I/O error as well, but not a transient one.
+        let inner = io_error.and_then(io::Error::get_ref);
         let is_certificate = matches!(inner, Some(inner) if inner.is::<rustls::Error>());
-        if error.is_closed() || (trouble.is_some() && !is_certificate) {
-            return Self::Broken(words);
+        if error.is_closed() || (io_error.is_some() && !is_certificate) {
+            return Self::Broken(message);
         }
-        Self::Unexpected(words)
+        Self::Unexpected(message)
     }
 }

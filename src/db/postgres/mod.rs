@@ -1,7 +1,10 @@
-//! PostgreSQL: where it is, and connections to it.
+//! PostgreSQL: URLs, TLS and connections.
 //!
-//! A connection has no state beyond a transaction and no named statements, so that a pool may stand
-//! between, as pgbouncer does in its transaction mode: queries go by `query_typed` and its like.
+//! Connections keep no session state beyond a transaction and use no named statements, so that they work through a
+//! connection pooler in transaction mode, such as `PgBouncer`. Queries must therefore use `query_typed` and its
+//! variants.
+//!
+//! A failed connection or query returns an [`Error`], which says whether a retry may succeed.
 
 mod address;
 mod connect;
@@ -11,4 +14,4 @@ mod probe;
 mod tests;
 mod tls;
 
-pub use self::{address::Address, connect::Connected, error::Error, probe::Probed};
+pub use self::{address::Address, connect::Connected, error::Error, probe::ServerInfo};

@@ -1,4 +1,4 @@
-//! Encryption, in the five ways that libpq knows.
+//! TLS with the five values of libpq's `sslmode` that are supported.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,19 +17,20 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+/// Whether a connection is encrypted, and how the server's certificate is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SslMode {
     Disable,
-    /// Encrypted where the server can.
+    /// Encrypted if the server supports it.
     Prefer,
     Require,
-    /// The certificate is of somebody whom the roots vouch for.
+    /// The certificate must be signed by one of the roots.
     VerifyCa,
-    /// And that is the host that was asked for.
+    /// The certificate must be signed by one of the roots and be valid for the host's name.
     VerifyFull,
 }
 
-/// A mode, and what it needs to shake hands.
+/// A mode and the TLS connector for it.
 #[derive(Clone)]
 pub struct Tls {
     pub mode: SslMode,
@@ -50,7 +51,7 @@ impl SslMode {
 }
 
 impl Tls {
-    /// Reads the file of roots once, so that a mistake shows at the start.
+    /// Reads the file of root certificates once, so that a mistake shows at the start.
     pub fn new(mode: SslMode, roots: Option<PathBuf>) -> Result<Self, String> {
         let system = roots
             .as_ref()
@@ -69,21 +70,21 @@ impl Tls {
                 .with_native_roots()
                 .map_err(|error| format!("needs the system's certificates, but {error}"))?
                 .with_no_client_auth(),
-            // Anybody on the internet has a certificate that the system's roots vouch for.
+            // Anyone can get a certificate signed by the system's roots, so without the host's name it proves nothing.
             _ if system => {
                 return Err("needs `sslmode=verify-full` with `sslrootcert=system`".into());
             }
             (SslMode::VerifyCa, None) => {
                 return Err("needs `sslrootcert=PATH` with `sslmode=verify-ca`".into());
             }
-            // As libpq does: roots that are given are used.
+            // As in libpq, roots that are given are used in every mode.
             (SslMode::VerifyCa | SslMode::Require | SslMode::Prefer, Some(roots)) => builder
                 .dangerous()
-                .with_custom_certificate_verifier(AnyName::new(roots, provider)?)
+                .with_custom_certificate_verifier(AnyHostName::new(roots, provider)?)
                 .with_no_client_auth(),
             (SslMode::Disable, _) | (SslMode::Require | SslMode::Prefer, None) => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+                .with_custom_certificate_verifier(Arc::new(NoVerification(provider)))
                 .with_no_client_auth(),
         };
         Ok(Self {
@@ -114,11 +115,11 @@ fn read_roots(path: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Whoever the roots vouch for, whatever the name.
+/// Accepts certificates that are signed by one of the roots, whatever their host name.
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct AnyHostName(Arc<WebPkiServerVerifier>);
 
-impl AnyName {
+impl AnyHostName {
     fn new(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Result<Arc<Self>, String> {
         let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider);
         let verifier = verifier
@@ -128,7 +129,7 @@ impl AnyName {
     }
 }
 
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for AnyHostName {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -141,7 +142,7 @@ impl ServerCertVerifier for AnyName {
             self.0
                 .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // The name is looked at last, when everything else was found to be right.
+            // The name is checked last, so everything else is valid.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -172,11 +173,11 @@ impl ServerCertVerifier for AnyName {
     }
 }
 
-/// Encrypted, but to whom is not looked at: what `require` and `prefer` mean without roots.
+/// Accepts every certificate: the meaning of `require` and `prefer` without roots. The connection is only encrypted.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct NoVerification(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for NoVerification {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! A connection that is opened when it is needed, and again after whatever went wrong with it.
+//! A connection to an SQLite file that is opened when it is needed, and again after each failure.
 
 use std::{
     os::unix::fs::MetadataExt as _,
@@ -9,6 +9,7 @@ use rusqlite::Connection;
 
 use super::{FileError, FileKind, open};
 
+/// An SQLite file and its connection, if it is open.
 pub struct File {
     path: PathBuf,
     kind: FileKind,
@@ -24,7 +25,7 @@ struct Open {
 type FileId = (u64, u64);
 
 impl File {
-    /// Not opened before it is needed.
+    /// Does not open the file yet.
     pub fn new(path: &Path, kind: FileKind) -> Self {
         Self {
             path: path.to_owned(),
@@ -33,7 +34,7 @@ impl File {
         }
     }
 
-    /// Does some work on the connection, which does not outlive a failure.
+    /// Runs `work` with the connection. If it fails, the connection is closed, and the next call opens a new one.
     pub fn run<T>(
         &mut self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
@@ -43,7 +44,7 @@ impl File {
             path: self.path.display().to_string(),
             source,
         })?;
-        // Not before: after an error or a panic the connection has been dropped.
+        // Only now: after an error or a panic the connection must stay closed.
         self.open = Some(open);
         Ok(done)
     }
@@ -52,8 +53,9 @@ impl File {
         let file = file_id(&self.path);
         match self.open.take() {
             Some(open) if Some(open.file) == file => return Ok(open),
-            // SQLite would go on in a file that was deleted, and all of it would be lost at the
-            // next start. It is closed first: closing removes the files beside it by their names.
+            // SQLite would continue to write to a file that was deleted or replaced, and these writes would be lost at
+            // the next start. The old connection is closed first, because closing it removes the `-wal` and `-shm`
+            // files by their names.
             gone => drop(gone),
         }
         let connection = open::connect(&self.path, &self.kind)?;

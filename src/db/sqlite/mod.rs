@@ -1,5 +1,6 @@
-//! SQLite files beside the ledger's: opened when they are needed, and again after whatever went wrong
-//! with them.
+//! SQLite files other than the ledger's.
+//!
+//! A file is opened when it is first needed, and again after each failure, so no error is permanent by itself.
 
 mod file;
 mod open;
@@ -11,9 +12,10 @@ pub use self::{
 };
 use crate::base::durability::Durability;
 
-/// What files of one kind have in common.
+/// The tables and the durability of a kind of files.
 #[derive(Clone, Copy)]
 pub struct FileKind {
+    /// Creates the tables of a new file.
     pub schema: &'static str,
     pub durability: Durability,
 }
@@ -22,6 +24,7 @@ pub struct FileKind {
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("{path} cannot be used: {source}")]
+    /// The file cannot be created or is missing.
     Files {
         path: String,
         source: std::io::Error,

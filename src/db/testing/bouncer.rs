@@ -1,4 +1,4 @@
-//! A private `PgBouncer` in transaction mode, where each transaction may have another connection.
+//! A private `PgBouncer` in transaction mode, in which each transaction may use another server connection.
 
 use std::{
     net::{TcpListener, TcpStream},
@@ -10,18 +10,19 @@ use std::{
 
 use super::postgres_server::{PostgresServer, as_server};
 
-/// Ends with the test process, whose end of the pipe closes.
+/// Shell script that runs the program until the pipe from the test process closes.
 const KEEPER: &str = r#""$@" & child=$!; cat > /dev/null; kill $child; wait $child"#;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// A running `PgBouncer`; dropping it ends the process.
 pub struct Bouncer {
     keeper: Child,
     port: u16,
 }
 
 impl Bouncer {
-    /// Before every database of the server.
+    /// Starts a pooler for all databases of the server.
     pub fn start(server: &PostgresServer) -> Self {
         let installed = Path::new("/usr/sbin/pgbouncer").exists();
         assert!(
@@ -53,7 +54,7 @@ impl Bouncer {
         let keeper = keeper.spawn().unwrap();
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed() < TIMEOUT, "it does not listen");
+            assert!(started.elapsed() < TIMEOUT, "PgBouncer does not listen");
             sleep(Duration::from_millis(10));
         }
         Self { keeper, port }

@@ -1,19 +1,19 @@
-//! A clock for a server, which a test can set while the server runs.
+//! A fake clock for a server process, which a test can set while the server runs.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Of libfaketime, which `scripts/install-servers` installs.
+/// A clock by libfaketime, which `scripts/install-servers` installs.
 pub struct FakeClock {
     library: PathBuf,
-    /// By how many seconds it differs from the machine's.
+    /// The file from which the library reads the offset to the machine's clock, in seconds.
     file: PathBuf,
 }
 
 impl FakeClock {
-    /// Right until it is set; kept in a folder that the server can read.
+    /// A clock without an offset, with its file in a folder that the server can read.
     pub fn in_folder(folder: &Path) -> Self {
         let folders = fs::read_dir("/usr/lib").into_iter().flatten();
         let mut libraries = folders
@@ -27,15 +27,16 @@ impl FakeClock {
         clock
     }
 
+    /// Sets the offset to the machine's clock.
     pub fn set(&self, seconds: i64) {
-        // At once: the server may read it at any moment.
+        // Replaced atomically, because the server may read the file at any moment.
         let next = self.file.with_extension("next");
         fs::write(&next, format!("{seconds:+}")).unwrap();
         fs::rename(&next, &self.file).unwrap();
     }
 
-    /// Removes what the library leaves of a server that was killed: the next process of that number may be
-    /// another user's.
+    /// Removes the shared-memory files that the library leaves behind when a server is killed: the next process with
+    /// that ID may belong to another user and could not open them.
     pub fn clear(pid: u32) {
         for name in [
             format!("sem.faketime_sem_{pid}"),
@@ -45,9 +46,9 @@ impl FakeClock {
         }
     }
 
-    /// What the server needs in its environment.
+    /// The environment variables that the server needs.
     pub fn environment(&self) -> [(&'static str, String); 4] {
-        // With the C library's own `malloc`: another one may ask for the time before there is one.
+        // Forces the C library's `malloc`: another one may read the time before the library is initialized.
         let preload = format!("{}:libc.so.6", self.library.display());
         [
             ("LD_PRELOAD", preload),

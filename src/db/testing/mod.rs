@@ -1,4 +1,4 @@
-//! What tests need of the world: servers of their own.
+//! Private servers for tests.
 
 pub mod bouncer;
 pub mod fake_clock;

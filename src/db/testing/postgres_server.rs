@@ -1,8 +1,11 @@
-//! A private PostgreSQL for a test process, which ends with it however it ends.
+//! A private PostgreSQL server for a test process, which ends with that process even if it is killed.
 //!
-//! Of the standard library and `tempfile` alone, so that unit tests and `tests/it` can share it.
+//! It uses only the standard library and `tempfile`, so that unit tests, `tests/it` and benchmarks can include it.
 
-#![allow(dead_code, reason = "whoever includes it uses a part of it")]
+#![allow(
+    dead_code,
+    reason = "each test binary that includes this file uses only part of it"
+)]
 
 use std::{
     fs,
@@ -19,8 +22,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Starts the server, says its process, and ends it when the pipe to the test process closes: a
-/// test process that is killed closes it as well.
+/// Shell script that starts the server, prints its process ID, and ends it when the pipe from the test process closes.
+/// The pipe closes also if the test process is killed.
 const KEEPER: &str = r#"
 "$@" >&2 & server=$!
 echo $server
@@ -29,15 +32,17 @@ kill -CONT $server; kill -QUIT $server
 wait $server
 "#;
 
-/// Removes the folder in the same way; a server that is just ending may still write to it.
+/// Shell script that removes the folder when the pipe closes. It retries, because a server that is ending may still
+/// write.
 const SWEEPER: &str = r#"
 cat > /dev/null
 until rm -rf "$1"; do sleep 0.1; done
 "#;
 
-/// A machine that builds at the same time starts a server slowly.
+/// How long a server may take to start or end; long, because the machine may be compiling at the same time.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
+/// A server with its data folder; dropping it ends the server and removes the folder.
 pub struct PostgresServer {
     folder: PathBuf,
     sweeper: Child,
@@ -55,23 +60,23 @@ struct Running {
 }
 
 impl PostgresServer {
-    /// The one of this process; every database in it has one test.
+    /// The server that all tests of this process share; each test uses a database of its own.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<PostgresServer> = OnceLock::new();
         SHARED.get_or_init(Self::own)
     }
 
-    /// One that a test may kill; quick rather than safe from a power cut.
+    /// A server for one test, which may kill it. It is fast and does not flush to the disk.
     pub fn own() -> Self {
         Self::own_with(&[])
     }
 
-    /// The same with settings of `postgresql.conf`, e.g. `fsync=on`.
+    /// Like [`Self::own`], with settings of `postgresql.conf`, e.g. `fsync=on`.
     pub fn own_with(settings: &[&str]) -> Self {
         Self::own_in(settings, |_| Vec::new())
     }
 
-    /// The same with variables of its environment, e.g. `A=b`, that may depend on its folder.
+    /// Like [`Self::own_with`], with environment variables, e.g. `A=b`, which may depend on the server's folder.
     pub fn own_in(settings: &[&str], environment: impl Fn(&Path) -> Vec<String>) -> Self {
         let folder = tempfile::Builder::new().prefix("tollgate-pg-").tempdir();
         let folder = folder.unwrap().keep();
@@ -96,7 +101,7 @@ impl PostgresServer {
             starts: AtomicU32::new(0),
             databases: AtomicU32::new(0),
         };
-        // Between finding a free port and listening on it, another process may take it.
+        // Another process may take the free port before the server listens on it.
         for _ in 0..10 {
             server.port = free_port();
             if server.try_start() {
@@ -106,7 +111,7 @@ impl PostgresServer {
         panic!("PostgreSQL found no free port");
     }
 
-    /// The URL of a new, empty database.
+    /// Creates an empty database and returns its URL.
     pub fn database(&self) -> String {
         let name = format!("t{}", self.databases.fetch_add(1, Relaxed));
         self.psql(
@@ -124,22 +129,21 @@ impl PostgresServer {
         self.port
     }
 
-    /// Where the server's files are; its data are in `data`.
+    /// The folder of the server's files; its data are in `data`.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Runs a script in a database of this server and gives the rows of its answers, as `psql -At`
-    /// would.
+    /// Runs a script in a database and returns the rows of its results, formatted as by `psql -At`.
     ///
-    /// Without a process of its own: one that is just starting holds the files of this one open for
-    /// a moment, locks included, and another test may wonder at that.
+    /// It starts no process, because a child process that is just starting holds the files of this process open for a
+    /// moment, including their locks, which can disturb other tests.
     pub fn psql(&self, database: &str, script: &str) -> String {
         let rows = Session::open(self.port, database).and_then(|mut session| session.run(script));
         rows.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// A file of the server's, readable by it alone.
+    /// Writes a file to the server's folder that only the server can read.
     pub fn write_file(&self, name: &str, contents: &str) -> PathBuf {
         let path = self.folder.join(name);
         fs::write(&path, contents).unwrap();
@@ -149,11 +153,11 @@ impl PostgresServer {
         path
     }
 
-    /// Ends every process of the server at once, as a crash of the machine would.
+    /// Kills all processes of the server at once, as a crash of the machine would.
     pub fn kill(&self) {
         let running = self.running.lock().unwrap().take();
-        let mut running = running.expect("a server that runs");
-        // Standing still it starts no others meanwhile.
+        let mut running = running.expect("the server is running");
+        // A stopped server starts no new processes meanwhile.
         signal("-STOP", &[running.pid]);
         let family = running.family();
         signal("-KILL", &family);
@@ -165,7 +169,7 @@ impl PostgresServer {
         }
     }
 
-    /// Starts it again, on the same port and data.
+    /// Starts a killed server again, with its port and its data.
     pub fn start(&self) {
         let started = Instant::now();
         while !self.try_start() {
@@ -174,7 +178,7 @@ impl PostgresServer {
         }
     }
 
-    /// The server and its processes stand still, and connections to it with them.
+    /// Stops all processes of the server, so that its connections hang.
     pub fn pause(&self) {
         self.signal_all("-STOP");
     }
@@ -183,7 +187,7 @@ impl PostgresServer {
         self.signal_all("-CONT");
     }
 
-    /// What the server has logged since its last start.
+    /// The server's log since its last start.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
@@ -192,7 +196,7 @@ impl PostgresServer {
         let running = self.running.lock().unwrap();
         signal(
             name,
-            &running.as_ref().expect("a server that runs").family(),
+            &running.as_ref().expect("the server is running").family(),
         );
     }
 
@@ -213,8 +217,8 @@ impl PostgresServer {
             .spawn()
             .expect("a shell");
         let mut pid = String::new();
-        let said = BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut pid);
-        said.unwrap();
+        let read = BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut pid);
+        read.unwrap();
         let pid = pid.trim().parse().unwrap();
         let running = Running { keeper, pid };
         let is_up = self.wait_until_ready(pid);
@@ -236,7 +240,7 @@ impl PostgresServer {
             "max_connections=1000".into(),
             "shared_buffers=128MB".into(),
             "fsync=off".into(),
-            // With hundreds of small databases it would do little else.
+            // With hundreds of small databases, the server would do little else.
             "autovacuum=off".into(),
             "log_min_messages=warning".into(),
         ] {
@@ -248,15 +252,16 @@ impl PostgresServer {
         command
     }
 
-    /// Whether it has started; not where its port is taken, or a killed one's memory not yet free.
+    /// Waits until the server is ready. Returns `false` if its port is taken, or if the shared memory or the lock file
+    /// of a killed server is not released yet.
     fn wait_until_ready(&self, pid: u32) -> bool {
         let started = Instant::now();
         let status = self.folder.join("data/postmaster.pid");
         while started.elapsed() < TIMEOUT {
-            let said = fs::read_to_string(&status).unwrap_or_default();
-            let mut lines = said.lines();
-            let of_this_one = lines.next() == Some(&pid.to_string());
-            if of_this_one && lines.any(|line| line.trim() == "ready") {
+            let text = fs::read_to_string(&status).unwrap_or_default();
+            let mut lines = text.lines();
+            let is_this_process = lines.next() == Some(&pid.to_string());
+            if is_this_process && lines.any(|line| line.trim() == "ready") {
                 return true;
             }
             let log = self.log();
@@ -282,15 +287,16 @@ impl Drop for PostgresServer {
     }
 }
 
-/// As much of the protocol as a script needs.
+/// A connection with the part of the PostgreSQL protocol that scripts need.
 struct Session(TcpStream);
 
 impl Session {
     fn open(port: u16, database: &str) -> io::Result<Self> {
         let mut session = Self(TcpStream::connect(("127.0.0.1", port))?);
-        let mut hello = 196_608_u32.to_be_bytes().to_vec();
-        hello.extend(format!("user\0postgres\0database\0{database}\0\0").into_bytes());
-        session.send(&hello)?;
+        // Version 3.0 of the protocol.
+        let mut startup = 196_608_u32.to_be_bytes().to_vec();
+        startup.extend(format!("user\0postgres\0database\0{database}\0\0").into_bytes());
+        session.send(&startup)?;
         session.until_ready()?;
         Ok(session)
     }
@@ -307,6 +313,7 @@ impl Session {
         self.0.write_all(body)
     }
 
+    /// Reads messages until the server is ready for the next query, and returns the rows.
     fn until_ready(&mut self) -> io::Result<String> {
         let (mut rows, mut failure) = (Vec::new(), None);
         loop {
@@ -315,7 +322,7 @@ impl Session {
                 b'D' => rows.push(fields(&body).join("|")),
                 b'E' => {
                     failure = Some(String::from_utf8_lossy(&body).replace('\0', " "));
-                    // While it lets us in, an error is the last it says.
+                    // A fatal error, such as a refused login, is the last message.
                     if body.starts_with(b"SFATAL") {
                         break;
                     }
@@ -324,7 +331,7 @@ impl Session {
                 _ => {}
             }
         }
-        failure.map_or(Ok(rows.join("\n")), |words| Err(io::Error::other(words)))
+        failure.map_or(Ok(rows.join("\n")), |error| Err(io::Error::other(error)))
     }
 
     fn receive(&mut self) -> io::Result<(u8, Vec<u8>)> {
@@ -337,7 +344,7 @@ impl Session {
     }
 }
 
-/// The texts of a row; nothing for NULL.
+/// The texts of a row's fields; NULL is an empty text.
 fn fields(row: &[u8]) -> Vec<String> {
     let mut rest = &row[2..];
     let mut fields = Vec::new();
@@ -351,7 +358,7 @@ fn fields(row: &[u8]) -> Vec<String> {
 }
 
 impl Running {
-    /// The server, and what it has started.
+    /// The process IDs of the server and its child processes.
     fn family(&self) -> Vec<u32> {
         let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -360,7 +367,8 @@ impl Running {
     }
 }
 
-/// The fourth field, counted from the last parenthesis: a name may hold anything.
+/// The parent of a process: the fourth field of `stat`, counted from the last parenthesis, because the process name
+/// before it may contain anything.
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields = stat.rsplit_once(')')?.1;
@@ -380,7 +388,7 @@ fn signal(name: &str, pids: &[u32]) {
     kill.status().expect("`kill`");
 }
 
-/// A script that waits for its input to end.
+/// A shell for a script that waits until its input ends.
 fn shell(script: &str) -> Command {
     let mut shell = Command::new("sh");
     shell
@@ -388,7 +396,7 @@ fn shell(script: &str) -> Command {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // An interrupt at the keyboard is for the tests; their end shows at the pipe.
+        // Ctrl-C at the keyboard must reach only the tests; when they end, the pipe closes.
         .process_group(0);
     shell
 }
@@ -402,12 +410,13 @@ fn succeeded(what: &str, done: io::Result<Output>) -> Output {
     let output = done.unwrap_or_else(|error| {
         panic!("{what}: {error}; these tests need PostgreSQL: `apt-get install postgresql`")
     });
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what}: {words}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {stderr}");
     output
 }
 
-/// Debian keeps the server's programs apart from the path, one folder for each version.
+/// The path of a PostgreSQL program. Debian installs the server's programs outside of `PATH`, in a folder for each
+/// version.
 fn binary(name: &str) -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let binaries = versions
@@ -416,12 +425,12 @@ fn binary(name: &str) -> PathBuf {
     binaries.max().unwrap_or_else(|| name.into())
 }
 
-/// The server refuses to run as root, so as root it runs as the user that its package made.
+/// A command that runs a PostgreSQL program. The server refuses to run as root, so for root it runs as user `postgres`.
 pub fn as_server(name: &str) -> Command {
     as_server_in(name, &[])
 }
 
-/// The same with these variables, which are the server's alone.
+/// Like [`as_server`], with environment variables for the program alone.
 fn as_server_in(name: &str, environment: &[String]) -> Command {
     let mut command = Command::new("env");
     if is_root() {
@@ -434,6 +443,7 @@ fn as_server_in(name: &str, environment: &[String]) -> Command {
     command
 }
 
+/// Makes the server's user the owner of a file.
 fn give_to_server(path: &Path) {
     if is_root() {
         let mut chown = Command::new("chown");

@@ -78,8 +78,9 @@ async fn store(context: &CheckContext<'_>, result: CheckResult<'_>) -> Result<()
                 .await?;
             if !alert.announced {
                 let routes = to_all(context.gateway, kind, &subject);
-                let told_after = context.now - QUIET_PERIOD;
-                let announced = backoffice.announce_alert(alert, &routes, context.now, told_after);
+                let announced_after = context.now - QUIET_PERIOD;
+                let announced =
+                    backoffice.announce_alert(alert, &routes, context.now, announced_after);
                 announced.await?;
             }
             continue;
@@ -90,7 +91,7 @@ async fn store(context: &CheckContext<'_>, result: CheckResult<'_>) -> Result<()
             detail: &detail,
             routes: &to_all(context.gateway, kind, &subject),
             now: context.now,
-            told_after: context.now - QUIET_PERIOD,
+            announced_after: context.now - QUIET_PERIOD,
         };
         if let Some(id) = backoffice.open_alert(new).await? {
             let summary = messages::summary(kind, &subject, &detail);
@@ -134,7 +135,7 @@ pub async fn send_test(gateway: &Gateway, now: i64) -> Result<(), BackofficeErro
         routes: &to_operators(gateway),
         now,
         // A test is delivered every time, without a quiet period.
-        told_after: i64::MAX,
+        announced_after: i64::MAX,
     };
     if let Some(id) = backoffice.open_alert(new).await?
         && let Some(alert) = backoffice.alert(&id).await?

@@ -215,7 +215,7 @@ impl Work {
             step.is_sent();
         }
         let (number, lease) = (self.inner.next_batch(), self.inner.lease.load());
-        let now = self.inner.clock.told();
+        let now = self.inner.clock.manual_now();
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 7] = [
             &self.inner.run,
             &self.number,

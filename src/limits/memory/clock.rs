@@ -1,9 +1,9 @@
-//! The time of the minute: milliseconds since 1970 that never run backwards.
+//! The clock of the windows: milliseconds since 1970 that never run backwards.
 
 use std::time::{Instant, SystemTime};
 
 pub enum Clock {
-    /// The system's time when it started, and how long that is ago.
+    /// The system's time at the start, advanced by the monotonic clock.
     System { started_ms: u64, started: Instant },
     #[cfg(test)]
     Manual(std::sync::Arc<std::sync::atomic::AtomicU64>),
@@ -18,6 +18,7 @@ impl Clock {
         }
     }
 
+    /// Milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
         match self {
             Self::System {

@@ -1,9 +1,11 @@
-//! The last minute on disk, so that a restart does not hand out a fresh one.
+//! Journal of admissions on disk, so that a restarted gateway does not begin with empty windows.
 //!
-//! Each admission is appended to a file before its provider is asked: one small write, which the
-//! system keeps though the process be killed. Two files take turns, each for as long as a window
-//! lasts, so what is kept is bounded. What a call used in the end is not repeated here: the ledger
-//! has it.
+//! Each admission is appended to a file before its provider is called: one small write, which the operating system
+//! keeps even if the process is killed. A power cut may lose it. Two files are written in rotation, each for a little
+//! longer than a window, so the size is bounded. The tokens that a call used in the end are not in the journal: the
+//! ledger has them.
+//!
+//! If a write fails, the admission is reported as not kept and its call must not go ahead.
 
 use std::{
     collections::HashSet,
@@ -21,44 +23,47 @@ use arc_swap::ArcSwap;
 
 use crate::base::rate::WINDOW_MS;
 
-/// How long a file is written to: a little longer than a window, because whoever was about to write
-/// to it when it was left still does.
-const TURN_MS: u64 = WINDOW_MS + 1_000;
+/// How long a file is written to before the other is used. A little longer than a window, because a thread that loaded
+/// the file handle just before the rotation still writes to the old file.
+const ROTATE_MS: u64 = WINDOW_MS + 1_000;
 
-/// An admission as it is remembered.
+/// An admission as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted {
     /// The call's number in the ledger.
     pub call: u64,
-    /// Milliseconds since 1970.
+    /// When it was admitted, in milliseconds since 1970.
     pub at_ms: u64,
+    /// The tokens that were reserved.
     pub tokens: u64,
-    /// The window it is in: an account and a model.
+    /// The key of its window: the account and the model.
     pub key: Arc<str>,
-    /// It is a further step of a request that was counted before.
+    /// Whether it is a further step of a request that was counted before.
     pub is_step: bool,
 }
 
 pub struct Journal {
     files: [PathBuf; 2],
     current: ArcSwap<File>,
-    /// When the current file was begun.
+    /// When the current file was started.
     began_ms: AtomicU64,
-    turning: Mutex<usize>,
+    /// The index of the current file; locked during a rotation.
+    rotation: Mutex<usize>,
 }
 
 impl Journal {
-    /// Reads what an earlier process left beside `database`, oldest first, and goes on from there.
+    /// Opens the journal next to `database` and returns the entries of an earlier process that are still within the
+    /// window, oldest first.
     pub fn open(database: &Path, now_ms: u64) -> std::io::Result<(Self, Vec<Admitted>)> {
-        let files = ["minute-0", "minute-1"].map(|extension| beside(database, extension));
-        let still_counts = |entry: &Admitted| now_ms.saturating_sub(entry.at_ms) < WINDOW_MS;
+        let files = ["minute-0", "minute-1"].map(|extension| sidecar(database, extension));
+        let is_in_window = |entry: &Admitted| now_ms.saturating_sub(entry.at_ms) < WINDOW_MS;
         let mut kept = Vec::new();
         for file in &files {
-            read(file, |entry| kept.extend(Some(entry).filter(still_counts)));
+            read(file, |entry| kept.extend(Some(entry).filter(is_in_window)));
         }
         kept.sort_by_key(|entry| (entry.at_ms, entry.call));
-        // Everything that still counts goes into one file before the other is emptied.
-        let fresh = beside(database, "minute-new");
+        // All of these entries go into the first file before the second is emptied, so that a crash loses none.
+        let fresh = sidecar(database, "minute-new");
         let mut lines = BufWriter::new(create(&fresh)?);
         for entry in &kept {
             lines.write_all(line(entry).as_bytes())?;
@@ -71,29 +76,29 @@ impl Journal {
             current: ArcSwap::from_pointee(append_to(&files[0])?),
             files,
             began_ms: AtomicU64::new(now_ms),
-            turning: Mutex::new(0),
+            rotation: Mutex::new(0),
         };
         Ok((journal, kept))
     }
 
-    /// Writes an admission down. When this returns, killing the process does not undo it.
+    /// Appends an admission. Once this has returned, the entry survives the death of the process.
     pub fn write(&self, entry: &Admitted) -> std::io::Result<()> {
         if self.is_full(entry.at_ms) {
-            self.turn(entry.at_ms)?;
+            self.rotate(entry.at_ms)?;
         }
-        // One write to the end of the file: lines of requests side by side do not mix.
+        // One write in append mode: lines of concurrent requests do not mix.
         let file = self.current.load();
         (&**file).write_all(line(entry).as_bytes())
     }
 
     fn is_full(&self, now_ms: u64) -> bool {
-        now_ms.saturating_sub(self.began_ms.load(Ordering::Relaxed)) >= TURN_MS
+        now_ms.saturating_sub(self.began_ms.load(Ordering::Relaxed)) >= ROTATE_MS
     }
 
-    /// Goes on in the other file, whose entries have all left the window.
-    fn turn(&self, now_ms: u64) -> std::io::Result<()> {
-        let Ok(mut at) = self.turning.try_lock() else {
-            return Ok(()); // someone else is at it, and the old file does for now
+    /// Empties the other file, whose entries have all left the window, and makes it the current one.
+    fn rotate(&self, now_ms: u64) -> std::io::Result<()> {
+        let Ok(mut at) = self.rotation.try_lock() else {
+            return Ok(()); // another thread is rotating; the old file still takes this entry
         };
         if !self.is_full(now_ms) {
             return Ok(());
@@ -107,14 +112,15 @@ impl Journal {
     }
 }
 
-fn beside(database: &Path, extension: &str) -> PathBuf {
+/// `database` with a further extension.
+fn sidecar(database: &Path, extension: &str) -> PathBuf {
     let mut path = database.as_os_str().to_owned();
     path.push(".");
     path.push(extension);
     path.into()
 }
 
-/// Empty, and for this user alone.
+/// Creates or truncates a file that only this user can read.
 fn create(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(true);
@@ -125,8 +131,10 @@ fn append_to(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().append(true).open(path)
 }
 
-/// IDs of ours and catalog IDs have no spaces; a step has a plus before its number. It begins on a
-/// line of its own, whatever became of the one before it.
+/// Formats an entry: call, time, tokens and key, separated by spaces, with a `+` before a step.
+///
+/// Account IDs and catalog IDs have no spaces. The line starts with a newline of its own, because a crash may have cut
+/// off the line before it.
 fn line(entry: &Admitted) -> String {
     let Admitted {
         call,
@@ -147,9 +155,10 @@ fn line(entry: &Admitted) -> String {
     line
 }
 
-/// The whole lines of a file, one after the other; one that was cut off was never acted on.
+/// Passes each entry of a file to `take`. Skips lines that cannot be parsed and those cut off, whose calls did not go
+/// ahead.
 ///
-/// A busy minute has many, of few keys: the file is never in memory as a whole, and each key is there once.
+/// A busy window has many entries with few keys, so the file is read line by line and each key is allocated once.
 fn read(path: &Path, mut take: impl FnMut(Admitted)) {
     let Ok(file) = File::open(path) else { return };
     let (mut file, mut line) = (BufReader::new(file), Vec::new());
@@ -169,10 +178,10 @@ fn read(path: &Path, mut take: impl FnMut(Admitted)) {
 }
 
 fn parse(line: &str, keys: &mut HashSet<Arc<str>>) -> Option<Admitted> {
-    let mut words = line.splitn(4, ' ');
-    let mut number = || words.next()?.parse::<u64>().ok();
+    let mut fields = line.splitn(4, ' ');
+    let mut number = || fields.next()?.parse::<u64>().ok();
     let (call, at_ms, tokens) = (number()?, number()?, number()?);
-    let key = words.next().filter(|key| key.contains(' '))?;
+    let key = fields.next().filter(|key| key.contains(' '))?;
     let known = keys.get(key).cloned();
     let key = known.unwrap_or_else(|| {
         let key = Arc::<str>::from(key);
@@ -217,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_minute_is_read_back_whatever_file_it_is_in() {
+    fn the_window_is_read_back_from_both_files() {
         let folder = TempDir::new().unwrap();
         let database = folder.path().join("t.db");
         let (journal, kept) = Journal::open(&database, 1_000).unwrap();
@@ -236,11 +245,15 @@ mod tests {
         drop(journal);
         let (_, kept) = Journal::open(&database, 150_000).unwrap();
         let calls: Vec<_> = kept.iter().map(|entry| entry.call).collect();
-        assert_eq!(calls, [5, 6, 7], "what was kept once is kept again");
+        assert_eq!(
+            calls,
+            [5, 6, 7],
+            "entries from before the first restart survive the second"
+        );
     }
 
     #[test]
-    fn a_line_that_was_cut_off_and_one_that_makes_no_sense_are_passed_over() {
+    fn truncated_and_malformed_lines_are_skipped() {
         let folder = TempDir::new().unwrap();
         let database = folder.path().join("t.db");
         drop(Journal::open(&database, 0).unwrap());
@@ -249,13 +262,13 @@ mod tests {
             "nonsense\n7 x 1 a m\n{cut_off}{}{cut_off}",
             line(&entry(1, 5))
         );
-        std::fs::write(beside(&database, "minute-1"), text).unwrap();
+        std::fs::write(sidecar(&database, "minute-1"), text).unwrap();
         let (_, kept) = Journal::open(&database, 10).unwrap();
         assert_eq!(kept, [entry(1, 5)]);
     }
 
     #[test]
-    fn what_the_disk_does_not_take_is_an_error() {
+    fn a_failed_write_is_an_error() {
         let folder = TempDir::new().unwrap();
         let (journal, _) = Journal::open(&folder.path().join("t.db"), 0).unwrap();
         let full = append_to(Path::new("/dev/full")).unwrap();
@@ -273,7 +286,7 @@ mod tests {
         }
         let mut kept = 0;
         for extension in ["minute-0", "minute-1"] {
-            read(&beside(&database, extension), |_| kept += 1);
+            read(&sidecar(&database, extension), |_| kept += 1);
         }
         assert!(kept <= 1_221, "{kept} entries of ten a second");
     }

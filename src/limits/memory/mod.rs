@@ -1,7 +1,7 @@
-//! The minute of a gateway that is alone: in memory, and kept on disk for its next start.
+//! The windows of a gateway that shares no accounts with others: in memory, with a journal for its next start.
 //!
-//! Both ceilings are checked and taken in one step under one lock, so requests side by side cannot
-//! pass together what only one of them may.
+//! Both ceilings are checked and reserved under one lock, so concurrent requests cannot exceed a ceiling together. The
+//! only failure is that of the journal: then [`Admission::keep`] returns an error and the call must not go ahead.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use std::{
 mod clock;
 mod journal;
 #[cfg(test)]
-mod machine;
+mod state_machine;
 pub(super) mod window;
 
 use self::{
@@ -30,12 +30,14 @@ use crate::base::{
     rate::{Ceilings, Refusal},
 };
 
-/// Enough that two requests seldom meet at one lock.
+/// Number of locks; enough that two requests seldom contend for one.
 const SHARDS: usize = 64;
 
+/// All windows, spread over [`SHARDS`] locks.
 pub struct Memory {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
+    /// The number of the next entry, in any window.
     numbers: AtomicU64,
     clock: Clock,
     journal: Option<Journal>,
@@ -44,19 +46,19 @@ pub struct Memory {
 #[derive(Default)]
 struct Shard {
     windows: FastMap<Box<str>, Window>,
-    /// Windows nobody uses any more are dropped when there are this many.
+    /// Empty windows are removed once there are this many windows.
     sweep_at: usize,
 }
 
-/// A place in the window.
+/// The latest reservation of an admitted request.
 ///
-/// Dropped without a word, it keeps the request counted and gives its tokens back: what was never
-/// reported was never used.
+/// If it is dropped without being settled or cancelled, the request stays counted and its tokens are released, because
+/// usage that was never reported is taken as zero.
 pub struct Admission {
     limiter: Arc<Memory>,
     call: u64,
     key: Arc<str>,
-    /// Taken when it is said what became of the request.
+    /// The number of its entry in the window; `None` once it is settled or cancelled.
     number: Option<u64>,
     at_ms: u64,
     tokens: u64,
@@ -69,7 +71,7 @@ impl Default for Memory {
     }
 }
 
-/// The key of a window: neither an account's ID nor a model's has a space.
+/// The key of a window: account and model, separated by a space, which neither ID contains.
 fn key(account: &str, model: &str) -> Arc<str> {
     let mut key = String::with_capacity(account.len() + 1 + model.len());
     key.push_str(account);
@@ -89,8 +91,10 @@ impl Memory {
         }
     }
 
-    /// Goes on with the minute that an earlier process kept beside `database`. `used` has what a
-    /// call used in the end, where that is known; what is not known counts as it was reserved.
+    /// Restores the windows from the journal that an earlier process left next to `database`.
+    ///
+    /// `used` maps a call to the tokens that the ledger has for it; calls that are missing there count with the tokens
+    /// they reserved.
     pub fn resume(database: &Path, used: &HashMap<u64, u64>) -> io::Result<Self> {
         Self::resume_at(Clock::system(), database, used)
     }
@@ -102,7 +106,7 @@ impl Memory {
             journal: Some(journal),
             ..Self::with_clock(clock)
         };
-        // What a call of several steps used is known as a whole: it counts at its last step.
+        // The ledger has the usage of a call as one sum: it counts at the time of the call's last step.
         let last_steps: HashMap<u64, usize> =
             kept.iter().map(|entry| entry.call).zip(0..).collect();
         for (at, entry) in kept.into_iter().enumerate() {
@@ -118,7 +122,8 @@ impl Memory {
             } else {
                 Kind::Request
             };
-            // A clock that was set back in between can delay a request, and admit none more.
+            // If the clock was set back since, the entry counts as admitted now: that can delay requests, but never
+            // admits more than the ceilings allow.
             let at_ms = entry.at_ms.min(now_ms);
             let mut shard = limiter.shard(&entry.key);
             let window = shard.window(&entry.key, at_ms);
@@ -127,7 +132,7 @@ impl Memory {
         Ok(limiter)
     }
 
-    /// Counts a request that may use `need` tokens, or says why and for how long not.
+    /// Admits a request and reserves `need` tokens for it, or refuses it with the reason and the time to wait.
     pub fn admit(
         self: &Arc<Self>,
         call: u64,
@@ -138,7 +143,7 @@ impl Memory {
     ) -> Result<Admission, Refusal> {
         let key = key(account, model);
         let mut shard = self.shard(&key);
-        // Numbered and timed under the lock: a window's entries are in order.
+        // Number and time are taken under the lock, so that a window's entries are in order.
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let now_ms = self.clock.now_ms();
         shard
@@ -166,6 +171,7 @@ impl Memory {
 }
 
 impl Shard {
+    /// The window of a key; inserts an empty one if there is none.
     fn window(&mut self, key: &str, now_ms: u64) -> &mut Window {
         if !self.windows.contains_key(key) {
             if self.windows.len() >= self.sweep_at {
@@ -176,12 +182,12 @@ impl Shard {
         }
         self.windows
             .get_mut(key)
-            .expect("it is there or was put there")
+            .expect("the window exists or was just inserted")
     }
 }
 
 impl Admission {
-    /// Keeps the admission beyond the end of this process. What cannot be kept must not be acted on.
+    /// Writes the reservation to the journal, if there is one. If this fails, the call must not go ahead.
     pub fn keep(&self) -> io::Result<()> {
         let Some(journal) = &self.limiter.journal else {
             return Ok(());
@@ -195,8 +201,9 @@ impl Admission {
         })
     }
 
-    /// The step that is over used this many tokens, and the next one may use `need`: admits it, or
-    /// says why and for how long not. The request is not counted again.
+    /// Settles the finished step with `used` tokens and reserves `need` tokens for the next one, or refuses that.
+    ///
+    /// The request itself is not counted again.
     pub fn renew(&mut self, used: u64, need: u64, ceilings: Ceilings) -> Result<(), Refusal> {
         self.settle(used);
         let mut shard = self.limiter.shard(&self.key);
@@ -211,17 +218,17 @@ impl Admission {
         Ok(())
     }
 
-    /// The request, or its latest step, used this many tokens, whatever it had reserved.
+    /// Replaces the latest reservation by the tokens that the request, or its latest step, used.
     pub fn settle(&mut self, tokens: u64) {
         self.finish(|window, number| window.settle(number, tokens));
     }
 
-    /// The request was refused after all, before anyone was asked: it does not count.
+    /// Removes the request from the window. For a request that was refused later on, before any provider was called.
     pub fn cancel(mut self) {
         self.finish(Window::cancel);
     }
 
-    /// Changes the entry, once: what is said first counts.
+    /// Applies `change` to the entry in the window; only the first call has an effect.
     fn finish(&mut self, change: impl FnOnce(&mut Window, u64)) {
         let Some(number) = self.number.take() else {
             return;
@@ -250,7 +257,7 @@ mod tests {
     };
 
     #[test]
-    fn side_by_side_exactly_as_many_are_admitted_as_may() {
+    fn concurrent_requests_are_admitted_exactly_up_to_the_ceiling() {
         let limiter = Arc::new(Memory::default());
         let admitted: usize = std::thread::scope(|scope| {
             let tries = || {
@@ -281,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_a_request_is_said_once() {
+    fn cancel_settle_and_drop_change_the_window() {
         let limiter = Arc::new(Memory::default());
         let left = || {
             let refusal = limiter.admit(1, "a", "m", 5_000, CEILINGS).err().unwrap();
@@ -289,11 +296,11 @@ mod tests {
         };
         let admit = || limiter.admit(1, "a", "m", 100, CEILINGS).unwrap();
         admit().cancel();
-        assert_eq!(left(), (60, 1_000), "as if it had never been");
+        assert_eq!(left(), (60, 1_000), "cancelled: not counted");
         admit().settle(30);
-        assert_eq!(left(), (59, 970), "what it used");
+        assert_eq!(left(), (59, 970), "settled: counted with its usage");
         drop(admit());
-        assert_eq!(left(), (58, 970), "counted, and nothing used");
+        assert_eq!(left(), (58, 970), "dropped: counted without tokens");
     }
 
     #[test]
@@ -311,11 +318,11 @@ mod tests {
         let refused = admission.renew(550, 51, CEILINGS).err().unwrap();
         assert_eq!(refused.limit, Limit::Tokens);
         drop(admission);
-        assert_eq!(left(), (59, 50), "what its steps used stays used");
+        assert_eq!(left(), (59, 50), "the usage of its steps stays");
     }
 
     #[test]
-    fn windows_nobody_uses_do_not_pile_up() {
+    fn empty_windows_are_removed() {
         let limiter = Arc::new(Memory::default());
         for n in 0..100_000 {
             limiter

@@ -1,7 +1,7 @@
-//! One account's last minute with one model: an exact log of what was admitted.
+//! The window of one account with one model: an exact log of the admissions of the last 60 seconds.
 //!
-//! Only what was admitted leaves an entry, a request one and each of its further steps another, so
-//! the ceiling bounds their number: exact and bounded at once. Times are milliseconds of a clock that never runs backwards.
+//! A request has one entry and each of its further steps another. Refused requests leave none, so the ceilings bound
+//! the number of entries. Times are milliseconds of a clock that never runs backwards.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,11 @@ use crate::base::rate::{Ceilings, Limit, Refusal, WINDOW_MS};
 
 #[derive(Debug, Default)]
 pub struct Window {
-    /// Oldest first; their numbers rise.
+    /// Oldest first, with rising numbers.
     entries: VecDeque<Entry>,
-    /// How many of them count as requests.
+    /// How many of the entries are of [`Kind::Request`].
     requests: usize,
+    /// The sum of the entries' tokens.
     tokens: u64,
 }
 
@@ -20,20 +21,21 @@ pub struct Window {
 struct Entry {
     number: u64,
     at_ms: u64,
+    /// Reserved, or used once the entry is settled.
     tokens: u64,
     kind: Kind,
 }
 
-/// What is to be admitted.
+/// What an entry stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Request,
-    /// A further step of a request that was counted when it was admitted: only its tokens count.
+    /// A further step of a request that has its own entry: only the tokens count.
     Step,
 }
 
 impl Window {
-    /// Admits what may use `need` tokens, or refuses it and changes nothing.
+    /// Adds an entry with `need` reserved tokens, or refuses it and changes nothing.
     pub fn admit(
         &mut self,
         kind: Kind,
@@ -42,7 +44,7 @@ impl Window {
         need: u64,
         ceilings: Ceilings,
     ) -> Result<(), Refusal> {
-        self.forget(now_ms);
+        self.expire(now_ms);
         let requests_full = kind == Kind::Request && self.requests >= ceilings.requests as usize;
         let tokens_full = self.tokens + need > u64::from(ceilings.tokens);
         let limit = match (requests_full, tokens_full) {
@@ -64,7 +66,7 @@ impl Window {
         })
     }
 
-    /// Enters what was admitted, before a restart perhaps; later ones follow it.
+    /// Adds an entry without checking the ceilings. It must not be older than the latest one.
     pub fn restore(&mut self, kind: Kind, at_ms: u64, number: u64, tokens: u64) {
         self.tokens += tokens;
         self.requests += usize::from(kind == Kind::Request);
@@ -76,8 +78,9 @@ impl Window {
         });
     }
 
-    /// What a request really used, in place of what it reserved. It stays where it is in time;
-    /// one that has slid out of the window is forgotten already.
+    /// Replaces an entry's reserved tokens by those that were used; its time does not change.
+    ///
+    /// Does nothing if the entry has already left the window.
     pub fn settle(&mut self, number: u64, tokens: u64) {
         if let Some(at) = self.position(number) {
             let entry = &mut self.entries[at];
@@ -86,7 +89,7 @@ impl Window {
         }
     }
 
-    /// Takes a request back as if it had never been admitted.
+    /// Removes an entry, as if it had never been admitted.
     pub fn cancel(&mut self, number: u64) {
         if let Some(entry) = self.position(number).and_then(|at| self.entries.remove(at)) {
             self.tokens -= entry.tokens;
@@ -100,11 +103,12 @@ impl Window {
     }
 
     pub fn is_empty(&mut self, now_ms: u64) -> bool {
-        self.forget(now_ms);
+        self.expire(now_ms);
         self.entries.is_empty()
     }
 
-    fn forget(&mut self, now_ms: u64) {
+    /// Removes the entries that have left the window.
+    fn expire(&mut self, now_ms: u64) {
         while let Some(oldest) = self.entries.front() {
             if now_ms.saturating_sub(oldest.at_ms) < WINDOW_MS {
                 break;
@@ -115,7 +119,7 @@ impl Window {
         }
     }
 
-    /// How long until enough entries have slid out, oldest first.
+    /// Milliseconds until enough of the oldest entries have left the window; `None` if it can never fit.
     fn wait(&self, kind: Kind, now_ms: u64, need: u64, ceilings: Ceilings) -> Option<u64> {
         if ceilings.requests == 0 || need > u64::from(ceilings.tokens) {
             return None;
@@ -133,9 +137,10 @@ impl Window {
         Some(wait)
     }
 
+    /// The index of the entry with this number.
     fn position(&self, number: u64) -> Option<usize> {
-        // Numbers rise, so it is no further from either end than they are apart. Most are looked for soon after they
-        // came: among the last few, which a processor still has at hand.
+        // Numbers rise, so an entry is no further from either end than the difference of their numbers. That narrows
+        // the binary search; most lookups are for recent entries, which are still in the processor's cache.
         let last = self.entries.len().checked_sub(1)?;
         let from_front = number.checked_sub(self.entries[0].number)?;
         let from_back = self.entries[last].number.checked_sub(number)?;
@@ -169,7 +174,7 @@ mod tests {
     };
 
     #[test]
-    fn a_minute_is_sixty_seconds_sliding() {
+    fn the_window_slides_over_sixty_seconds() {
         let mut window = Window::default();
         window.admit(Request, 0, 1, 10, TWO).unwrap();
         window.admit(Request, 30_000, 2, 10, TWO).unwrap();
@@ -181,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn real_usage_takes_the_place_of_the_reservation() {
+    fn usage_replaces_the_reservation() {
         let mut window = Window::default();
         window.admit(Request, 0, 1, 90, TWO).unwrap();
         let refusal = window.admit(Request, 1, 2, 20, TWO).unwrap_err();
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_found_by_its_number_and_no_other() {
+    fn entries_are_found_by_their_number() {
         const MANY: Ceilings = Ceilings {
             requests: 100,
             tokens: 10_000,
@@ -217,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_takes_tokens_and_no_place() {
+    fn a_step_counts_for_tokens_and_not_for_requests() {
         let mut window = Window::default();
         window.admit(Request, 0, 1, 10, TWO).unwrap();
         window.admit(Request, 0, 2, 10, TWO).unwrap();
@@ -231,13 +236,21 @@ mod tests {
         let refusal = window.admit(Request, 10_000, 4, 1, TWO).unwrap_err();
         assert_eq!(refusal.limit, Limit::Requests);
         window.admit(Request, 60_000, 4, 30, TWO).unwrap();
-        assert_eq!(window.requests(), 1, "the two requests have slid out");
+        assert_eq!(
+            window.requests(),
+            1,
+            "the first two requests have left the window"
+        );
         let refusal = window.admit(Step, 60_000, 5, 71, TWO).unwrap_err();
-        assert_eq!(refusal.wait_ms, Some(60_000), "both have to go");
+        assert_eq!(
+            refusal.wait_ms,
+            Some(60_000),
+            "both entries must leave the window first"
+        );
     }
 
     #[test]
-    fn what_is_larger_than_the_ceiling_never_fits() {
+    fn a_request_larger_than_the_ceiling_never_fits() {
         let refusal = Window::default()
             .admit(Request, 0, 1, 101, TWO)
             .unwrap_err();

@@ -1,4 +1,4 @@
-//! Where Redis is: one server, a cluster, or whatever its sentinels say.
+//! URL of Redis: one server, a cluster, or Sentinels that name the primary.
 
 use std::{fmt, path::PathBuf};
 
@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 const EXAMPLE: &str = "e.g. `redis://user:password@host:6379/0`";
 
-/// A checked URL. What it prints has no password in it.
+/// A parsed and checked URL. `Display` and `Debug` leave the user and the password out.
 #[derive(Clone)]
 pub struct Address {
     pub(super) kind: Kind,
@@ -15,7 +15,7 @@ pub struct Address {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: i64,
-    /// The certificates to trust in place of the system's.
+    /// Path of the CA certificates to trust in place of the system's.
     pub(super) authority: Option<PathBuf>,
 }
 
@@ -23,12 +23,12 @@ pub struct Address {
 pub(super) enum Kind {
     One,
     Cluster,
-    /// The name under which sentinels know the servers.
+    /// The name of the master group that the Sentinels monitor.
     Sentinel(String),
 }
 
 impl Address {
-    /// The errors have no part of the URL in them that could be a password.
+    /// Parses a URL. The errors quote no part of it, which could be a password.
     pub fn parse(url: &str) -> Result<Self, String> {
         let (scheme, rest) = url
             .split_once("://")
@@ -38,23 +38,27 @@ impl Address {
             None => (false, scheme.strip_prefix("redis").unwrap_or("?")),
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // A password may have an `@` or a `/` in it that nobody escaped.
-        let (login, place) = match rest.rsplit_once('@') {
-            Some((login, place)) => (Some(login), place),
+        // The last `@` ends the login, because a password may contain an unescaped `@` or `/`.
+        let (login, location) = match rest.rsplit_once('@') {
+            Some((login, location)) => (Some(login), location),
             None => (None, rest),
         };
-        let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
+        let (hosts, path) = location.split_once('/').unwrap_or((location, ""));
         let path = decoded(path)?;
         let (kind, default_port, database) = match form {
             "" => (Kind::One, 6379, database(&path)?),
             "-cluster" if path.is_empty() || path == "0" => (Kind::Cluster, 6379, 0),
-            "-cluster" => return Err("has a database, which a cluster has not".to_owned()),
+            "-cluster" => {
+                return Err("has a database number, which a cluster does not support".to_owned());
+            }
             "-sentinel" => {
                 let (name, number) = path.split_once('/').unwrap_or((&path, ""));
                 if name.is_empty() {
-                    return Err("lacks the name that the sentinels know the servers by, \
+                    return Err(
+                        "lacks the name of the master group that the Sentinels monitor, \
                         e.g. `redis-sentinel://host1:26379,host2:26379/mymaster`"
-                        .to_owned());
+                            .to_owned(),
+                    );
                 }
                 (Kind::Sentinel(name.to_owned()), 26379, database(number)?)
             }
@@ -71,13 +75,15 @@ impl Address {
             .map(|text| host(text, default_port))
             .collect::<Result<_, _>>()?;
         if kind == Kind::One && hosts.len() > 1 {
-            return Err("has several hosts, which only a cluster or sentinels have".to_owned());
+            return Err(
+                "has several hosts; only a cluster or Sentinels may have several".to_owned(),
+            );
         }
         let (user, password) = match login {
             Some(login) => {
                 let (user, password) = login
                     .split_once(':')
-                    .ok_or("has a user and no password; `:password@` needs no user")?;
+                    .ok_or("has a user but no password; `:password@` needs no user")?;
                 let user = Some(decoded(user)?).filter(|user| !user.is_empty());
                 (user, Some(decoded(password)?))
             }
@@ -88,7 +94,7 @@ impl Address {
             Some(("ca", path)) if tls => Some(PathBuf::from(decoded(path)?)),
             _ => {
                 return Err(
-                    "has a parameter that is not known; there is `?ca=PATH`, with TLS".to_owned(),
+                    "has an unknown parameter; the only one is `?ca=PATH`, with TLS".to_owned(),
                 );
             }
         };
@@ -115,7 +121,7 @@ fn database(text: &str) -> Result<i64, String> {
         "" => Ok(0),
         text => (text.parse().ok())
             .filter(|number| *number >= 0)
-            .ok_or_else(|| format!("does not end in a database's number, {EXAMPLE}")),
+            .ok_or_else(|| format!("does not end in a database number, {EXAMPLE}")),
     }
 }
 
@@ -131,7 +137,7 @@ fn host(text: &str, default_port: u16) -> Result<(String, u16), String> {
     let port = port.map_or(Ok(default_port), str::parse);
     match port {
         Ok(port) if !host.is_empty() && port > 0 => Ok((host.to_owned(), port)),
-        _ => Err(format!("has a host that cannot be used, {EXAMPLE}")),
+        _ => Err(format!("has an invalid host or port, {EXAMPLE}")),
     }
 }
 
@@ -196,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_said_without_the_password() {
+    fn errors_do_not_quote_the_password() {
         for url in [
             "s3cret",
             "http://h",

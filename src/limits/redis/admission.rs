@@ -1,50 +1,52 @@
-//! A request that was admitted, and what becomes of it.
+//! An admitted request: its reservations, and their settlement or cancellation in the background.
 
 use std::sync::Arc;
 
 use super::{
     super::{Ceilings, NotRenewed, Reservation},
     Shared,
-    script::{Answer, Minute, Run, entry},
-    steps::Unless,
-    words::Word,
+    operation::SendOnDrop,
+    script::{Reply, Run, WindowKeys, entry},
+    updates::Update,
 };
 
-/// Places in the minute, one for each step so far.
+/// The reservations of an admitted request, one for each step so far.
 ///
-/// Dropped without a word, it keeps the request counted and gives the tokens of its latest step
-/// back: what was never reported was never used.
+/// If it is dropped without being settled or cancelled, the request stays counted and the tokens of its latest step are
+/// released, because usage that was never reported is taken as zero.
 pub struct Admission {
     limiter: Arc<Shared>,
-    minute: Arc<Minute>,
+    window: Arc<WindowKeys>,
     call: u64,
-    places: Vec<Reservation>,
-    /// Whether it has not been said yet what became of the latest step.
+    reservations: Vec<Reservation>,
+    /// Whether the latest step is neither settled nor cancelled.
     is_open: bool,
-    /// Whether a try of which nothing was heard may still be on its way.
+    /// Whether an earlier attempt to admit the latest step timed out and may still arrive at the server.
     is_uncertain: bool,
 }
 
 impl Admission {
     pub(super) fn new(
         limiter: Arc<Shared>,
-        minute: Arc<Minute>,
+        window: Arc<WindowKeys>,
         call: u64,
-        place: Reservation,
-        tries: u32,
+        reservation: Reservation,
+        attempts: u32,
     ) -> Self {
         Self {
             limiter,
-            minute,
+            window,
             call,
-            places: vec![place],
+            reservations: vec![reservation],
             is_open: true,
-            is_uncertain: tries > 1,
+            is_uncertain: attempts > 1,
         }
     }
 
-    /// The step that is over used this many tokens, and the next one may use `need`: admits it, or
-    /// says why and for how long not. The request is not counted again.
+    /// Settles the finished step with `used` tokens and reserves `need` tokens for the next one, or refuses that.
+    ///
+    /// The request itself is not counted again. If the server does not reply, or the future is dropped, the finished
+    /// step is settled in the background and the next step is buried.
     pub async fn renew(
         &mut self,
         used: u64,
@@ -61,64 +63,69 @@ impl Admission {
         } = *self.latest();
         let (before, next) = (entry(self.call, step), entry(self.call, step + 1));
         let run = Run::renew(
-            &self.minute,
+            &self.window,
             (&before, at_ms, tokens),
             (&next, need),
             ceilings,
         );
         let inner = &self.limiter.inner;
-        let unless = Unless::heard(inner, Word::settle(&self.minute, &before, tokens));
-        let answer = inner.step(&run, Word::bury(&self.minute, &next)).await;
-        let (answer, tries) = answer.map_err(|_| NotRenewed::Lost)?;
-        unless.was_heard();
-        match answer {
-            Answer::Admitted { at_ms } => {
-                self.places.push(Reservation {
+        let settle_on_drop = SendOnDrop::new(inner, Update::settle(&self.window, &before, tokens));
+        let reply = inner.execute(&run, Update::bury(&self.window, &next)).await;
+        let (reply, attempts) = reply.map_err(|_| NotRenewed::Lost)?;
+        settle_on_drop.disarm();
+        match reply {
+            Reply::Admitted { at_ms } => {
+                self.reservations.push(Reservation {
                     at_ms,
                     tokens: need,
                     step: step + 1,
                 });
-                (self.is_open, self.is_uncertain) = (true, tries > 1);
+                (self.is_open, self.is_uncertain) = (true, attempts > 1);
                 Ok(())
             }
-            Answer::Refused(refusal) => Err(NotRenewed::Refused(refusal)),
+            Reply::Refused(refusal) => Err(NotRenewed::Refused(refusal)),
             _ => Err(NotRenewed::Lost),
         }
     }
 
-    /// The request, or its latest step, used this many tokens, whatever it had reserved. What is
-    /// said first counts.
+    /// Replaces the latest reservation by the tokens that the request, or its latest step, used.
+    ///
+    /// Does nothing if the latest step is already settled.
     pub fn settle(&mut self, tokens: u64) {
         if std::mem::take(&mut self.is_open) {
             self.latest().tokens = tokens;
-            let word = Word::settle(&self.minute, &self.entry(), tokens);
-            self.limiter.inner.say(word);
+            let update = Update::settle(&self.window, &self.entry(), tokens);
+            self.limiter.inner.enqueue(update);
         }
     }
 
-    /// The request was refused after all, before anyone was asked: it does not count.
+    /// Removes the request from the window. For a request that was refused later on, before any provider was called.
     pub fn cancel(mut self) {
         if std::mem::take(&mut self.is_open) {
-            let word = if self.is_uncertain {
-                Word::bury(&self.minute, &self.entry())
+            let update = if self.is_uncertain {
+                Update::bury(&self.window, &self.entry())
             } else {
-                Word::cancel(&self.minute, &self.entry())
+                Update::cancel(&self.window, &self.entry())
             };
-            self.limiter.inner.say(word);
+            self.limiter.inner.enqueue(update);
         }
     }
 
-    /// Every step so far, the request itself first.
-    pub fn places(&self) -> &[Reservation] {
-        &self.places
+    /// The reservations of all steps so far, the request's own first.
+    pub fn reservations(&self) -> &[Reservation] {
+        &self.reservations
     }
 
     fn latest(&mut self) -> &mut Reservation {
-        self.places.last_mut().expect("it was admitted")
+        self.reservations
+            .last_mut()
+            .expect("an admission has at least one reservation")
     }
 
+    /// The name of the latest step's entry in the window.
     fn entry(&self) -> String {
-        entry(self.call, self.places.last().map_or(0, |place| place.step))
+        let latest = self.reservations.last();
+        entry(self.call, latest.map_or(0, |reservation| reservation.step))
     }
 }
 

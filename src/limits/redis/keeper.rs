@@ -1,31 +1,34 @@
-//! Keeps a connection that can be used, for as long as the limiter is there.
+//! Background task that keeps a usable connection for as long as the limiter exists.
+//!
+//! While the server cannot be used, the limiter's `link` has the reason, operations fail at once, and the task
+//! reconnects until all checks pass and the windows are complete.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
 
-use super::{Inner, link::Link, script::Answer};
+use super::{Inner, link::Link, script::Reply};
 
-/// How soon a server that was away is tried again.
-const TRY_EVERY: Duration = Duration::from_millis(150);
-/// How often a connection is looked at though nothing is wrong with it.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// Pause before the next attempt to connect.
+const RETRY_AFTER: Duration = Duration::from_millis(150);
+/// How often a connection is checked without a reason.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) async fn keep(inner: Arc<Inner>) {
     let mut keeper = Keeper {
         inner: &inner,
-        said: None,
+        last_logged: None,
         clocks_agree: true,
-        noted_jump: false,
+        jump_logged: false,
     };
     loop {
         match keeper.connect().await {
             Ok(link) => keeper.watch(&link).await,
             Err(why) => {
-                keeper.report(&why);
+                keeper.log_failure(&why);
                 inner.link.send_modify(|link| *link = Err(why));
-                sleep(TRY_EVERY).await;
+                sleep(RETRY_AFTER).await;
             }
         }
     }
@@ -33,69 +36,70 @@ pub(super) async fn keep(inner: Arc<Inner>) {
 
 struct Keeper<'a> {
     inner: &'a Inner,
-    /// The trouble that was logged last; the same is not worth a second line.
-    said: Option<String>,
+    /// The failure that was logged last; it is not logged again while it repeats.
+    last_logged: Option<String>,
     clocks_agree: bool,
-    /// A jump of the server's clock was logged, and what it made doubtful is not put right yet.
-    noted_jump: bool,
+    /// Whether a jump of the server's clock was logged whose partitions are not restored yet.
+    jump_logged: bool,
 }
 
 impl Keeper<'_> {
+    /// Connects, checks the server and its clock, and restores windows that may have lost entries.
     async fn connect(&mut self) -> Result<Link, String> {
         let link = Link::to(&self.inner.address).await?;
-        link.inspect(ANSWER_WITHIN).await?;
-        link.write(ANSWER_WITHIN).await?;
+        link.inspect(REPLY_TIMEOUT).await?;
+        link.probe_write(REPLY_TIMEOUT).await?;
         self.compare_clocks(&link).await;
-        let clocks = self.inner.clocks.look(&link).await?;
-        if !clocks.set.is_empty() && !std::mem::replace(&mut self.noted_jump, true) {
+        let clocks = self.inner.clocks.read(&link).await?;
+        if !clocks.jumped.is_empty() && !std::mem::replace(&mut self.jump_logged, true) {
             self.inner.clocks.jumps.inc();
             tracing::error!(
                 address = %self.inner.address,
-                jump_ms = clocks.by_ms,
-                "the clock of Redis was set by this many milliseconds, or this machine was suspended: nothing is \
-                admitted until the last minute is put back by the age of its calls; check the time of the server"
+                jump_ms = clocks.jump_ms,
+                "the clock of Redis jumped by this many milliseconds, or this machine was suspended; requests are \
+                refused until the windows are restored by the age of their calls; check the time of the server"
             );
         }
-        self.inner.make_sound(&link, &clocks.set).await?;
-        self.inner.clocks.go_by(clocks);
-        self.noted_jump = false;
+        self.inner.restore_partitions(&link, &clocks.jumped).await?;
+        self.inner.clocks.accept(clocks);
+        self.jump_logged = false;
         Ok(link)
     }
 
-    /// Returns when the connection is of no use any more.
+    /// Publishes the connection and checks it regularly. Returns when it can no longer be used.
     async fn watch(&mut self, link: &Link) {
-        let mut alarms = self.inner.alarms.subscribe();
-        self.said = None;
+        let mut check_requests = self.inner.check_requests.subscribe();
+        self.last_logged = None;
         self.inner.link.send_modify(|open| *open = Ok(link.clone()));
-        tracing::info!(address = %self.inner.address, "limits are kept in Redis");
+        tracing::info!(address = %self.inner.address, "connected to Redis for rate limits; requests are admitted");
         loop {
-            let alarmed = timeout(LOOK_EVERY, alarms.changed()).await.is_ok();
+            let was_requested = timeout(CHECK_EVERY, check_requests.changed()).await.is_ok();
             let why = self.inner.link.borrow().as_ref().err().cloned();
             if let Some(why) = why {
-                self.report(&why);
+                self.log_failure(&why);
                 return;
             }
-            // After an alarm the answer has to come as soon as that of a step; otherwise nobody
-            // is waiting for it.
-            let within = if alarmed {
+            // A check was requested after an operation timed out: the server must reply as fast as an operation needs.
+            // No request waits for a regular check.
+            let reply_timeout = if was_requested {
                 2 * self.inner.deadline
             } else {
-                ANSWER_WITHIN.max(2 * self.inner.deadline)
+                REPLY_TIMEOUT.max(2 * self.inner.deadline)
             };
-            if let Err(why) = link.inspect(within).await {
-                self.report(&why);
-                self.inner.withdraw(&why);
+            if let Err(why) = link.inspect(reply_timeout).await {
+                self.log_failure(&why);
+                self.inner.close_link(&why);
                 return;
             }
-            if alarmed {
+            if was_requested {
                 continue;
             }
             self.compare_clocks(link).await;
-            match self.inner.clocks.look(link).await {
-                Ok(clocks) if clocks.set.is_empty() => self.inner.clocks.go_by(clocks),
-                // Nobody may have asked since: then it is put right before anybody does.
+            match self.inner.clocks.read(link).await {
+                Ok(clocks) if clocks.jumped.is_empty() => self.inner.clocks.accept(clocks),
+                // There may have been no operation since the jump: restore before the next one.
                 Ok(_) => {
-                    self.inner.withdraw(Answer::ClockWasSet.reason());
+                    self.inner.close_link(Reply::ClockJumped.reason());
                     return;
                 }
                 Err(_) => {}
@@ -103,17 +107,24 @@ impl Keeper<'_> {
         }
     }
 
-    fn report(&mut self, why: &str) {
-        if self.said.as_deref() != Some(why) {
-            tracing::warn!(address = %self.inner.address, "Redis cannot be used for limits: {why}");
-            self.said = Some(why.to_owned());
+    fn log_failure(&mut self, why: &str) {
+        if self.last_logged.as_deref() != Some(why) {
+            tracing::warn!(
+                address = %self.inner.address,
+                "Redis cannot be used for rate limits: {why}; requests are refused while reconnecting"
+            );
+            self.last_logged = Some(why.to_owned());
         }
     }
 
+    /// Logs a warning when the server's clock and this machine's begin to differ.
     async fn compare_clocks(&mut self, link: &Link) {
         let apart = link.clocks_apart().await;
         if let Some(apart_ms) = apart.filter(|_| self.clocks_agree) {
-            tracing::warn!(apart_ms, "the clock of Redis and this machine's differ");
+            tracing::warn!(
+                apart_ms,
+                "the clock of Redis differs from this machine's by {apart_ms} ms"
+            );
         }
         self.clocks_agree = apart.is_none();
     }

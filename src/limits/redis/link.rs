@@ -1,4 +1,6 @@
-//! A connection to Redis, and what is known of the servers at its other end.
+//! A connection to Redis, and the checks whether its servers can hold the windows.
+//!
+//! Every function fails within its timeout. No error contains a password.
 
 use std::{
     collections::HashMap,
@@ -17,83 +19,89 @@ use redis::{
 
 use super::address::{Address, Kind};
 
-/// Connecting is nobody's step: no request waits for it.
-const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+/// Timeout of connecting, which happens in the background: no request waits for it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How far the server's clock may be from ours before it is worth a word.
+/// How far the server's clock may be from ours before a warning is logged.
 const CLOCKS_APART_MS: u64 = 1_000;
 
-/// Every step goes through one connection to each server, one behind the other without waiting.
+/// One connection to each server, over which all commands are pipelined.
 #[derive(Clone)]
 pub enum Link {
     One(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
 
-/// What a server says of itself.
+/// The fields of a server's `INFO` reply.
 struct Server(HashMap<String, String>);
 
 impl Link {
     pub async fn to(address: &Address) -> Result<Self, String> {
-        tokio::time::timeout(CONNECT_WITHIN, connect(address))
+        tokio::time::timeout(CONNECT_TIMEOUT, connect(address))
             .await
-            .unwrap_or_else(|_| Err(RedisError::from((ErrorKind::Io, "no answer in time"))))
-            .map_err(|error| format!("no connection: {error}"))
+            .unwrap_or_else(|_| {
+                Err(RedisError::from((
+                    ErrorKind::Io,
+                    "no reply within the timeout",
+                )))
+            })
+            .map_err(|error| format!("connecting failed: {error}"))
     }
 
-    pub async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
-        let answer = match self {
+    /// Sends a command and returns its reply, without a timeout.
+    pub async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        let reply = match self {
             Self::One(connection) => connection.clone().req_packed_command(command).await,
             Self::Cluster(connection) => connection.clone().req_packed_command(command).await,
         };
-        // What the server refuses comes as a value.
-        answer?.extract_error()
+        // An error reply arrives as a value.
+        reply?.extract_error()
     }
 
-    /// The version and role of each server, or why limits cannot be kept there.
-    pub async fn inspect(&self, within: Duration) -> Result<Vec<String>, String> {
-        let servers = tokio::time::timeout(within, self.servers()).await;
+    /// Returns the version and role of each server, or why the windows cannot be kept there.
+    pub async fn inspect(&self, reply_timeout: Duration) -> Result<Vec<String>, String> {
+        let servers = tokio::time::timeout(reply_timeout, self.servers()).await;
         let servers = servers
-            .map_err(|_| "no answer in time".to_owned())?
-            .map_err(|error| format!("it does not tell about itself: {error}"))?;
+            .map_err(|_| "no reply within the timeout".to_owned())?
+            .map_err(|error| format!("the command INFO failed: {error}"))?;
         if servers.is_empty() {
             return Err("the cluster has no servers".to_owned());
         }
         servers.iter().map(Server::check).collect()
     }
 
-    /// A server may answer and yet take no writes: its memory or its disk is full, or too few
-    /// replicas follow it.
-    pub async fn write(&self, within: Duration) -> Result<(), String> {
+    /// Writes a probe key that expires at once. A server may reply to reads and yet refuse writes: if its memory or its
+    /// disk is full, or if it has too few replicas.
+    pub async fn probe_write(&self, reply_timeout: Duration) -> Result<(), String> {
         let mut write = redis::cmd("SET");
         write.arg("tollgate:{p00}:probe").arg("").arg("PX").arg(1);
-        match tokio::time::timeout(within, self.ask(&write)).await {
+        match tokio::time::timeout(reply_timeout, self.send(&write)).await {
             Ok(Ok(Value::Okay)) => Ok(()),
-            Ok(Ok(answer)) => Err(format!("it takes no writes: {answer:?}")),
-            Ok(Err(error)) => Err(format!("it takes no writes: {error}")),
-            Err(_) => Err("no answer in time".to_owned()),
+            Ok(Ok(reply)) => Err(format!("it refuses writes: {reply:?}")),
+            Ok(Err(error)) => Err(format!("it refuses writes: {error}")),
+            Err(_) => Err("no reply within the timeout".to_owned()),
         }
     }
 
     async fn servers(&self) -> RedisResult<Vec<Server>> {
         let info = redis::cmd("INFO");
         let texts = match self {
-            Self::One(_) => vec![self.ask(&info).await?],
+            Self::One(_) => vec![self.send(&info).await?],
             Self::Cluster(connection) => {
                 let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-                let answers = connection.clone().route_command(info, all).await?;
-                let answers: HashMap<String, Value> = redis::from_redis_value(answers)?;
-                answers.into_values().collect()
+                let replies = connection.clone().route_command(info, all).await?;
+                let replies: HashMap<String, Value> = redis::from_redis_value(replies)?;
+                replies.into_values().collect()
             }
         };
         let mut servers = Vec::new();
         for text in texts {
-            let mut server = Server::read(&redis::from_redis_value::<String>(text)?);
+            let mut server = Server::parse(&redis::from_redis_value::<String>(text)?);
             if server.get("maxmemory_policy").is_none() && matches!(self, Self::One(_)) {
                 let mut config = redis::cmd("CONFIG");
                 config.arg("GET").arg("maxmemory-policy");
-                let answer: Vec<String> = redis::from_redis_value(self.ask(&config).await?)?;
-                if let Some(policy) = answer.into_iter().nth(1) {
+                let reply: Vec<String> = redis::from_redis_value(self.send(&config).await?)?;
+                if let Some(policy) = reply.into_iter().nth(1) {
                     server.0.insert("maxmemory_policy".to_owned(), policy);
                 }
             }
@@ -102,10 +110,10 @@ impl Link {
         Ok(servers)
     }
 
-    /// By how many milliseconds the server's clock and ours differ, where that is too many.
+    /// Returns by how many milliseconds the server's clock and ours differ, if that is more than [`CLOCKS_APART_MS`].
     pub async fn clocks_apart(&self) -> Option<u64> {
-        let answer = tokio::time::timeout(CONNECT_WITHIN, self.ask(&redis::cmd("TIME"))).await;
-        let (seconds, micros): (u64, u64) = redis::from_redis_value(answer.ok()?.ok()?).ok()?;
+        let reply = tokio::time::timeout(CONNECT_TIMEOUT, self.send(&redis::cmd("TIME"))).await;
+        let (seconds, micros): (u64, u64) = redis::from_redis_value(reply.ok()?.ok()?).ok()?;
         let ours = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let ours = u64::try_from(ours.unwrap_or_default().as_millis()).unwrap_or(0);
         let apart = ours.abs_diff(seconds * 1_000 + micros / 1_000);
@@ -114,12 +122,12 @@ impl Link {
 }
 
 impl Address {
-    /// Connects once and says what is there; for whoever checks a configuration.
+    /// Connects once and returns a description of the servers, for `tollgate check`.
     pub async fn probe(&self) -> Result<String, String> {
         let link = Link::to(self).await?;
-        let mut lines = link.inspect(CONNECT_WITHIN).await?;
+        let mut lines = link.inspect(CONNECT_TIMEOUT).await?;
         if let Some(ms) = link.clocks_apart().await {
-            lines.push(format!("its clock and this machine's are {ms} ms apart"));
+            lines.push(format!("its clock differs from this machine's by {ms} ms"));
         }
         Ok(lines.join("; "))
     }
@@ -152,7 +160,7 @@ impl Address {
         login
     }
 
-    /// Read anew for each connection: certificates are replaced while a gateway runs.
+    /// The CA certificates. Read again for each connection, because they may be replaced while a gateway runs.
     fn certificates(&self) -> RedisResult<Option<TlsCertificates>> {
         let Some(path) = &self.authority else {
             return Ok(None);
@@ -170,9 +178,9 @@ impl Address {
 
 async fn connect(address: &Address) -> RedisResult<Link> {
     let certificates = address.certificates()?;
-    // Each step has a deadline of its own.
+    // Callers set the timeout of each reply.
     let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_WITHIN))
+        .set_connection_timeout(Some(CONNECT_TIMEOUT))
         .set_response_timeout(None);
     match &address.kind {
         Kind::One => {
@@ -197,8 +205,8 @@ async fn connect(address: &Address) -> RedisResult<Link> {
                 .retries(2)
                 .min_retry_wait(10)
                 .max_retry_wait(50)
-                .connection_timeout(CONNECT_WITHIN)
-                .response_timeout(CONNECT_WITHIN);
+                .connection_timeout(CONNECT_TIMEOUT)
+                .response_timeout(CONNECT_TIMEOUT);
             if let Some(certificates) = certificates {
                 builder = builder.certs(certificates);
             }
@@ -232,7 +240,7 @@ async fn connect(address: &Address) -> RedisResult<Link> {
 }
 
 impl Server {
-    fn read(text: &str) -> Self {
+    fn parse(text: &str) -> Self {
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         Self(fields.map(|(k, v)| (k.into(), v.trim().into())).collect())
     }
@@ -241,10 +249,11 @@ impl Server {
         self.0.get(field).map(String::as_str)
     }
 
+    /// Returns the version and role, or why the windows cannot be kept on this server.
     fn check(&self) -> Result<String, String> {
         let role = self.get("role").unwrap_or("unknown role");
         if role != "master" {
-            return Err(format!("it is no primary but a replica (role {role})"));
+            return Err(format!("it is a replica, not the primary (role {role})"));
         }
         if self.get("loading").is_some_and(|loading| loading != "0") {
             return Err("it is still loading its data".to_owned());
@@ -254,11 +263,11 @@ impl Server {
                 Some("noeviction") => {}
                 Some(policy) => {
                     return Err(format!(
-                        "its maxmemory-policy is {policy}, which forgets limits when memory runs \
+                        "its maxmemory-policy is {policy}, which evicts rate-limit windows when memory runs \
                         short; set it to noeviction"
                     ));
                 }
-                None => return Err("it does not tell its maxmemory-policy".to_owned()),
+                None => return Err("it does not report its maxmemory-policy".to_owned()),
             }
         }
         let version = match self.get("valkey_version") {

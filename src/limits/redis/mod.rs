@@ -1,8 +1,10 @@
-//! The minute kept in Redis or Valkey, for many gateways at once.
+//! The windows in Redis or Valkey, shared by many gateways.
 //!
-//! Each step is one run of one script by the server's own clock. A server that does not answer in
-//! time admits nothing, and so does one that may have forgotten: after a restart, a failover or a
-//! flush the last minute is put back from what the ledger knows before anything is admitted again.
+//! Each operation is one run of one Lua script, by the server's own clock.
+//!
+//! On failure nothing is admitted: neither while the server does not reply within the timeout, nor while it may have
+//! lost entries. After a restart, a failover, a flush or a jump of its clock the windows are first rebuilt from the
+//! ledger.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -15,12 +17,12 @@ mod admission;
 mod clocks;
 mod keeper;
 mod link;
+mod operation;
 mod rebuild;
 mod script;
-mod steps;
 #[cfg(test)]
 mod tests;
-mod words;
+mod updates;
 
 pub use address::Address;
 pub use admission::Admission;
@@ -28,53 +30,54 @@ pub use admission::Admission;
 use self::{
     clocks::Clocks,
     link::Link,
-    script::{Answer, Minute, Run, entry},
-    words::Word,
+    script::{Reply, Run, WindowKeys, entry},
+    updates::Update,
 };
 use super::NotAdmitted;
 use crate::base::rate::{Ceilings, Reservation, StoredReservation};
 
-/// So many steps may wait for the server at once; more are not even tried.
-const STEPS_AT_ONCE: usize = 4_096;
+/// How many operations may wait for the server at once; further ones fail immediately.
+const MAX_IN_FLIGHT: usize = 4_096;
 
-/// Every place in the last minute that the ledger knows of, or why it cannot tell.
+/// Reads every reservation of the last 60 seconds from the ledger, or fails with a reason.
 pub type Rebuild = Box<dyn Fn() -> Rebuilding + Send + Sync>;
 pub type Rebuilding = Pin<Box<dyn Future<Output = Result<Vec<StoredReservation>, String>> + Send>>;
 
+/// The limiter of a gateway that shares its windows. Dropping it ends its background tasks.
 pub struct Shared {
     inner: Arc<Inner>,
     _tasks: [AbortOnDropHandle<()>; 2],
 }
 
-/// What the tasks in the background have in common with the limiter.
+/// State that the limiter shares with its background tasks.
 struct Inner {
     address: Address,
-    /// How long one try of a step may take.
+    /// Timeout of one attempt of an operation; each operation is tried twice.
     deadline: Duration,
-    /// A request that was admitted is known to the ledger within this time, or does not go ahead: when the
-    /// minute is put back, whatever is on its way to the ledger is waited for so long.
+    /// An admitted request is in the ledger within this time, or does not go ahead. A rebuild waits this long before
+    /// it reads the ledger, so that no reservation on its way there is missed.
     known_within: Duration,
     rebuild: Rebuild,
     clocks: Clocks,
-    /// The connection, or why there is none that could be used.
+    /// The connection, or why there is none that can be used.
     link: watch::Sender<Result<Link, String>>,
-    /// Counts up whenever the connection should be looked at.
-    alarms: watch::Sender<u64>,
-    room: Semaphore,
-    words: mpsc::UnboundedSender<Word>,
-    /// How many words have not been told yet.
-    untold: watch::Sender<usize>,
+    /// Incremented to make the keeper check the connection.
+    check_requests: watch::Sender<u64>,
+    in_flight: Semaphore,
+    updates: mpsc::UnboundedSender<Update>,
+    /// How many updates are queued or being sent.
+    pending_updates: watch::Sender<usize>,
 }
 
 impl Shared {
-    /// Returns at once; the limiter becomes ready, and ready again, by itself.
+    /// Starts the background tasks and returns at once. The tasks connect, and reconnect after every failure.
     pub fn connect(
         address: &Address,
         deadline: Duration,
         known_within: Duration,
         rebuild: Rebuild,
     ) -> Arc<Self> {
-        let (words, queue) = mpsc::unbounded_channel();
+        let (updates, queue) = mpsc::unbounded_channel();
         let inner = Arc::new(Inner {
             address: address.clone(),
             deadline,
@@ -82,14 +85,14 @@ impl Shared {
             rebuild,
             clocks: Clocks::default(),
             link: watch::Sender::new(Err("not connected yet".to_owned())),
-            alarms: watch::Sender::new(0),
-            room: Semaphore::new(STEPS_AT_ONCE),
-            words,
-            untold: watch::Sender::new(0),
+            check_requests: watch::Sender::new(0),
+            in_flight: Semaphore::new(MAX_IN_FLIGHT),
+            updates,
+            pending_updates: watch::Sender::new(0),
         });
         let tasks = [
             tokio::spawn(keeper::keep(inner.clone())),
-            tokio::spawn(words::tell(inner.clone(), queue)),
+            tokio::spawn(updates::send_all(inner.clone(), queue)),
         ];
         Arc::new(Self {
             inner,
@@ -97,8 +100,9 @@ impl Shared {
         })
     }
 
-    /// Counts a request that may use `need` tokens, or says why and for how long not. The same
-    /// `call` again is the same request.
+    /// Admits a request and reserves `need` tokens for it, or refuses it with the reason and the time to wait.
+    ///
+    /// Idempotent: admitting a `call` again returns its first reservation.
     pub async fn admit(
         self: &Arc<Self>,
         call: u64,
@@ -107,63 +111,72 @@ impl Shared {
         need: u64,
         ceilings: Ceilings,
     ) -> Result<Admission, NotAdmitted> {
-        let minute = Arc::new(Minute::of(account, model));
+        let window = Arc::new(WindowKeys::of(account, model));
         let name = entry(call, 0);
-        let run = Run::admit(&minute, &name, need, ceilings);
-        let unheard = Word::bury(&minute, &name);
-        match self.inner.step(&run, unheard).await {
-            Ok((Answer::Admitted { at_ms }, tries)) => {
-                let place = Reservation {
+        let run = Run::admit(&window, &name, need, ceilings);
+        let on_failure = Update::bury(&window, &name);
+        match self.inner.execute(&run, on_failure).await {
+            Ok((Reply::Admitted { at_ms }, attempts)) => {
+                let reservation = Reservation {
                     at_ms,
                     tokens: need,
                     step: 0,
                 };
-                Ok(Admission::new(self.clone(), minute, call, place, tries))
+                Ok(Admission::new(
+                    self.clone(),
+                    window,
+                    call,
+                    reservation,
+                    attempts,
+                ))
             }
-            Ok((Answer::Refused(refusal), _)) => Err(NotAdmitted::Refused(refusal)),
+            Ok((Reply::Refused(refusal), _)) => Err(NotAdmitted::Refused(refusal)),
             _ => Err(NotAdmitted::Unavailable),
         }
     }
 
+    /// Whether there is a connection on which requests can be admitted.
     pub fn is_ready(&self) -> bool {
         self.inner.link.borrow().is_ok()
     }
 
-    /// How often the clock of the server was found to have been set.
+    /// Counts how often the server's clock was found to have jumped.
     pub fn clock_jumps(&self) -> Counter {
         self.inner.clocks.jumps.clone()
     }
 
-    /// Returns once limits can be checked, or after this time.
+    /// Waits until requests can be admitted, at most for `timeout`.
     pub async fn until_ready(&self, timeout: Duration) {
         let mut link = self.inner.link.subscribe();
         let _ = tokio::time::timeout(timeout, link.wait_for(Result::is_ok)).await;
     }
 
-    /// Why limits cannot be checked just now, in words for whoever runs the gateway.
+    /// Why requests cannot be admitted at the moment, as a text for the operator.
     pub fn why_not_ready(&self) -> Option<String> {
         self.inner.link.borrow().as_ref().err().cloned()
     }
 
-    /// Returns once everything that was said of admissions has been told, or after this time.
+    /// Waits until all updates have reached the server, at most for `timeout`.
     pub async fn drain(&self, timeout: Duration) {
-        let mut untold = self.inner.untold.subscribe();
-        let told = untold.wait_for(|count| *count == 0);
-        if tokio::time::timeout(timeout, told).await.is_err() {
-            let count = *self.inner.untold.borrow();
+        let mut pending = self.inner.pending_updates.subscribe();
+        let drained = pending.wait_for(|count| *count == 0);
+        if tokio::time::timeout(timeout, drained).await.is_err() {
+            let count = *self.inner.pending_updates.borrow();
             tracing::warn!(
                 count,
-                "Redis was not told what became of requests; for a minute they count as reserved"
+                "{count} updates of rate-limit reservations did not reach Redis; these requests count as reserved \
+                until they leave the window, at most 60 s"
             );
         }
     }
 }
 
 impl Inner {
-    fn say(&self, word: Word) {
-        self.untold.send_modify(|count| *count += 1);
-        if self.words.send(word).is_err() {
-            self.untold.send_modify(|count| *count -= 1);
+    /// Queues an update, to be sent in the background.
+    fn enqueue(&self, update: Update) {
+        self.pending_updates.send_modify(|count| *count += 1);
+        if self.updates.send(update).is_err() {
+            self.pending_updates.send_modify(|count| *count -= 1);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Putting the last minute back into a server that may have forgotten it.
+//! Restores the windows of a server that may have lost entries, from the ledger.
 //!
-//! A partition in doubt admits nothing. The doubt is named first and the ledger is asked after
-//! that, so what comes back is everything that was ever admitted; if the server forgets again in
-//! between, it forgets the name too, and it all begins anew.
+//! A partition in doubt admits nothing. The doubt is given a name first, and the ledger is read after that, so the
+//! result contains everything that was ever admitted. If the server loses data again in between, it loses the name as
+//! well, and the restore is refused and starts over.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,83 +14,95 @@ use super::{
     super::StoredReservation,
     Inner,
     link::Link,
-    script::{Answer, Minute, PARTITIONS, Run, entry, partition},
+    script::{PARTITIONS, Reply, Run, WindowKeys, entry, partition},
 };
 
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-const LEDGER_WITHIN: Duration = Duration::from_secs(5);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Inner {
-    /// Returns once every partition has all of its entries. Those whose clock was set have them put back by age.
-    pub async fn make_sound(&self, link: &Link, clock_was_set: &[u64]) -> Result<(), String> {
-        let doubts = self.doubts(link, clock_was_set).await?;
+    /// Restores every partition that may have lost entries, and returns once all are complete.
+    ///
+    /// The partitions in `clock_jumped` are restored too; their entries get their times by the age of their calls.
+    pub async fn restore_partitions(
+        &self,
+        link: &Link,
+        clock_jumped: &[u64],
+    ) -> Result<(), String> {
+        let doubts = self.doubts(link, clock_jumped).await?;
         if doubts.is_empty() {
             return Ok(());
         }
         self.link.send_modify(|link| {
-            *link = Err("the last minute is being put back from the ledger".to_owned());
+            *link = Err("the windows are being restored from the ledger".to_owned());
         });
         sleep(self.known_within).await;
-        let kept = timeout(LEDGER_WITHIN, (self.rebuild)())
+        let stored = timeout(LEDGER_TIMEOUT, (self.rebuild)())
             .await
-            .unwrap_or_else(|_| Err("no answer in time".to_owned()))
-            .map_err(|error| format!("the ledger cannot tell the last minute: {error}"))?;
-        let places = kept.len();
-        let runs = restores(&doubts, kept);
-        ask(link, runs.iter()).await?;
+            .unwrap_or_else(|_| Err("no response within the timeout".to_owned()))
+            .map_err(|error| {
+                format!("reading the window's calls from the ledger failed: {error}")
+            })?;
+        let reservations = stored.len();
+        let runs = restores(&doubts, stored);
+        send_all(link, runs.iter()).await?;
         if self.doubts(link, &[]).await?.is_empty() {
             let partitions = doubts.len();
-            tracing::info!(places, partitions, "the last minute is in Redis again");
+            tracing::info!(
+                places = reservations,
+                partitions,
+                "restored {reservations} reservations to Redis from the ledger; requests are admitted again"
+            );
             return Ok(());
         }
-        Err("it forgot the last minute while that was being put back".to_owned())
+        Err("it lost the windows again while they were being restored".to_owned())
     }
 
-    /// The partitions that are in doubt, and the names of the doubts.
+    /// Puts the partitions that may have lost entries in doubt, and returns them with the names of their doubts.
     async fn doubts(
         &self,
         link: &Link,
-        clock_was_set: &[u64],
+        clock_jumped: &[u64],
     ) -> Result<BTreeMap<u64, String>, String> {
         let name = random();
         let runs = (0..PARTITIONS).map(|at| {
-            if clock_was_set.contains(&at) {
+            if clock_jumped.contains(&at) {
                 Run::doubt_clock(at, name)
             } else {
                 Run::doubt(at, name)
             }
         });
         let runs: Vec<_> = runs.collect();
-        let answers = ask(link, runs.iter()).await?;
-        let doubts = (0..).zip(answers).filter_map(|(at, answer)| match answer {
-            Answer::Doubtful(name) => Some((at, name)),
+        let replies = send_all(link, runs.iter()).await?;
+        let doubts = (0..).zip(replies).filter_map(|(at, reply)| match reply {
+            Reply::Doubtful(name) => Some((at, name)),
             _ => None,
         });
         Ok(doubts.collect())
     }
 }
 
-async fn ask(link: &Link, runs: impl Iterator<Item = &Run>) -> Result<Vec<Answer>, String> {
-    let answers = timeout(ANSWER_WITHIN, join_all(runs.map(|run| run.ask(link)))).await;
-    let answers = answers.map_err(|_| "no answer in time".to_owned())?;
-    let answers: Result<_, _> = answers.into_iter().collect();
-    answers.map_err(|error: redis::RedisError| error.to_string())
+async fn send_all(link: &Link, runs: impl Iterator<Item = &Run>) -> Result<Vec<Reply>, String> {
+    let replies = timeout(REPLY_TIMEOUT, join_all(runs.map(|run| run.send(link)))).await;
+    let replies = replies.map_err(|_| "no reply within the timeout".to_owned())?;
+    let replies: Result<_, _> = replies.into_iter().collect();
+    replies.map_err(|error: redis::RedisError| error.to_string())
 }
 
-/// One run for each partition in doubt, those without a place in the last minute included.
-fn restores(doubts: &BTreeMap<u64, String>, kept: Vec<StoredReservation>) -> Vec<Run> {
+/// One run for each partition in doubt, including partitions without any reservation.
+fn restores(doubts: &BTreeMap<u64, String>, stored: Vec<StoredReservation>) -> Vec<Run> {
     let mut windows: BTreeMap<u64, BTreeMap<(String, String), Vec<_>>> = BTreeMap::new();
-    for place in kept {
-        let windows = windows.entry(partition(&place.account)).or_default();
-        let window = (place.account.clone(), place.model.clone());
-        windows.entry(window).or_default().push(place);
+    for reservation in stored {
+        let windows = windows.entry(partition(&reservation.account)).or_default();
+        let window = (reservation.account.clone(), reservation.model.clone());
+        windows.entry(window).or_default().push(reservation);
     }
     let restore = |(partition, doubt): (&u64, &String)| {
         let mut run = Run::restore(*partition, doubt);
-        for ((account, model), places) in windows.remove(partition).unwrap_or_default() {
-            run.window(Minute::of(&account, &model));
-            for place in places {
-                run.entry(entry(place.call, place.step), &place);
+        for ((account, model), reservations) in windows.remove(partition).unwrap_or_default() {
+            run.add_window(WindowKeys::of(&account, &model));
+            for reservation in reservations {
+                run.add_entry(entry(reservation.call, reservation.step), &reservation);
             }
         }
         run

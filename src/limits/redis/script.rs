@@ -1,4 +1,4 @@
-//! The script that every step is: its keys, its arguments and what it answers.
+//! Runs of the Lua script `window.lua`: their keys, their arguments and the script's replies.
 
 use std::sync::LazyLock;
 
@@ -7,26 +7,29 @@ use redis::{Cmd, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind, Va
 use super::link::Link;
 use crate::base::rate::{Ceilings, Limit, Refusal, StoredReservation};
 
-const CODE: &str = include_str!("minute.lua");
+const CODE: &str = include_str!("window.lua");
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(CODE));
 
-/// Accounts are spread over so many parts, each with a mark that says its entries are all there.
+/// Number of partitions over which accounts are spread. Each has a mark, a key that proves that its entries are
+/// complete.
 pub const PARTITIONS: u64 = 64;
 
-/// More than any sum of tokens is written as a float somewhere along the way.
-const MOST_TOKENS: u64 = 1 << 50;
+/// Token counts are capped here, because Lua's numbers are floats: larger sums would not stay exact integers.
+const MAX_TOKENS: u64 = 1 << 50;
 
-/// The keys of one account's minute with one model. The braces keep a partition on one server of a
-/// cluster; what follows them may have any characters.
+/// The Redis keys of one window.
+///
+/// The braces are a hash tag, which keeps a partition on one server of a cluster; the text after them may have any
+/// characters.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Minute {
+pub struct WindowKeys {
     partition: u64,
     mark: String,
     times: String,
     counts: String,
 }
 
-impl Minute {
+impl WindowKeys {
     pub fn of(account: &str, model: &str) -> Self {
         let partition = partition(account);
         Self {
@@ -38,20 +41,22 @@ impl Minute {
     }
 }
 
+/// The key of a partition's mark.
 pub fn mark(partition: u64) -> String {
     format!("tollgate:{{p{partition:02}}}:mark")
 }
 
-/// The same on every gateway and for all time, unlike the standard library's.
+/// The partition of an account, by its FNV-1a hash. Every gateway and version must compute the same one, which the
+/// standard library's hash does not guarantee.
 pub fn partition(account: &str) -> u64 {
     let hash = account.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3_u64)
     });
-    // The low bits of this hash mix less than the high ones.
+    // The low bits of this hash are less well mixed than the high ones.
     (hash >> 32) % PARTITIONS
 }
 
-/// An entry's name.
+/// The name of an entry in a window.
 pub fn entry(call: u64, step: u32) -> String {
     format!("{call}.{step}")
 }
@@ -60,77 +65,84 @@ pub fn entry(call: u64, step: u32) -> String {
 pub struct Run {
     pub partition: u64,
     keys: Vec<String>,
+    /// The operation's name and its arguments.
     args: Vec<String>,
 }
 
+/// What the script replied.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Reply {
+    /// The entry is in the window, since this time of the server's clock.
     Admitted {
         at_ms: u64,
     },
     Refused(Refusal),
-    /// It was taken back before it was admitted.
+    /// The entry was buried before this attempt to admit it arrived.
     Buried,
-    /// What should be there is not.
+    /// The entry of the step before is missing although it should still be in the window.
     Lost,
     Done,
-    /// The partition's entries are all there.
+    /// The partition's entries are complete.
     Sound,
-    /// They may not be; the doubt goes by this name.
+    /// The partition's entries may be incomplete; the doubt has this name.
     Doubtful(String),
-    /// Nothing was done: entries of this partition may be missing.
+    /// Nothing was changed: entries of this partition may be missing.
     Unmarked,
-    /// Nothing was done: the server's clock was set.
-    ClockWasSet,
+    /// Nothing was changed: the server's clock has jumped.
+    ClockJumped,
     /// The server's clock, in milliseconds since 1970.
     Time(i64),
 }
 
-impl Answer {
-    /// Why a step that was not done has the connection looked at.
+impl Reply {
+    /// Why an operation that changed nothing closes the connection, as a text for the operator.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::ClockWasSet => "its clock was set",
-            _ => "it may have forgotten the last minute",
+            Self::ClockJumped => "its clock jumped",
+            _ => "it may have lost entries of the windows",
         }
     }
 }
 
 impl Run {
-    pub fn admit(minute: &Minute, entry: &str, need: u64, ceilings: Ceilings) -> Self {
-        Self::on(minute, "admit", entry).and([
-            need.min(MOST_TOKENS),
+    /// Admits an entry, or refuses it.
+    pub fn admit(window: &WindowKeys, entry: &str, need: u64, ceilings: Ceilings) -> Self {
+        Self::on(window, "admit", entry).and([
+            need.min(MAX_TOKENS),
             ceilings.requests.into(),
             ceilings.tokens.into(),
         ])
     }
 
-    /// Settles `before`, admitted at `before_at_ms`, with what it used, and admits `entry`.
+    /// Settles the entry `before`, admitted at `before_at_ms`, with its usage, and admits `entry` as the next step.
     pub fn renew(
-        minute: &Minute,
+        window: &WindowKeys,
         (before, before_at_ms, used): (&str, u64, u64),
         (entry, need): (&str, u64),
         ceilings: Ceilings,
     ) -> Self {
-        let mut run = Self::admit(minute, entry, need, ceilings);
+        let mut run = Self::admit(window, entry, need, ceilings);
         "renew".clone_into(&mut run.args[0]);
         run.args.push(before.to_owned());
-        run.and([before_at_ms, used.min(MOST_TOKENS)])
+        run.and([before_at_ms, used.min(MAX_TOKENS)])
     }
 
-    pub fn settle(minute: &Minute, entry: &str, tokens: u64) -> Self {
-        Self::on(minute, "settle", entry).and([tokens.min(MOST_TOKENS)])
+    /// Replaces an entry's reserved tokens by those that were used.
+    pub fn settle(window: &WindowKeys, entry: &str, tokens: u64) -> Self {
+        Self::on(window, "settle", entry).and([tokens.min(MAX_TOKENS)])
     }
 
-    pub fn cancel(minute: &Minute, entry: &str) -> Self {
-        Self::on(minute, "cancel", entry)
+    /// Removes an entry. An attempt to admit it that arrives later would add it again; see [`Self::bury`].
+    pub fn cancel(window: &WindowKeys, entry: &str) -> Self {
+        Self::on(window, "cancel", entry)
     }
 
-    /// Cancels an entry for good, though a try to admit it may still be on its way.
-    pub fn bury(minute: &Minute, entry: &str) -> Self {
-        Self::on(minute, "bury", entry)
+    /// Replaces an entry by a tombstone, so that an attempt to admit it that arrives later is refused.
+    pub fn bury(window: &WindowKeys, entry: &str) -> Self {
+        Self::on(window, "bury", entry)
     }
 
+    /// Reads the clock of the partition's server.
     pub fn time(partition: u64) -> Self {
         Self {
             partition,
@@ -139,6 +151,7 @@ impl Run {
         }
     }
 
+    /// Puts the partition in doubt under this name if its entries may be incomplete and it is not in doubt already.
     pub fn doubt(partition: u64, name: u64) -> Self {
         Self {
             partition,
@@ -147,13 +160,14 @@ impl Run {
         }
     }
 
-    /// Doubts entries that are all there, because the clock that they go by was set.
+    /// Puts the partition in doubt even if its entries are complete, because the clock of their times has jumped.
     pub fn doubt_clock(partition: u64, name: u64) -> Self {
         let mut run = Self::doubt(partition, name);
         run.args.push("clock".to_owned());
         run
     }
 
+    /// Adds entries to a partition in doubt and ends the doubt, if it still has this name.
     pub fn restore(partition: u64, doubt: &str) -> Self {
         Self {
             partition,
@@ -162,29 +176,29 @@ impl Run {
         }
     }
 
-    /// A window whose entries follow.
-    pub fn window(&mut self, minute: Minute) {
-        self.keys.extend([minute.times, minute.counts]);
+    /// Adds a window to a restore; its entries follow.
+    pub fn add_window(&mut self, window: WindowKeys) {
+        self.keys.extend([window.times, window.counts]);
     }
 
-    /// An entry of the window that was named last.
-    pub fn entry(&mut self, entry: String, kept: &StoredReservation) {
+    /// Adds an entry to the window that was added last.
+    pub fn add_entry(&mut self, entry: String, stored: &StoredReservation) {
         let window = u64::try_from(self.keys.len() / 2).unwrap_or(0);
-        let tokens = kept.tokens.min(MOST_TOKENS);
+        let tokens = stored.tokens.min(MAX_TOKENS);
         let [window, at_ms, tokens, age_ms] =
-            [window, kept.at_ms, tokens, kept.age_ms].map(|n| n.to_string());
+            [window, stored.at_ms, tokens, stored.age_ms].map(|n| n.to_string());
         self.args.extend([window, entry, at_ms, tokens, age_ms]);
     }
 
-    fn on(minute: &Minute, step: &str, entry: &str) -> Self {
+    fn on(window: &WindowKeys, operation: &str, entry: &str) -> Self {
         Self {
-            partition: minute.partition,
+            partition: window.partition,
             keys: vec![
-                minute.mark.clone(),
-                minute.times.clone(),
-                minute.counts.clone(),
+                window.mark.clone(),
+                window.times.clone(),
+                window.counts.clone(),
             ],
-            args: vec![step.to_owned(), entry.to_owned()],
+            args: vec![operation.to_owned(), entry.to_owned()],
         }
     }
 
@@ -193,28 +207,28 @@ impl Run {
         self
     }
 
-    /// The same at another time than the server's.
+    /// Makes the script use this time in place of the server's clock.
     #[cfg(test)]
     pub fn at(mut self, now_ms: u64) -> Self {
         self.args[0] = format!("{}@{now_ms}", self.args[0]);
         self
     }
 
-    /// Asks the server; the whole script goes along only where the server does not have it yet.
-    pub async fn ask(&self, link: &Link) -> RedisResult<Answer> {
-        self.ask_within(link, None).await
+    /// Runs the script by its hash; sends its source only if the server does not have it yet.
+    pub async fn send(&self, link: &Link) -> RedisResult<Reply> {
+        self.send_within(link, None).await
     }
 
-    /// The same, to be done only while the server's clock shows a time between these two.
-    pub async fn ask_within(&self, link: &Link, times: Option<(i64, i64)>) -> RedisResult<Answer> {
+    /// Like [`Self::send`], but changes nothing unless the server's clock shows a time between these two.
+    pub async fn send_within(&self, link: &Link, times: Option<(i64, i64)>) -> RedisResult<Reply> {
         let command = self.command("EVALSHA", SCRIPT.get_hash(), times);
-        let answer = match link.ask(&command).await {
+        let reply = match link.send(&command).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                link.ask(&self.command("EVAL", CODE, times)).await
+                link.send(&self.command("EVAL", CODE, times)).await
             }
-            answer => answer,
+            reply => reply,
         };
-        self.read(answer?)
+        self.parse(reply?)
     }
 
     fn command(&self, name: &str, script: &str, times: Option<(i64, i64)>) -> Cmd {
@@ -223,13 +237,13 @@ impl Run {
         for key in &self.keys {
             command.arg(key);
         }
-        let (step, others) = self.args.split_first().expect("every run has a step");
+        let (operation, others) = (self.args.split_first()).expect("a run has an operation");
         match times {
             Some((earliest, latest)) => {
-                command.arg(format!("{step}~{}:{}", earliest.max(0), latest.max(0)));
+                command.arg(format!("{operation}~{}:{}", earliest.max(0), latest.max(0)));
             }
             None => {
-                command.arg(step);
+                command.arg(operation);
             }
         }
         for text in others {
@@ -238,25 +252,25 @@ impl Run {
         command
     }
 
-    fn read(&self, answer: Value) -> RedisResult<Answer> {
-        let words = match answer {
-            Value::Array(words) => words,
+    fn parse(&self, reply: Value) -> RedisResult<Reply> {
+        let fields = match reply {
+            Value::Array(fields) => fields,
             Value::ServerError(error) => return Err(error.into()),
             _ => Vec::new(),
         };
-        let word = match words.first() {
+        let name = match fields.first() {
             Some(Value::BulkString(bytes)) => std::str::from_utf8(bytes).unwrap_or_default(),
             _ => "",
         };
-        let numbers: Vec<i64> = words
+        let numbers: Vec<i64> = fields
             .iter()
-            .filter_map(|word| match word {
+            .filter_map(|field| match field {
                 Value::Int(number) => Some(*number),
                 _ => None,
             })
             .collect();
-        Ok(match (word, &numbers[..]) {
-            ("admitted", [at_ms]) => Answer::Admitted {
+        Ok(match (name, &numbers[..]) {
+            ("admitted", [at_ms]) => Reply::Admitted {
                 at_ms: at_ms.unsigned_abs(),
             },
             ("refused", [too_many, requests, tokens, wait]) => {
@@ -265,25 +279,25 @@ impl Run {
                 } else {
                     Limit::Tokens
                 };
-                Answer::Refused(self.refusal(limit, *requests, *tokens, *wait))
+                Reply::Refused(self.refusal(limit, *requests, *tokens, *wait))
             }
-            ("buried", _) => Answer::Buried,
-            ("lost", _) => Answer::Lost,
-            ("done", _) => Answer::Done,
-            ("sound", _) => Answer::Sound,
-            ("unmarked", _) => Answer::Unmarked,
-            ("clock", _) => Answer::ClockWasSet,
-            ("time", [ms]) => Answer::Time(*ms),
-            ("doubtful", _) => match words.get(1) {
+            ("buried", _) => Reply::Buried,
+            ("lost", _) => Reply::Lost,
+            ("done", _) => Reply::Done,
+            ("sound", _) => Reply::Sound,
+            ("unmarked", _) => Reply::Unmarked,
+            ("clock", _) => Reply::ClockJumped,
+            ("time", [ms]) => Reply::Time(*ms),
+            ("doubtful", _) => match fields.get(1) {
                 Some(Value::BulkString(name)) => {
-                    Answer::Doubtful(String::from_utf8_lossy(name).into_owned())
+                    Reply::Doubtful(String::from_utf8_lossy(name).into_owned())
                 }
-                _ => Answer::Unmarked,
+                _ => Reply::Unmarked,
             },
             _ => {
                 return Err(RedisError::from((
                     ErrorKind::UnexpectedReturnType,
-                    "the script's answer makes no sense",
+                    "unexpected reply of the script",
                 )));
             }
         })

@@ -12,7 +12,7 @@ use super::{
     frame::{self, Place, scrolled},
 };
 use crate::{
-    backoffice::Recorded,
+    backoffice::RecordedAction,
     gateway::Gateway,
     portal::{
         error::PortalError,
@@ -67,7 +67,7 @@ pub async fn list(
     Ok(frame::page(&me, Place::Actions, "Actions", &content))
 }
 
-pub fn table(actions: &[Recorded]) -> Markup {
+pub fn table(actions: &[RecordedAction]) -> Markup {
     if actions.is_empty() {
         return html! { p.empty { "Nothing was done." } };
     }
@@ -82,7 +82,7 @@ pub fn table(actions: &[Recorded]) -> Markup {
                 th scope="col" { "Change" }
             } }
             tbody {
-                @for Recorded { action, .. } in actions {
+                @for RecordedAction { action, .. } in actions {
                     tr {
                         td { (moment(action.at_ms.div_euclid(1_000))) }
                         td { (action.actor) }

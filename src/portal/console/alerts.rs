@@ -12,7 +12,7 @@ use super::{
     frame::{self, Place, scrolled},
 };
 use crate::{
-    backoffice::{Alert, AlertKind, Channel, Delivery, DeliveryState, Event, ToldAlert},
+    backoffice::{Alert, AlertKind, AlertWithDeliveries, Channel, Delivery, DeliveryState, Event},
     gateway::{Gateway, alerts::messages},
     portal::{
         error::PortalError,
@@ -43,8 +43,8 @@ pub async fn list(
         before.map_err(|_| PortalError::Invalid("There is no such page of alerts.".into()))?;
     let backoffice = &gateway.backoffice;
     let (open, mut past) = tokio::try_join!(
-        backoffice.told_open_alerts(SHOWN_OPEN),
-        backoffice.told_closed_alerts(before, PAGE_SIZE + 1),
+        backoffice.open_alerts_with_deliveries(SHOWN_OPEN),
+        backoffice.closed_alerts_with_deliveries(before, PAGE_SIZE + 1),
     )?;
     let more = past.len() > PAGE_SIZE;
     past.truncate(PAGE_SIZE);
@@ -112,7 +112,7 @@ pub async fn test(
     Ok(layout::redirect(HERE))
 }
 
-fn open_table(open: &[ToldAlert]) -> Markup {
+fn open_table(open: &[AlertWithDeliveries]) -> Markup {
     html! {
         table {
             caption { "Open alerts, the latest first" }
@@ -124,7 +124,7 @@ fn open_table(open: &[ToldAlert]) -> Markup {
                 th scope="col" { "Sent" }
             } }
             tbody {
-                @for ToldAlert { alert, deliveries } in open {
+                @for AlertWithDeliveries { alert, deliveries } in open {
                     tr {
                         th scope="row" { (what(alert)) }
                         td { (moment(alert.opened_at)) }
@@ -138,7 +138,7 @@ fn open_table(open: &[ToldAlert]) -> Markup {
     }
 }
 
-fn past_table(past: &[ToldAlert]) -> Markup {
+fn past_table(past: &[AlertWithDeliveries]) -> Markup {
     html! {
         table {
             caption { "Alerts that are over, the latest first" }
@@ -150,7 +150,7 @@ fn past_table(past: &[ToldAlert]) -> Markup {
                 th scope="col" { "Sent" }
             } }
             tbody {
-                @for ToldAlert { alert, deliveries } in past {
+                @for AlertWithDeliveries { alert, deliveries } in past {
                     tr {
                         th scope="row" { (what(alert)) }
                         td { (moment(alert.opened_at)) }

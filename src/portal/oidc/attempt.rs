@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    backoffice::{Digest, oidc::Asking},
+    backoffice::{Digest, oidc::SignInAttempt},
     base::{
         keys::{Secret, random_text},
         timestamp,
@@ -49,8 +49,8 @@ impl Attempt {
         }
     }
 
-    pub fn asking<'a>(&'a self, redirect_uri: &'a str) -> Asking<'a> {
-        Asking {
+    pub fn asking<'a>(&'a self, redirect_uri: &'a str) -> SignInAttempt<'a> {
+        SignInAttempt {
             redirect_uri,
             state: &self.state,
             nonce: &self.nonce,

@@ -37,7 +37,7 @@ use crate::{
     api::Peer,
     backoffice::{
         self,
-        oidc::{Asking, Claims, Issuer},
+        oidc::{Claims, Issuer, SignInAttempt},
     },
     base::timestamp,
     gateway::Gateway,
@@ -217,7 +217,7 @@ async fn identify(
     let tried = throttle.attempt(&counted);
     tried.map_err(|seconds| PortalError::TooMany { seconds })?;
     let redirect_uri = redirect_uri(gateway);
-    let asking: Asking<'_> = attempt.asking(&redirect_uri);
+    let asking: SignInAttempt<'_> = attempt.asking(&redirect_uri);
     let claims = issuer.identify(code, asking).await?;
     let until = timestamp::now() + cookies::ATTEMPT_SECONDS;
     if !gateway.backoffice.spend(&attempt.digest(), until).await? {

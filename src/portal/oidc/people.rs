@@ -58,7 +58,7 @@ pub async fn find_or_enrol(
         account_id: random_id("acct_"),
         now: timestamp::now(),
     };
-    let person = match backoffice.add_person_known_as(new, identity).await {
+    let person = match backoffice.add_person_with_identity(new, identity).await {
         Err(BackofficeError::EmailTaken) => return Err(Refusal::AddressTaken),
         added => added?,
     };

@@ -1,5 +1,4 @@
-//! A hybrid and the labels that say something about it: what it would have chosen with which
-//! settings, how good that would have been, and what it would have cost.
+//! Evaluates a hybrid on labels: which targets it chooses with given settings, with what quality and at what cost.
 
 use std::sync::Arc;
 
@@ -19,47 +18,48 @@ use hybrid::{
     cost, tiered, turn,
 };
 
-/// What the scorer expects of each tier for a prompt.
+/// Expected quality of each tier for a prompt.
 pub type Quality = [f32; 4];
 
+/// A hybrid with the labels it is evaluated on.
 pub struct Bench {
     pub hybrid: Arc<Model>,
     pub router: Router,
-    /// Of the labels that score every target counted here.
+    /// The labels that have scores of all targets considered.
     pub cases: Vec<Case>,
-    /// Targets with too few labels to be counted.
+    /// Targets that are ignored because they have too few labels.
     pub left_out: Vec<String>,
     /// The target with the highest mean score.
     pub best: usize,
 }
 
-/// One label, as the hybrid's router would see it.
+/// One label as input of the hybrid's router.
 pub struct Case {
-    /// Its place among all labels.
+    /// Its index among all labels.
     pub label: usize,
     pub need: Need,
     pub candidates: Vec<Candidate>,
-    /// How well each candidate answered.
+    /// The score of each candidate.
     pub scores: Vec<f64>,
 }
 
-/// How a hybrid did on some labels.
+/// The results of a hybrid on some labels.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Measured {
     pub labels: usize,
-    /// As a share of what the best target alone would have reached.
+    /// As a share of the quality of the best target alone.
     #[serde(serialize_with = "four_places")]
     pub quality: f64,
-    /// As a share of what the best target alone would have cost.
+    /// As a share of the cost of the best target alone.
     #[serde(serialize_with = "four_places")]
     pub cost: f64,
-    /// How often the choice was the cheapest of those that answered best.
+    /// Share of cases in which the choice was the cheapest of the targets with the best score.
     #[serde(serialize_with = "four_places")]
     pub agreement: f64,
 }
 
 impl Bench {
-    /// `added_tokens` is what the gateway's own tools add to a prompt.
+    /// `added_tokens` is what the built-in tools add to a prompt.
     pub fn new(
         hybrid: &Arc<Model>,
         router: &Router,
@@ -74,7 +74,7 @@ impl Bench {
                 .any(|id| label.scores.contains_key(id))
         });
         let about: Vec<_> = about.collect();
-        // A target that few labels know would take most labels out of the count.
+        // A case needs scores of all targets, so a target with few scores would exclude most labels.
         let (counted, left_out): (Vec<_>, Vec<_>) =
             hybrid.targets.iter().cloned().partition(|id| {
                 let scored = about.iter().filter(|label| label.scores.contains_key(id));
@@ -97,7 +97,7 @@ impl Bench {
         bench
     }
 
-    /// How many targets are counted.
+    /// Number of targets considered.
     pub fn targets(&self) -> usize {
         self.hybrid.targets.len() - self.left_out.len()
     }
@@ -122,7 +122,7 @@ impl Bench {
         targets.max_by(better).unwrap_or(0)
     }
 
-    /// How a router does on some of the cases.
+    /// The results of a router on some of the cases.
     pub fn measure<'a>(
         &self,
         cases: impl IntoIterator<Item = &'a Case>,
@@ -150,7 +150,7 @@ impl Bench {
 }
 
 impl Case {
-    /// None where a target has no score, or could not have been asked.
+    /// `None` if a target has no score or could not serve the prompt.
     fn new(at: usize, label: &Label, targets: &[Arc<Model>], added_tokens: u64) -> Option<Self> {
         let tokens = TOKENS_PER_MESSAGE + estimate_tokens(&label.prompt) + added_tokens;
         let need = Need {
@@ -177,8 +177,8 @@ impl Case {
         self.candidates[target].cost.nanos() as f64
     }
 
-    /// Whom a router chooses on the first turn of a conversation: by the routers' own code, so that
-    /// what is measured is what will happen.
+    /// The index of the target that a router chooses on the first turn of a conversation. It uses the routers' own
+    /// code, so that the measurement matches the service.
     pub fn choice(&self, router: &Router, quality: &[Quality]) -> usize {
         let (quality, eligible): (_, Vec<_>) =
             (&quality[self.label], self.candidates.iter().collect());
@@ -189,21 +189,21 @@ impl Case {
                 tiered::choose(&eligible, tier)
             }
             Router::Turn(settings) => {
-                let now = turn::Now {
+                let context = turn::TurnContext {
                     quality,
                     prompt_tokens: self.need.prompt_tokens,
-                    goes_on: false,
-                    left_at: None,
+                    is_continuation: false,
+                    expired_model: None,
                     session: None,
                 };
-                turn::choose(&eligible, &[], &now, settings).map(|one| one.0)
+                turn::choose(&eligible, &[], &context, settings).map(|one| one.0)
             }
             Router::Semantic(_) => None,
         };
         chosen.map_or(0, |chosen| self.place(chosen))
     }
 
-    /// The cheapest of those that answered best.
+    /// The index of the cheapest target with the best score.
     fn ideal(&self) -> usize {
         let top = self.scores.iter().copied().fold(0.0, f64::max);
         let best = self.candidates.iter().zip(&self.scores);

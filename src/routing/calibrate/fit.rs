@@ -1,4 +1,4 @@
-//! The cheapest setting of a router that is good enough.
+//! Finds the cheapest setting of a router that is good enough.
 
 use super::{
     super::tiered,
@@ -7,44 +7,45 @@ use super::{
 };
 use crate::catalog::{Cost, Router, Tiered, Turn};
 
-/// A router's one number is tried in steps of 1/200, and cuts in steps of 1/100: finer ones would be
-/// noise with any number of labels that people have.
-const DIAL_STEPS: u16 = 200;
+/// The single number of a router is tried in steps of 1/200, cuts in steps of 1/100: finer steps would fit noise with
+/// any realistic number of labels.
+const NUMBER_STEPS: u16 = 200;
 const STEPS: u16 = 100;
 
-/// A setting, and whether it is as good as was asked.
+/// A setting, and whether it reaches the required quality.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
     pub router: Router,
     pub reached: bool,
 }
 
-/// What a setting comes to.
+/// Quality and cost of a setting, summed over the cases.
 #[derive(Clone, Copy, Debug, Default)]
 struct Total {
     quality: f64,
     cost: f64,
 }
 
-struct Tried<S> {
+/// A setting that was tried.
+struct Trial<S> {
     setting: S,
     total: Total,
-    /// From the setting that there is.
+    /// Distance from the current setting.
     distance: f64,
 }
 
-/// Finds the cheapest setting that has at least `goal` of the best target's quality on `cases`.
-/// Where none has, the best there is.
+/// The cheapest setting with at least the share `goal` of the best target's quality on `cases`; if there is none, the
+/// one with the highest quality.
 pub fn fit(bench: &Bench, cases: &[&Case], quality: &[Quality], goal: f64) -> Fitted {
     let top: f64 = cases.iter().map(|case| case.scores[bench.best]).sum();
     let search = Search {
-        asked: goal * top,
-        // Sums of the same scores in another order differ in their last digits.
-        even: 1e-9 * count(cases.len()),
+        required: goal * top,
+        // Sums of equal scores in another order differ in the last digits.
+        tolerance: 1e-9 * count(cases.len()),
     };
     match &bench.router {
         Router::Tiered(settings) => search.cuts(*settings, cases, quality),
-        router => search.dial(router, cases, quality),
+        router => search.single_number(router, cases, quality),
     }
 }
 
@@ -52,8 +53,8 @@ fn step(cut: u16) -> f32 {
     f32::from(cut) / f32::from(STEPS)
 }
 
-/// The router with its one number set; none where it has no such number.
-fn turned(router: &Router, to: f32) -> Option<Router> {
+/// The router with its single number set to `to`; `None` if it has no single number.
+fn with_number(router: &Router, to: f32) -> Option<Router> {
     match router {
         Router::Cost(_) => Some(Router::Cost(Cost { give: to })),
         Router::Turn(settings) => Some(Router::Turn(Turn {
@@ -64,7 +65,7 @@ fn turned(router: &Router, to: f32) -> Option<Router> {
     }
 }
 
-/// The number that is fitted.
+/// The number of the router that is fitted.
 fn number(router: &Router) -> f32 {
     match router {
         Router::Cost(settings) => settings.give,
@@ -74,24 +75,25 @@ fn number(router: &Router) -> f32 {
 }
 
 struct Search {
-    asked: f64,
-    even: f64,
+    required: f64,
+    tolerance: f64,
 }
 
 impl Search {
     fn reaches(&self, total: Total) -> bool {
-        total.quality >= self.asked - self.even
+        total.quality >= self.required - self.tolerance
     }
 
-    /// Enough quality goes first, then the price, then more quality, then the smaller change.
-    fn better<S>(&self, one: &Tried<S>, other: &Tried<S>) -> bool {
+    /// Whether `one` is better: by enough quality first, then by cost, then by more quality, then by the smaller
+    /// change. Without enough quality, more quality comes before cost.
+    fn better<S>(&self, one: &Trial<S>, other: &Trial<S>) -> bool {
         let enough = [self.reaches(one.total), self.reaches(other.total)];
         if enough[0] != enough[1] {
             return enough[0];
         }
         let quality = one.total.quality - other.total.quality;
         let cost = one.total.cost - other.total.cost;
-        let (finer, coarser) = (quality > self.even, quality < -self.even);
+        let (finer, coarser) = (quality > self.tolerance, quality < -self.tolerance);
         let by_quality = finer.then_some(true).or(coarser.then_some(false));
         let by_cost = (cost < 0.0)
             .then_some(true)
@@ -104,24 +106,25 @@ impl Search {
         decided.unwrap_or(one.distance < other.distance)
     }
 
-    fn dial(&self, router: &Router, cases: &[&Case], quality: &[Quality]) -> Fitted {
-        let mut best: Option<Tried<Router>> = None;
-        for at in 0..=DIAL_STEPS {
-            let to = f32::from(at) / f32::from(DIAL_STEPS);
-            let Some(setting) = turned(router, to) else {
+    /// Tries all values of the router's single number.
+    fn single_number(&self, router: &Router, cases: &[&Case], quality: &[Quality]) -> Fitted {
+        let mut best: Option<Trial<Router>> = None;
+        for at in 0..=NUMBER_STEPS {
+            let to = f32::from(at) / f32::from(NUMBER_STEPS);
+            let Some(setting) = with_number(router, to) else {
                 break;
             };
             let mut total = Total::default();
             for case in cases {
                 total.add(case, case.choice(&setting, quality));
             }
-            let tried = Tried {
+            let trial = Trial {
                 distance: f64::from((to - number(router)).abs()),
                 setting,
                 total,
             };
-            if best.as_ref().is_none_or(|best| self.better(&tried, best)) {
-                best = Some(tried);
+            if best.as_ref().is_none_or(|best| self.better(&trial, best)) {
+                best = Some(trial);
             }
         }
         Fitted {
@@ -130,12 +133,12 @@ impl Search {
         }
     }
 
-    /// All three cuts at once: what a tier comes to between two cuts is a difference of sums.
+    /// Tries all combinations of the three cuts. The totals of a tier between two cuts are a difference of prefix sums.
     fn cuts(&self, settings: Tiered, cases: &[&Case], quality: &[Quality]) -> Fitted {
         let below = Tier::ALL.map(|tier| tier.below(settings, cases, quality));
         let end = usize::from(STEPS) + 1;
         let near = |cut: u16, at: usize| f64::from((step(cut) - settings.cuts[at]).abs());
-        let mut best: Option<Tried<[u16; 3]>> = None;
+        let mut best: Option<Trial<[u16; 3]>> = None;
         for a in 0..=STEPS {
             for b in a + 1..=STEPS {
                 for c in b + 1..=STEPS {
@@ -146,7 +149,7 @@ impl Search {
                         below[2][k].less(below[2][j]),
                         below[3][end].less(below[3][k]),
                     ];
-                    let tried = Tried {
+                    let trial = Trial {
                         setting: [a, b, c],
                         total: Total {
                             quality: parts.iter().map(|part| part.quality).sum(),
@@ -154,8 +157,8 @@ impl Search {
                         },
                         distance: near(a, 0) + near(b, 1) + near(c, 2),
                     };
-                    if best.as_ref().is_none_or(|best| self.better(&tried, best)) {
-                        best = Some(tried);
+                    if best.as_ref().is_none_or(|best| self.better(&trial, best)) {
+                        best = Some(trial);
                     }
                 }
             }
@@ -171,23 +174,20 @@ impl Search {
     }
 }
 
-/// A tier that a request's difficulty can put it in.
+/// A quality tier, counted from 0.
 #[derive(Clone, Copy)]
 struct Tier(usize);
 
 impl Tier {
     const ALL: [Self; 4] = [Self(0), Self(1), Self(2), Self(3)];
 
-    /// What it would come to if it got all cases whose difficulty is below the first cut there is,
-    /// the second, and so on; at the end, all cases.
+    /// Prefix sums: the totals if this tier got all cases with a difficulty below each possible cut; the last entry is
+    /// for all cases.
     fn below(self, settings: Tiered, cases: &[&Case], quality: &[Quality]) -> Vec<Total> {
-        // No text is harder than 1, and none easier than 0: whatever the text, it is this tier, or
-        // the one that a floor makes of it.
-        let always = [0, 1, 2].map(|cut| if cut < self.0 { 0.0 } else { 2.0 });
-        let all = Router::Tiered(Tiered {
-            cuts: always,
-            ..settings
-        });
+        // Difficulty is from 0 to 1, so these cuts put every text into this tier, or into the one that a floor raises
+        // it to.
+        let cuts = [0, 1, 2].map(|cut| if cut < self.0 { 0.0 } else { 2.0 });
+        let all = Router::Tiered(Tiered { cuts, ..settings });
         let end = usize::from(STEPS) + 1;
         let mut sums = vec![Total::default(); end + 1];
         for case in cases {

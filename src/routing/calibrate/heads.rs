@@ -1,8 +1,8 @@
-//! What the scorer expects of each tier, brought nearer to what the operator's models do.
+//! Refits the quality heads of the scorer to the operator's models, by a linear function per tier.
 //!
-//! A head is a sum of weighted features, so a straight line through it is a head again: its weights
-//! times the slope, and the rest in the weight of the base, a feature that is always 1. The lines are
-//! fitted to the sums before those are held between 0 and 1.
+//! A head is a weighted sum of features, so a linear function of it is a head again: the weights times the slope, and
+//! the offset in the weight of the base, a feature that is always 1. The functions are fitted to the sums before they
+//! are clamped to 0..=1.
 
 use serde::Serialize;
 
@@ -13,24 +13,24 @@ use super::{
 };
 use crate::catalog::Catalog;
 
-/// How many labels' worth of doubt there is that a tier has to be moved up or down: the spread of a
-/// label (.45) over that of what tiers are off by (.2), squared.
-const DOUBT: f64 = 5.0;
-/// Likewise about its slope, which differs from 1 by some .5.
-const SLOPE_DOUBT: f64 = 0.8;
+/// Regularisation of the offset, in labels: the squared ratio of the standard deviation of a label (.45) to that of the
+/// tiers' offsets (.2).
+const OFFSET_PRIOR: f64 = 5.0;
+/// Regularisation of the slope, whose standard deviation around 1 is about .5.
+const SLOPE_PRIOR: f64 = 0.8;
 const BINS: usize = 10;
 
-/// How well a model of a tier answered, and what was expected.
+/// The score of a model on one prompt, and the quality expected of its tier.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    /// From 0.
+    /// Counted from 0.
     pub tier: usize,
-    /// Not yet held between 0 and 1.
+    /// Before clamping to 0..=1.
     pub expected: f64,
     pub score: f64,
 }
 
-/// What a tier's sums are multiplied by, and what is added to them then.
+/// The linear function that is applied to the sums of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Line {
     #[serde(serialize_with = "four_places")]
@@ -50,13 +50,14 @@ impl Default for Line {
 
 pub type Lines = [Line; TIERS];
 
-/// How far expectations are from scores.
+/// The error of the expected quality.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Error {
-    /// The root of the mean square of the differences.
+    /// Root mean square of the differences between expected quality and score.
     #[serde(serialize_with = "four_places")]
     pub rms: f64,
-    /// How far the mean score is from the mean expectation, among prompts of like expectation.
+    /// Calibration error: the mean difference between mean score and mean expectation, over bins of similar
+    /// expectation.
     #[serde(serialize_with = "four_places")]
     pub calibration: f64,
 }
@@ -65,7 +66,7 @@ pub struct Error {
 pub fn points(labels: &[Label], catalog: &Catalog, scorer: &Scorer) -> Vec<Vec<Point>> {
     let of = |label: &Label| {
         if Scorer::is_courtesy(&label.prompt) {
-            return Vec::new(); // for these there is a rule
+            return Vec::new(); // courtesies are scored by a rule
         }
         let mut sums = [0.0; TIERS];
         for term in scorer.explain(&label.prompt) {
@@ -86,7 +87,7 @@ pub fn points(labels: &[Label], catalog: &Catalog, scorer: &Scorer) -> Vec<Vec<P
     labels.iter().map(of).collect()
 }
 
-/// Least squares, drawn towards leaving things as they are: less so the more labels there are.
+/// Least squares with a prior towards no change, which weighs less the more labels there are.
 pub fn fit(points: &[Point]) -> Lines {
     let mut lines = Lines::default();
     for (tier, line) in lines.iter_mut().enumerate() {
@@ -96,26 +97,26 @@ pub fn fit(points: &[Point]) -> Lines {
             continue;
         }
         let middle = here().map(|point| point.expected).sum::<f64>() / number;
-        let up = here()
+        let shift = here()
             .map(|point| point.score - point.expected)
             .sum::<f64>();
-        let (mut spread, mut lean) = (0.0, 0.0);
+        let (mut spread, mut covariance) = (0.0, 0.0);
         for point in here() {
-            let aside = point.expected - middle;
-            spread += aside * aside;
-            lean += aside * (point.score - point.expected);
+            let deviation = point.expected - middle;
+            spread += deviation * deviation;
+            covariance += deviation * (point.score - point.expected);
         }
-        // A harder prompt is never to look easier for it.
-        let slope = (lean / (spread + SLOPE_DOUBT)).max(-1.0);
+        // The slope of the result is at least 0, so that a harder prompt never looks easier.
+        let slope = (covariance / (spread + SLOPE_PRIOR)).max(-1.0);
         *line = Line {
             scale: 1.0 + slope,
-            offset: up / (number + DOUBT) - slope * middle,
+            offset: shift / (number + OFFSET_PRIOR) - slope * middle,
         };
     }
     lines
 }
 
-/// How well expectations fit once lines are drawn through them.
+/// The error of the expected quality after applying the linear functions.
 pub fn error(points: &[Point], lines: &Lines) -> Error {
     let mut bins = [(0.0, 0.0); BINS];
     let mut squares = 0.0;
@@ -133,28 +134,28 @@ pub fn error(points: &[Point], lines: &Lines) -> Error {
         bins[bin].1 += point.score;
     }
     let number = count(points.len().max(1));
-    let apart = bins
+    let differences = bins
         .iter()
         .map(|(expected, score)| (expected - score).abs());
     Error {
         rms: (squares / number).sqrt(),
-        calibration: apart.sum::<f64>() / number,
+        calibration: differences.sum::<f64>() / number,
     }
 }
 
-/// The weights with the lines in them.
-pub fn written(weights: &Weights, lines: &Lines) -> Result<Weights, String> {
+/// The weights with the linear functions applied.
+pub fn apply(weights: &Weights, lines: &Lines) -> Result<Weights, String> {
     let mut weights = weights.clone();
     let base = (1.0 - f64::from(weights.hand_middle[0])) * f64::from(weights.hand_scale[0]);
     if base.abs() < 1e-6 {
-        return Err("these weights have no base that could take an offset".into());
+        return Err("these weights have no base feature for an offset".into());
     }
     for (head, line) in lines.iter().enumerate() {
         #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
         let scaled = |weight: &mut f32| *weight = (f64::from(*weight) * line.scale) as f32;
         scaled(&mut weights.gram_units[head]);
         let dense = weights.hand.chunks_exact_mut(HEADS);
-        let dense = dense.chain(weights.meaning.chunks_exact_mut(HEADS));
+        let dense = dense.chain(weights.embedding.chunks_exact_mut(HEADS));
         dense.for_each(|row| scaled(&mut row[head]));
         #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
         let offset = (line.offset / base) as f32;

@@ -1,4 +1,4 @@
-//! What an operator knows of how well models answered: a prompt a line, in JSON.
+//! Reads labels: prompts with scores of models, one JSON object per line.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::catalog::Catalog;
 
-/// So many bad lines are told of.
-const TOLD: usize = 10;
+/// The most bad lines that the error lists.
+const MAX_REPORTED: usize = 10;
 
-/// A prompt and how well models answered it.
+/// A prompt with the scores of models on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Label {
     pub prompt: String,
@@ -17,7 +17,7 @@ pub struct Label {
     pub scores: BTreeMap<String, f64>,
 }
 
-/// All the labels, or what is wrong with which lines.
+/// Reads all labels. The error lists the bad lines with the reasons.
 pub fn read(text: &str, catalog: &Catalog) -> Result<Vec<Label>, String> {
     let (mut labels, mut wrong) = (Vec::new(), Vec::new());
     for (at, line) in text.lines().enumerate() {
@@ -33,8 +33,8 @@ pub fn read(text: &str, catalog: &Catalog) -> Result<Vec<Label>, String> {
     if wrong.is_empty() {
         return Ok(labels);
     }
-    let more = wrong.len().saturating_sub(TOLD);
-    wrong.truncate(TOLD);
+    let more = wrong.len().saturating_sub(MAX_REPORTED);
+    wrong.truncate(MAX_REPORTED);
     if more > 0 {
         wrong.push(format!("and {more} more"));
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_lines_are_told_by_number() {
+    fn bad_lines_are_reported_by_number() {
         let catalog = Catalog::built_in();
         let good = r#"{"prompt": "Hi", "scores": {"svc-pro": 1, "svc-basic": 0.5}, "bench": "x"}"#;
         let read_one = read(&format!("\u{feff}{good}\n\n  \n"), &catalog).unwrap();
@@ -113,11 +113,11 @@ mod tests {
                 "the score of `svc-pro` is \"1\"; expected a number from 0 to 1",
             ),
         ] {
-            let told = read(&format!("{good}\n\n{line}\n{good}"), &catalog).unwrap_err();
-            assert!(told.starts_with(&format!("line 3: {why}")), "{told}");
+            let error = read(&format!("{good}\n\n{line}\n{good}"), &catalog).unwrap_err();
+            assert!(error.starts_with(&format!("line 3: {why}")), "{error}");
         }
-        let told = read(&"{\n".repeat(13), &catalog).unwrap_err();
-        assert_eq!(told.matches("line ").count(), 10, "{told}");
-        assert!(told.ends_with("and 3 more"), "{told}");
+        let error = read(&"{\n".repeat(13), &catalog).unwrap_err();
+        assert_eq!(error.matches("line ").count(), 10, "{error}");
+        assert!(error.ends_with("and 3 more"), "{error}");
     }
 }

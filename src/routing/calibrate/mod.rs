@@ -1,15 +1,16 @@
-//! Fits hybrids to labels of the operator's own: which setting of a router is the cheapest that is
-//! good enough for the models that really answer, and what is to be expected of them.
+//! Fits hybrids to the operator's own labels: finds the cheapest setting of each router that is good enough with the
+//! operator's models, and optionally refits the quality heads of the scorer.
 //!
-//! Nothing is asked and nothing is drawn: the same labels, catalog and weights give the same report.
+//! Calls no provider and uses no randomness: equal labels, catalog and weights give the same report. Unusable input is
+//! refused with the reason.
 
 mod bench;
 mod fit;
-mod halves;
 mod heads;
 mod labels;
 mod number;
 mod report;
+mod split;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -24,53 +25,55 @@ pub use verdict::Verdict;
 
 use self::{
     bench::{Bench, Case, Quality},
-    verdict::Way,
+    verdict::Setup,
 };
 use super::scorer::Scorer;
 use crate::catalog::{Catalog, Model, Router};
 
-/// Fewer labels say more about chance than about models.
+/// The fewest labels that are accepted; with fewer the result would be mostly chance.
 pub const MIN_LABELS: usize = 50;
-/// Of each half.
+/// The fewest labels in each half.
 const MIN_HALF: usize = 20;
 
-pub struct Asked<'a> {
+/// The input of a calibration.
+pub struct CalibrationInput<'a> {
     pub labels: &'a [Label],
     pub catalog: &'a Catalog,
     pub scorer: &'a Scorer,
-    /// The hybrids to fit; all that there are labels for where none is named.
+    /// The hybrids to fit; if empty, all that have enough labels.
     pub models: &'a [String],
-    /// As a share of always asking the best target.
+    /// The required quality, as a share of that of the best target alone.
     pub quality: f64,
+    /// Whether to refit the quality heads.
     pub heads: bool,
-    /// What the gateway's own tools add to the prompts of models that they are offered to.
+    /// Tokens that the built-in tools add to prompts of hybrids that offer them.
     pub tool_tokens: u64,
 }
 
-/// What was found, and the refitted weights where they are better.
+/// The report, and the refitted weights if they are better.
 pub struct Calibrated {
     pub report: Report,
     pub weights: Option<Vec<u8>>,
 }
 
-/// What the scorer expects: with the weights that there are, with those fitted to one half, and
-/// with those fitted to all.
+/// Expected quality per label: with the current weights, with those fitted to one half of the labels, and with those
+/// fitted to all.
 struct Expected {
     before: Vec<Quality>,
     half: Vec<Quality>,
     all: Vec<Quality>,
 }
 
-pub fn calibrate(asked: &Asked<'_>) -> Result<Calibrated, String> {
-    enough(asked.labels.len(), "usable labels")?;
-    let fits = halves::fitting(asked.labels);
-    let (benches, skipped) = benches(asked, &fits)?;
+pub fn calibrate(input: &CalibrationInput<'_>) -> Result<Calibrated, String> {
+    enough(input.labels.len(), "usable labels")?;
+    let fits = split::fitting_half(input.labels);
+    let (benches, skipped) = benches(input, &fits)?;
     let score = |scorer: &Scorer| -> Vec<Quality> {
-        let prompts = asked.labels.iter().map(|label| &label.prompt);
+        let prompts = input.labels.iter().map(|label| &label.prompt);
         prompts.map(|prompt| scorer.score(prompt).quality).collect()
     };
-    let before = score(asked.scorer);
-    let refitted = asked.heads.then(|| refit(asked, &fits)).transpose()?;
+    let before = score(input.scorer);
+    let refitted = input.heads.then(|| refit(input, &fits)).transpose()?;
     let (heads, better) = refitted.unzip();
     let refitted = better.flatten();
     let with = |scorer: fn(&Refitted) -> &Scorer| {
@@ -85,12 +88,12 @@ pub fn calibrate(asked: &Asked<'_>) -> Result<Calibrated, String> {
     let weights = refitted.map(|refitted| refitted.file);
     let hybrids = benches
         .iter()
-        .map(|bench| fitted(bench, &fits, &expected, asked.quality))
+        .map(|bench| fitted(bench, &fits, &expected, input.quality))
         .collect();
     let report = Report {
-        labels: asked.labels.len(),
-        weights: asked.scorer.version().to_owned(),
-        asked_quality: asked.quality,
+        labels: input.labels.len(),
+        weights: input.scorer.version().to_owned(),
+        asked_quality: input.quality,
         hybrids,
         skipped,
         heads,
@@ -103,36 +106,43 @@ fn enough(found: usize, what: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "there are {found} {what}, and {MIN_LABELS} are needed: what is fitted to fewer is noise"
+        "there are {found} {what}, and {MIN_LABELS} are needed: a fit to fewer would be noise"
     ))
 }
 
-/// Each hybrid with its labels, and what keeps others from being fitted.
-fn benches(asked: &Asked<'_>, fits: &[bool]) -> Result<(Vec<Bench>, Vec<String>), String> {
+/// The hybrids to fit with their labels, and the reasons why others are skipped.
+fn benches(
+    input: &CalibrationInput<'_>,
+    fits: &[bool],
+) -> Result<(Vec<Bench>, Vec<String>), String> {
     let (mut found, mut skipped) = (Vec::new(), Vec::new());
-    if asked.models.is_empty() {
-        for model in asked.catalog.models().filter(|model| model.is_hybrid()) {
-            match bench(asked, model, fits) {
+    if input.models.is_empty() {
+        for model in input.catalog.models().filter(|model| model.is_hybrid()) {
+            match bench(input, model, fits) {
                 Ok(bench) => found.push(bench),
-                // What has no thresholds is nothing to be told about.
+                // Semantic hybrids have no thresholds, so skipping them is not reported.
                 Err(_) if matches!(model.router, Some(Router::Semantic(_))) => {}
                 Err(why) => skipped.push(why),
             }
         }
     }
-    for id in asked.models {
-        let model = asked.catalog.find(id).filter(|model| model.is_hybrid());
+    for id in input.models {
+        let model = input.catalog.find(id).filter(|model| model.is_hybrid());
         let model = model.ok_or_else(|| format!("`{id}` is no hybrid of the catalog"))?;
-        found.push(bench(asked, model, fits)?);
+        found.push(bench(input, model, fits)?);
     }
-    if found.is_empty() && !asked.heads {
+    if found.is_empty() && !input.heads {
         let why = skipped.join("\n- ");
         return Err(format!("there is no hybrid to fit:\n- {why}"));
     }
     Ok((found, skipped))
 }
 
-fn bench(asked: &Asked<'_>, hybrid: &Arc<Model>, fits: &[bool]) -> Result<Bench, String> {
+fn bench(
+    input: &CalibrationInput<'_>,
+    hybrid: &Arc<Model>,
+    fits: &[bool],
+) -> Result<Bench, String> {
     let id = &hybrid.id;
     let router = match &hybrid.router {
         Some(Router::Semantic(_)) | None => {
@@ -143,8 +153,8 @@ fn bench(asked: &Asked<'_>, hybrid: &Arc<Model>, fits: &[bool]) -> Result<Bench,
         Some(router) => router,
     };
     let offered = hybrid.builtin_tools && hybrid.has_feature("tools");
-    let added = if offered { asked.tool_tokens } else { 0 };
-    let bench = Bench::new(hybrid, router, asked.labels, asked.catalog, added);
+    let added = if offered { input.tool_tokens } else { 0 };
+    let bench = Bench::new(hybrid, router, input.labels, input.catalog, added);
     if bench.targets() < 2 {
         return Err(format!("`{id}`: fewer than two of its targets have labels"));
     }
@@ -176,16 +186,16 @@ fn fitted(bench: &Bench, fits: &[bool], expected: &Expected, goal: f64) -> Hybri
         after_setting: Setting::of(router),
         after: bench.measure(cases.iter().copied(), router, quality),
     };
-    let on_other = compared(&held_out, &half.router, &expected.half);
-    let way = Way {
+    let on_held_out = compared(&held_out, &half.router, &expected.half);
+    let setup = Setup {
         router: &half.router,
         quality: &expected.half,
     };
     let verdict = Verdict::of(
         bench,
         &held_out,
-        (&bench.router, on_other.before),
-        (way, on_other.after),
+        (&bench.router, on_held_out.before),
+        (setup, on_held_out.after),
         goal,
     );
     let best = &bench.cases[0].candidates[bench.best].model.id;
@@ -197,23 +207,23 @@ fn fitted(bench: &Bench, fits: &[bool], expected: &Expected, goal: f64) -> Hybri
         before: Setting::of(&bench.router),
         after: Setting::of(&whole.router),
         fitted_half: compared(&fitting, &half.router, &expected.half),
-        held_out_half: on_other,
+        held_out_half: on_held_out,
         all_labels: compared(&all, &whole.router, &expected.all),
         reached: whole.reached,
         verdict,
     }
 }
 
-/// Weights with heads fitted to one half of the labels, and to all.
+/// Scorers with heads fitted to one half of the labels, and to all of them.
 struct Refitted {
     half: Scorer,
     all: Scorer,
-    /// The latter as a file.
+    /// The weights of `all` as a file.
     file: Vec<u8>,
 }
 
-fn refit(asked: &Asked<'_>, fits: &[bool]) -> Result<(Heads, Option<Refitted>), String> {
-    let points = heads::points(asked.labels, asked.catalog, asked.scorer);
+fn refit(input: &CalibrationInput<'_>, fits: &[bool]) -> Result<(Heads, Option<Refitted>), String> {
+    let points = heads::points(input.labels, input.catalog, input.scorer);
     let of_half = |fitting: bool| -> Vec<heads::Point> {
         let chosen = points
             .iter()
@@ -233,16 +243,16 @@ fn refit(asked: &Asked<'_>, fits: &[bool]) -> Result<(Heads, Option<Refitted>), 
         before,
         after,
         lines,
-        // What only rounding tells apart is no better.
+        // Differences in rounding do not count as better.
         better: before.rms - after.rms > 1e-6,
         weights: None,
     };
     if !report.better {
         return Ok((report, None));
     }
-    let file = heads::written(asked.scorer.weights(), &lines)?.encode();
+    let file = heads::apply(input.scorer.weights(), &lines)?.encode();
     let all = Scorer::read(&file)?;
-    let half = Scorer::read(&heads::written(asked.scorer.weights(), &half)?.encode())?;
+    let half = Scorer::read(&heads::apply(input.scorer.weights(), &half)?.encode())?;
     report.weights = Some(all.version().to_owned());
     Ok((report, Some(Refitted { half, all, file })))
 }

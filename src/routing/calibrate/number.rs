@@ -1,4 +1,4 @@
-//! Numbers as they are counted and shown here.
+//! Conversion and formatting of numbers.
 
 use serde::Serializer;
 
@@ -7,7 +7,7 @@ pub fn count(labels: usize) -> f64 {
     labels as f64
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 pub fn four_places<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64((number * 10_000.0).round() / 10_000.0)
 }

@@ -1,4 +1,4 @@
-//! What a calibration found.
+//! The report of a calibration.
 
 use serde::Serialize;
 
@@ -12,12 +12,12 @@ use crate::catalog::Router;
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Report {
     pub labels: usize,
-    /// The version of the weights that were there.
+    /// The version of the current weights.
     pub weights: String,
-    /// The share of the best target's quality that was asked for.
+    /// The required share of the best target's quality.
     pub asked_quality: f64,
     pub hybrids: Vec<Hybrid>,
-    /// Hybrids that there are too few labels for, and why.
+    /// Hybrids that were not fitted, with the reasons.
     pub skipped: Vec<String>,
     pub heads: Option<Heads>,
 }
@@ -26,24 +26,24 @@ pub struct Report {
 pub struct Hybrid {
     pub model: String,
     pub router: &'static str,
-    /// The target that the others are measured against.
+    /// The target with the best mean score; quality and cost are relative to it.
     pub best_target: String,
-    /// Targets that are not in the count, for want of labels.
+    /// Targets that are ignored because they have too few labels.
     pub left_out: Vec<String>,
     pub before: Setting,
     pub after: Setting,
-    /// Fitted to one half of the labels, and read on it.
+    /// The setting fitted to one half of the labels, measured on that half.
     pub fitted_half: Compared,
-    /// The same setting, read on the other half.
+    /// The setting fitted to one half, measured on the other.
     pub held_out_half: Compared,
-    /// Fitted to all labels: what `after` is.
+    /// The setting fitted to all labels (`after`), measured on all.
     pub all_labels: Compared,
-    /// Whether the quality that was asked for can be had.
+    /// Whether the required quality can be reached.
     pub reached: bool,
     pub verdict: Verdict,
 }
 
-/// A router's fitted number or numbers, in the words of the catalog.
+/// A router's fitted number or numbers, in the syntax of the catalog.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Setting(pub String);
@@ -55,17 +55,17 @@ pub struct Compared {
     pub after: Measured,
 }
 
-/// The refitted heads, read on the half that they were not fitted to.
+/// The refitted heads, measured on the half that they were not fitted to.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Heads {
-    /// How many scores of models are held out.
+    /// Number of held-out scores.
     pub scores: usize,
     pub before: Error,
     pub after: Error,
-    /// Fitted to all labels, the weakest tier first.
+    /// The linear functions fitted to all labels, the weakest tier first.
     pub lines: Lines,
     pub better: bool,
-    /// The version of the new weights, where they are better.
+    /// The version of the new weights, if they are better.
     pub weights: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl Setting {
 }
 
 impl Hybrid {
-    /// The lines for the catalog; comments only, where what there is should stay.
+    /// The lines for the catalog; only a comment if the current setting should stay.
     pub fn toml(&self) -> String {
         let Self { model, router, .. } = self;
         let (Setting(kept), Setting(found)) = (&self.before, &self.after);

@@ -1,9 +1,9 @@
-//! Labels whose right answer is known.
+//! Calibration with labels for which the right result is known.
 
 #![expect(
     clippy::float_cmp,
     clippy::cast_precision_loss,
-    reason = "what is the same comes to the same number, and numbers of labels are small"
+    reason = "equal input gives exactly equal numbers, and label counts are small"
 )]
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::catalog::{Cost, Tiered, Turn};
 const COST: &str = "svc-hybrid-cost";
 const TIERED: &str = "svc-hybrid-tiered";
 const TURN: &str = "svc-hybrid-turn";
-/// From the cheapest to the dearest that the three can choose.
+/// Targets of the three hybrids, from the cheapest to the most expensive.
 const TARGETS: [&str; 6] = [
     "svc-native-flash",
     "svc-native-fast",
@@ -29,7 +29,7 @@ const TARGETS: [&str; 6] = [
     "svc-basic",
 ];
 
-/// Easy and hard ones, of different words each.
+/// Easy and hard prompts, each with different words.
 fn prompts() -> Vec<String> {
     let texts: Vec<String> = serde_json::from_str(include_str!("../scorer/prompts.json")).unwrap();
     let twice = texts.iter().enumerate().flat_map(|(at, text)| {
@@ -40,8 +40,8 @@ fn prompts() -> Vec<String> {
     twice.collect()
 }
 
-/// A number that follows from a text and nothing else.
-fn lot(text: &str) -> u64 {
+/// A hash of a text.
+fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
@@ -58,8 +58,12 @@ fn labels(score: impl Fn(&str, &str) -> f64) -> Vec<Label> {
     prompts().into_iter().map(label).collect()
 }
 
-fn asked<'a>(labels: &'a [Label], catalog: &'a Catalog, models: &'a [String]) -> Asked<'a> {
-    Asked {
+fn input<'a>(
+    labels: &'a [Label],
+    catalog: &'a Catalog,
+    models: &'a [String],
+) -> CalibrationInput<'a> {
+    CalibrationInput {
         labels,
         catalog,
         scorer: Scorer::embedded(),
@@ -72,10 +76,10 @@ fn asked<'a>(labels: &'a [Label], catalog: &'a Catalog, models: &'a [String]) ->
 
 fn calibrated(labels: &[Label], quality: f64, heads: bool) -> Calibrated {
     let catalog = Catalog::built_in();
-    calibrate(&Asked {
+    calibrate(&CalibrationInput {
         quality,
         heads,
-        ..asked(labels, &catalog, &[])
+        ..input(labels, &catalog, &[])
     })
     .unwrap()
 }
@@ -94,9 +98,9 @@ fn expected(labels: &[Label]) -> Vec<Quality> {
 
 fn bench(labels: &[Label], id: &str) -> Bench {
     let catalog = Catalog::built_in();
-    let asked = asked(labels, &catalog, &[]);
-    let fits = halves::fitting(labels);
-    super::bench(&asked, catalog.find(id).unwrap(), &fits).unwrap()
+    let input = input(labels, &catalog, &[]);
+    let fits = split::fitting_half(labels);
+    super::bench(&input, catalog.find(id).unwrap(), &fits).unwrap()
 }
 
 #[test]
@@ -106,8 +110,8 @@ fn where_the_cheap_are_always_right_all_goes_to_them() {
     for one in &report.hybrids {
         let after = one.all_labels.after;
         assert_eq!(after.quality, 1.0, "{one:?}");
-        // The very hardest texts are not of the first tier, whatever the cuts; and no `lambda` makes
-        // a small price count for more than a much better expectation.
+        // The very hardest texts are never in the first tier, whatever the cuts; and no `lambda` outweighs a much
+        // higher expected quality by a small difference in price.
         let cheapest = after.agreement > 0.95 || one.model == TURN;
         assert!(
             cheapest && after.cost < one.all_labels.before.cost,
@@ -128,13 +132,13 @@ fn where_only_the_dearest_is_right_all_goes_to_it() {
     assert!(after.reached);
     assert!(after.all_labels.after.quality >= 0.95, "{after:?}");
     assert!(after.all_labels.after.cost >= 0.95, "{after:?}");
-    // Nobody that it can choose has any score but 0.
+    // All targets of this hybrid have the score 0.
     assert!(report.skipped.iter().any(|why| why.contains(COST)));
 }
 
-/// `svc-native-fast` and `-flash` are of one tier, and the former is dearer: no setting takes it.
+/// `svc-native-fast` and `-flash` are of the same tier and the former is more expensive, so no setting chooses it.
 #[test]
-fn what_cannot_be_reached_is_said_and_the_best_taken() {
+fn an_unreachable_quality_is_reported_and_the_best_setting_taken() {
     let score = |_: &str, id: &str| match id {
         "svc-native-fast" => 1.0,
         "svc-pro" => 0.5,
@@ -154,7 +158,7 @@ fn what_cannot_be_reached_is_said_and_the_best_taken() {
     }
 }
 
-/// Whoever is at least as dear as the planted setting's choice is right, and nobody else.
+/// A target is right exactly if it costs at least as much as the choice of the planted setting.
 #[test]
 fn a_planted_setting_is_found_again() {
     let all = labels(|_, _| 1.0);
@@ -204,15 +208,15 @@ fn a_planted_setting_is_found_again() {
     }
 }
 
-/// Stronger models are right more often, but when is not to be known from the prompt. A lot can look
-/// like a choice once in a while.
+/// Stronger models are right more often, but independently of the prompt. A random choice can look like a good one
+/// occasionally.
 #[test]
-fn labels_that_have_nothing_to_do_with_their_prompts_are_not_borne_out() {
+fn labels_unrelated_to_their_prompts_are_not_confirmed() {
     let mut confirmed = 0;
     for seed in 0..5_u64 {
         let score = |prompt: &str, id: &str| {
             let strength = TARGETS.iter().position(|one| *one == id).unwrap();
-            let drawn = (lot(prompt) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let drawn = (hash(prompt) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
             f64::from(drawn % 10 < 3 + strength as u64)
         };
         let report = calibrated(&labels(score), 0.8, false).report;
@@ -232,7 +236,7 @@ fn labels_that_have_nothing_to_do_with_their_prompts_are_not_borne_out() {
 #[test]
 fn too_few_labels_are_refused_with_how_many_are_needed() {
     let (all, catalog) = (labels(|_, _| 1.0), Catalog::built_in());
-    let refused = calibrate(&asked(&all[..49], &catalog, &[])).err().unwrap();
+    let refused = calibrate(&input(&all[..49], &catalog, &[])).err().unwrap();
     assert!(
         refused.contains("49 usable labels, and 50 are needed"),
         "{refused}"
@@ -244,7 +248,7 @@ fn too_few_labels_are_refused_with_how_many_are_needed() {
             .retain(|id, _| id != "svc-standard" && id != "svc-basic");
     }
     let models = [TIERED.to_owned()];
-    let report = calibrate(&asked(&few, &catalog, &models))
+    let report = calibrate(&input(&few, &catalog, &models))
         .ok()
         .unwrap()
         .report;
@@ -255,25 +259,25 @@ fn too_few_labels_are_refused_with_how_many_are_needed() {
     for label in &mut few {
         label.scores.retain(|id, _| id == "svc-pro");
     }
-    let refused = calibrate(&asked(&few, &catalog, &models)).err().unwrap();
+    let refused = calibrate(&input(&few, &catalog, &models)).err().unwrap();
     assert!(
         refused.contains("fewer than two of its targets"),
         "{refused}"
     );
     let same: Vec<_> = std::iter::repeat_n(all[0].clone(), 60).collect();
-    let refused = calibrate(&asked(&same, &catalog, &models)).err().unwrap();
+    let refused = calibrate(&input(&same, &catalog, &models)).err().unwrap();
     assert!(refused.contains("prompts of the same words"), "{refused}");
     for (id, why) in [
         ("svc-pro", "is no hybrid"),
         ("svc-hybrid-semantic", "has no threshold to fit"),
     ] {
         let models = [id.to_owned()];
-        let refused = calibrate(&asked(&all, &catalog, &models)).err().unwrap();
+        let refused = calibrate(&input(&all, &catalog, &models)).err().unwrap();
         assert!(refused.contains(why), "{refused}");
     }
 }
 
-/// What the scorer expects before that is held between 0 and 1.
+/// The expected quality before clamping to 0..=1.
 fn sums(prompt: &str) -> [f64; 4] {
     let terms = Scorer::embedded().explain(prompt);
     let mut sums = [0.0; 4];
@@ -290,7 +294,7 @@ fn tier(id: &str) -> usize {
 }
 
 #[test]
-fn expectations_that_are_off_by_a_line_are_put_right() {
+fn a_linear_error_of_the_expectations_is_corrected() {
     let tiers: BTreeMap<_, _> = TARGETS.map(|id| (id, tier(id))).into();
     let bent = |sum: f64| 0.4 * sum + 0.3;
     let labels = labels(|prompt, id| bent(sums(prompt)[tiers[id]]).clamp(0.0, 1.0));
@@ -324,7 +328,7 @@ fn expectations_that_are_off_by_a_line_are_put_right() {
 }
 
 #[test]
-fn expectations_that_hold_stay_and_no_weights_are_made() {
+fn right_expectations_stay_and_no_weights_are_made() {
     let tiers: BTreeMap<_, _> = TARGETS.map(|id| (id, tier(id))).into();
     let mut labels = labels(|prompt, id| sums(prompt)[tiers[id]]);
     let possible = |label: &Label| label.scores.values().all(|one| (0.0..=1.0).contains(one));
@@ -334,7 +338,6 @@ fn expectations_that_hold_stay_and_no_weights_are_made() {
     assert!(weights.is_none());
 }
 
-/// The fewer labels there are, the less is changed.
 #[test]
 fn few_labels_move_expectations_less() {
     let points = |number: usize| -> Vec<heads::Point> {
@@ -355,8 +358,8 @@ fn few_labels_move_expectations_less() {
 }
 
 #[test]
-fn the_same_labels_say_the_same() {
-    let score = |prompt: &str, id: &str| (lot(prompt) ^ lot(id)) as f64 / u64::MAX as f64;
+fn equal_labels_give_equal_reports() {
+    let score = |prompt: &str, id: &str| (hash(prompt) ^ hash(id)) as f64 / u64::MAX as f64;
     let mut labels = labels(score);
     let first = calibrated(&labels, 0.9, true);
     let again = calibrated(&labels, 0.9, true);
@@ -378,13 +381,14 @@ fn the_same_labels_say_the_same() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
-    /// A setting is as good as was asked, on what it was fitted to; or none is, and it is the best.
+    /// A fitted setting reaches the required quality on its labels at the lowest cost; or none does, and it is the
+    /// best.
     #[test]
     fn a_fitted_setting_is_good_enough_or_the_best(
         seed in any::<u64>(), goal in 0.5..1.0_f64, cuts in prop::array::uniform3(0_u8..=100),
     ) {
         let score = |prompt: &str, id: &str| {
-            let drawn = (lot(prompt) ^ lot(id) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let drawn = (hash(prompt) ^ hash(id) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             f64::from(drawn >> 60 < 8)
         };
         let labels = labels(score);

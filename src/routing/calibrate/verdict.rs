@@ -1,4 +1,4 @@
-//! Whether labels that a setting was not fitted to bear it out.
+//! Whether held-out labels confirm a fitted setting.
 
 use serde::Serialize;
 
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::catalog::Router;
 
-/// So many standard errors from nothing is more than luck, nineteen times in twenty.
-const SURE: f64 = 1.64;
+/// Number of standard errors above zero for a one-sided significance of 95 %.
+const Z_95: f64 = 1.64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Confirmed,
-    /// The fit found what there is.
+    /// The fit found the current setting.
     Unchanged,
     TooLow,
     NoGain,
@@ -23,29 +23,30 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What speaks against the new setting.
+    /// Why the new setting is not confirmed; the text continues a sentence about the held-out half.
     pub fn objection(self) -> Option<&'static str> {
         match self {
             Self::Confirmed | Self::Unchanged => None,
             Self::TooLow => {
-                Some("there its quality is below what was asked, and lower than before")
+                Some("there its quality is below the required one and lower than before")
             }
             Self::NoGain => Some("there it is neither cheaper nor better than before"),
             Self::NoBetterThanChance => {
-                Some("there it chooses no better than a lot drawn with the same odds")
+                Some("there it chooses no better than a random choice with the same shares")
             }
         }
     }
 }
 
-/// A setting, and what the scorer expects when it is used.
+/// A setting, and the expected quality that it is used with.
 #[derive(Clone, Copy)]
-pub struct Way<'a> {
+pub struct Setup<'a> {
     pub router: &'a Router,
     pub quality: &'a [Quality],
 }
 
-/// A fit that just reaches a goal on one half falls a little short of it on the other.
+/// How far the quality on the held-out half may be below the goal: a fit that just reaches it on one half is often a
+/// little below it on the other.
 const TOLERANCE: f64 = 0.01;
 
 impl Verdict {
@@ -53,16 +54,16 @@ impl Verdict {
         bench: &Bench,
         held_out: &[&Case],
         before: (&Router, Measured),
-        after: (Way<'_>, Measured),
+        after: (Setup<'_>, Measured),
         goal: f64,
     ) -> Self {
-        let ((old, was), (way, is)) = (before, after);
-        if old == way.router && was == is {
+        let ((old, was), (setup, is)) = (before, after);
+        if old == setup.router && was == is {
             return Self::Unchanged;
         }
         let chosen: Vec<usize> = held_out
             .iter()
-            .map(|case| case.choice(way.router, way.quality))
+            .map(|case| case.choice(setup.router, setup.quality))
             .collect();
         let picked = || held_out.iter().zip(&chosen);
         if is.quality < was.quality && is.quality < goal - TOLERANCE {
@@ -74,31 +75,31 @@ impl Verdict {
         if is.cost <= was.cost && is.quality >= was.quality {
             return Self::Confirmed;
         }
-        // One was given for the other, as a lot between two targets would do it: with the same odds
-        // and no look at the prompt. Choosing has to be better than that.
-        let odds: Vec<f64> = (0..bench.targets())
+        // Quality was traded for cost or the reverse. A random choice with the same shares, which ignores the prompt,
+        // does that too, so the setting must be better than one.
+        let shares: Vec<f64> = (0..bench.targets())
             .map(|target| {
                 let times = chosen.iter().filter(|at| **at == target).count();
                 count(times) / count(chosen.len().max(1))
             })
             .collect();
-        // Where all goes to one target there is nothing to choose badly.
-        let chooses = odds.iter().all(|odds| *odds < 1.0);
+        // If all requests go to one target, there is no choice to test.
+        let chooses = shares.iter().all(|share| *share < 1.0);
         let gains = picked().map(|(case, at)| {
-            let drawn = case.scores.iter().zip(&odds);
-            case.scores[*at] - drawn.map(|(score, odds)| score * odds).sum::<f64>()
+            let random = case.scores.iter().zip(&shares);
+            case.scores[*at] - random.map(|(score, share)| score * share).sum::<f64>()
         });
-        if chooses && !surely_above_nothing(&gains.collect::<Vec<_>>()) {
+        if chooses && !is_significantly_positive(&gains.collect::<Vec<_>>()) {
             return Self::NoBetterThanChance;
         }
         Self::Confirmed
     }
 }
 
-fn surely_above_nothing(values: &[f64]) -> bool {
+fn is_significantly_positive(values: &[f64]) -> bool {
     let number = count(values.len().max(2));
     let mean = values.iter().sum::<f64>() / number;
     let squares = values.iter().map(|value| (value - mean) * (value - mean));
     let error = (squares.sum::<f64>() / (number - 1.0) / number).sqrt();
-    mean > SURE * error + 1e-9
+    mean > Z_95 * error + 1e-9
 }

@@ -1,11 +1,10 @@
-//! What kind of word or sign a token is, as one small number: the features by hand are counts of
-//! these.
+//! Classes of words and signs, as small numbers. The hand-crafted features are counts of these.
 
 use std::ops::RangeInclusive;
 
-use super::listed::Listed;
+use super::word_lists::WordLists;
 
-/// Words that say what kind of task it is, by kind; a word is in one kind only.
+/// Words that indicate the kind of task, by kind. A word belongs to one kind only.
 pub(super) const WORDS: [(&str, &[&str]); 13] = [
     ("how", &["how"]),
     ("how much", &["many", "much"]),
@@ -108,33 +107,32 @@ pub(super) const SIGNS: [(&str, &str); 17] = [
     ("ends of sentences", ".!;"),
 ];
 
-/// The lists again, articles last.
-static KINDS: Listed = {
+/// The lists of [`WORDS`], then the articles.
+static KINDS: WordLists = {
     let (mut lists, mut at): ([&[&str]; KINDS_OF_WORDS], _) = ([ARTICLES.1; _], 0);
     while at < WORDS.len() {
         lists[at] = WORDS[at].1;
         at += 1;
     }
-    Listed::new(&lists)
+    WordLists::new(&lists)
 };
 const KINDS_OF_WORDS: usize = WORDS.len() + 1;
 
-// First the kinds of words, then words that are in no list, then numbers, then the families of
-// signs, then signs of no family.
+// Classes are numbered in this order: kinds of words, words in no list, numbers, families of signs, other signs.
 const OTHER_WORD: u8 = KINDS_OF_WORDS as u8;
 pub(super) const NUMBER: u8 = OTHER_WORD + 1;
 const FIRST_SIGN: u8 = NUMBER + 1;
 const OTHER_SIGN: u8 = FIRST_SIGN + SIGNS.len() as u8;
-/// A power of two, so that counting needs no check.
+/// A power of two above the number of classes, so that counting needs no bounds check.
 const CLASSES: usize = 64;
 
 pub(super) fn of_word(hash: u64) -> u8 {
-    // The lists a word is in, and one more that all words are in.
+    // Adds a bit for `OTHER_WORD`, so that a word in no list gets that class.
     let lists = KINDS.of(hash) | 1 << OTHER_WORD;
     lists.trailing_zeros() as u8
 }
 
-/// The family of each sign of ASCII; the few others are looked for.
+/// The class of each ASCII sign; the few others are searched for.
 static FAMILIES: [u8; 128] = {
     let (mut table, mut family) = ([OTHER_SIGN; 128], 0);
     while family < SIGNS.len() {
@@ -151,7 +149,7 @@ static FAMILIES: [u8; 128] = {
     table
 };
 
-/// Where the signs that are not ASCII are: no others need be looked for.
+/// Range of the signs in families that are not ASCII; signs outside of it need no search.
 const OTHERS: RangeInclusive<char> = '–'..='−';
 
 pub(super) fn of_sign(sign: char) -> u8 {
@@ -165,7 +163,7 @@ pub(super) fn of_sign(sign: char) -> u8 {
     family.map_or(OTHER_SIGN, |family| FIRST_SIGN + family as u8)
 }
 
-/// How many tokens there are of each class.
+/// The number of tokens of each class.
 pub(super) struct Classes([usize; CLASSES]);
 
 impl Default for Classes {
@@ -183,7 +181,7 @@ impl Classes {
         self.0[..=usize::from(OTHER_WORD)].iter().sum()
     }
 
-    /// Words by the list they are in.
+    /// Counts of words by list.
     pub fn kinds(&self) -> &[usize] {
         &self.0[..KINDS_OF_WORDS]
     }

@@ -1,13 +1,13 @@
-//! Greetings, thanks and pleases at either end of a prompt.
+//! Finds courtesies (greetings, thanks, "please") at both ends of a prompt.
 
 use std::ops::Range;
 
 use super::{
-    listed::Listed,
     token::{Kind, Token},
+    word_lists::WordLists,
 };
 
-/// A courtesy at the start begins with one of these.
+/// Words with which a courtesy at the start begins.
 const OPENERS: &[&str] = &[
     "hi",
     "hello",
@@ -21,7 +21,7 @@ const OPENERS: &[&str] = &[
     "thanks",
     "thank",
 ];
-/// The second word of a greeting: good morning, hello there.
+/// Second words of a greeting: good morning, hello there.
 const GREETED: &[&str] = &[
     "there",
     "morning",
@@ -36,7 +36,7 @@ const GREETED: &[&str] = &[
     "friend",
     "you",
 ];
-/// A courtesy at the end holds one of these.
+/// Words of which a courtesy at the end contains one.
 const CLOSERS: &[&str] = &[
     "thanks",
     "thank",
@@ -48,13 +48,13 @@ const CLOSERS: &[&str] = &[
     "appreciated",
     "appreciate",
 ];
-/// What else a courtesy is made of.
+/// Other words that may occur in a courtesy.
 const FILLERS: &[&str] = &[
     "good", "so", "in", "advance", "best", "help", "me", "could", "can", "would", "i", "need",
     "with", "this", "very", "much", "a", "lot", "many", "it", "for", "your", "hope", "are",
     "doing", "well", "how", "today",
 ];
-static LISTED: Listed = Listed::new(&[
+static LISTS: WordLists = WordLists::new(&[
     OPENERS,
     GREETED,
     CLOSERS,
@@ -74,27 +74,27 @@ const HOW: u16 = 1 << 6;
 const ARE: u16 = 1 << 7;
 const ANY: u16 = u16::MAX;
 
-/// A longer run is no courtesy any more.
-const LONGEST: usize = 12;
-/// Courtesies that follow one another at one end.
-const CLAUSES: usize = 4;
+/// The most tokens of a courtesy.
+const MAX_TOKENS: usize = 12;
+/// The most consecutive courtesies at one end.
+const MAX_CLAUSES: usize = 4;
 
-/// What is left between the courtesies: the first token and the one after the last.
+/// The range of tokens without the courtesies at both ends.
 ///
-/// A clause of its own ("Hello, could you help me with this:") goes whole. Where the task follows
-/// without a sign between ("please a short poem"), only the word of courtesy goes, since the
-/// others may belong to the task. A prompt that is nothing but courtesy is left as it is.
+/// A separate clause ("Hello, could you help me with this:") is removed completely. If the task follows without a sign
+/// in between ("please a short poem"), only the courtesy word is removed, because the others may belong to the task. A
+/// prompt that is only a courtesy is not changed.
 pub(super) fn without(tokens: &[Token]) -> (usize, usize) {
     let words = Words { tokens };
     let mut start = 0;
-    for _ in 0..CLAUSES {
+    for _ in 0..MAX_CLAUSES {
         match words.opening(start) {
             Some(after) if tokens.len() - after >= 2 => start = after,
             _ => break,
         }
     }
     let mut end = tokens.len();
-    for _ in 0..CLAUSES {
+    for _ in 0..MAX_CLAUSES {
         match words.closing(start, end) {
             Some(before) if before >= start + 2 => end = before,
             _ => break,
@@ -103,8 +103,8 @@ pub(super) fn without(tokens: &[Token]) -> (usize, usize) {
     (start, end)
 }
 
-/// Whether there is nothing but courtesy, and little of it: `left` is what [`without`] leaves. "How are
-/// you" is one; "how many" is not.
+/// Whether the prompt is only a short courtesy; `left` is the result of [`without`]. "How are you" is a courtesy, "how
+/// many" is not.
 pub(super) fn is_all(tokens: &[Token], left: Range<usize>) -> bool {
     let words = Words { tokens };
     let polite = |at| words.is(at, OPENER | CLOSER) || (at == 0 && words.opening(0).is_some());
@@ -112,7 +112,7 @@ pub(super) fn is_all(tokens: &[Token], left: Range<usize>) -> bool {
         let asks = words.is(at, HOW) && !words.is(at + 1, ARE);
         !asks && (words.is(at, ANY) || words.mark(at, &['.', ',', '!', '?']))
     };
-    left.len() <= LONGEST && left.clone().all(fits) && (0..tokens.len()).any(polite)
+    left.len() <= MAX_TOKENS && left.clone().all(fits) && (0..tokens.len()).any(polite)
 }
 
 struct Words<'a> {
@@ -122,7 +122,7 @@ struct Words<'a> {
 impl Words<'_> {
     fn is(&self, at: usize, lists: u16) -> bool {
         let token = self.tokens.get(at);
-        token.is_some_and(|t| t.kind == Kind::Word && LISTED.of(t.hash) & lists != 0)
+        token.is_some_and(|t| t.kind == Kind::Word && LISTS.of(t.hash) & lists != 0)
     }
 
     fn mark(&self, at: usize, signs: &[char]) -> bool {
@@ -130,12 +130,12 @@ impl Words<'_> {
         token.is_some_and(|t| t.kind == Kind::Mark && signs.contains(&t.first))
     }
 
-    /// Where the courtesy that begins at `start` is over.
+    /// The end of the courtesy that begins at `start`, if one does.
     fn opening(&self, start: usize) -> Option<usize> {
         let good = self.is(start, GOOD) && self.is(start + 1, AFTER_GOOD);
         let opener = good || self.is(start, OPENER);
         let mut at = start;
-        while at - start < LONGEST && self.is(at, ANY) {
+        while at - start < MAX_TOKENS && self.is(at, ANY) {
             at += 1;
         }
         let signs = ['!', ',', '.', ':', '-', '?'];
@@ -156,14 +156,14 @@ impl Words<'_> {
         Some(at)
     }
 
-    /// Where the courtesy that is over at `end` begins.
+    /// The start of the courtesy that ends at `end`, if one does.
     fn closing(&self, start: usize, end: usize) -> Option<usize> {
         let mut last = end;
         while last > start && self.mark(last - 1, &['!', ',', '.']) {
             last -= 1;
         }
         let mut at = last;
-        while at > start && last - at < LONGEST && self.is(at - 1, ANY) {
+        while at > start && last - at < MAX_TOKENS && self.is(at - 1, ANY) {
             at -= 1;
         }
         let first = (at..last).find(|at| self.is(*at, CLOSER))?;

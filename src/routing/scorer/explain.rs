@@ -1,18 +1,18 @@
-//! What a score is made of.
+//! Lists the terms of a score.
 
 use super::{
-    HAND, LANES, Meaning, SCRATCH, Scorer, TIERS, add,
+    Embedding, HAND, LANES, SCRATCH, Scorer, TIERS, add,
     features::{Scratch, length},
-    grams::{double, single},
+    grams::{bigram, unigram},
     hand,
 };
 
-/// One term of the sum.
+/// One term of the quality scores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contribution {
-    /// A word or a pair of words in quotes, the name of a feature, or `meaning`.
+    /// A word or a pair of words in quotes, the name of a feature, `meaning` (the embedding) or `courtesy`.
     pub term: String,
-    /// What it adds to the quality of each tier, weakest first.
+    /// What it adds to the quality of each tier, the weakest first.
     pub quality: [f32; TIERS],
 }
 
@@ -26,15 +26,14 @@ impl Contribution {
     }
 
     fn size(&self) -> f32 {
-        self.quality.iter().map(|part| part.abs()).sum()
+        self.quality.iter().map(|quality| quality.abs()).sum()
     }
 }
 
 impl Scorer {
-    /// The terms of the quality scores, largest first. They add up to the scores before those are
-    /// held between 0 and 1.
+    /// The terms of the quality scores, largest first. Their sum is the score before it is clamped to 0..=1.
     ///
-    /// They hold words of the prompt.
+    /// They contain words of the prompt.
     pub fn explain(&self, text: &str) -> Vec<Contribution> {
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.read(text, &self.vocabulary);
@@ -49,9 +48,9 @@ impl Scorer {
                 add(&mut heads, value, &self.dense[feature]);
                 terms.push(Contribution::new(hand::name(feature).into(), heads));
             }
-            let meaning = Meaning::of(&scratch.pieces, &self.weights.rows);
+            let embedding = Embedding::of(&scratch.pieces, &self.weights.rows);
             let mut heads = [0.0; LANES];
-            for (value, row) in meaning.numbers().iter().zip(&self.dense[HAND..]) {
+            for (value, row) in embedding.numbers().iter().zip(&self.dense[HAND..]) {
                 add(&mut heads, f64::from(*value), row);
             }
             terms.push(Contribution::new("meaning".into(), heads));
@@ -61,17 +60,17 @@ impl Scorer {
         })
     }
 
-    /// A bucket goes by the first words that fell into it.
+    /// The terms of the word buckets. Each is named by the first words that were hashed into the bucket.
     fn grams(&self, scratch: &Scratch) -> Vec<Contribution> {
         let tokens = scratch.reading.tokens();
         let text = |at: usize| scratch.reading.text(&tokens[at]);
-        let singles =
-            (0..tokens.len()).map(|at| (single(&tokens[at]), format!("\"{}\"", text(at))));
-        let doubles = (1..tokens.len()).map(|at| {
+        let unigrams =
+            (0..tokens.len()).map(|at| (unigram(&tokens[at]), format!("\"{}\"", text(at))));
+        let bigrams = (1..tokens.len()).map(|at| {
             let term = format!("\"{} {}\"", text(at - 1), text(at));
-            (double(&tokens[at - 1], &tokens[at]), term)
+            (bigram(&tokens[at - 1], &tokens[at]), term)
         });
-        let mut named: Vec<(u16, String)> = singles.chain(doubles).collect();
+        let mut named: Vec<(u16, String)> = unigrams.chain(bigrams).collect();
         named.sort_by_key(|(bucket, _)| *bucket);
         named.dedup_by_key(|(bucket, _)| *bucket);
         let values = scratch.grams.values();

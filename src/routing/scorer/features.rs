@@ -1,8 +1,8 @@
 //! All features of a prompt.
 
-use super::{HAND, Meaning, Weights, grams::Grams, hand, pieces::Vocabulary, text::Reading};
+use super::{Embedding, HAND, Weights, grams::Grams, hand, pieces::Vocabulary, text::Reading};
 
-/// What reading a prompt needs, kept between prompts.
+/// Buffers for reading a prompt, reused between prompts.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub reading: Reading,
@@ -14,16 +14,16 @@ impl Scratch {
     pub fn read(&mut self, text: &str, vocabulary: &Vocabulary) {
         self.reading.read(text);
         self.grams.count(self.reading.tokens());
-        vocabulary.cut(&self.reading, &mut self.pieces);
+        vocabulary.split(&self.reading, &mut self.pieces);
     }
 }
 
-/// The features as training sees them: the very ones that [`score`](super::Scorer::score) uses.
+/// The features for training: identical to those that [`score`](super::Scorer::score) uses.
 pub struct Features {
-    /// Buckets in use, at length one together.
+    /// The buckets in use and their values, normalised to length 1.
     pub grams: Vec<(u16, f32)>,
     pub hand: [f32; HAND],
-    pub meaning: Meaning,
+    pub embedding: Embedding,
 }
 
 impl Features {
@@ -39,15 +39,15 @@ impl Features {
                 .map(|(bucket, value)| (bucket, (f64::from(value) / length) as f32))
                 .collect(),
             hand: hand::measure(scratch.reading.tokens(), scratch.grams.distinct),
-            meaning: Meaning::of(&scratch.pieces, &table.rows),
+            embedding: Embedding::of(&scratch.pieces, &table.rows),
         }
     }
 
-    /// The pieces of a text's words, for training a table.
+    /// The pieces of a text's words, for training the table of embeddings.
     pub fn pieces(text: &str, vocabulary: &Vocabulary) -> Vec<u32> {
         let (mut reading, mut pieces) = (Reading::default(), Vec::new());
         reading.read(text);
-        vocabulary.cut(&reading, &mut pieces);
+        vocabulary.split(&reading, &mut pieces);
         pieces
     }
 }

@@ -1,19 +1,19 @@
-//! How often each word and each pair of neighbours occurs, hashed into buckets.
+//! Counts of words and of pairs of adjacent words, hashed into buckets.
 
-use super::{hash, logs::ln_1p_256, token::Token};
+use super::{hash, math::ln_1p_256, token::Token};
 
 const BITS: u32 = 14;
-/// As good as sixteen times as many on the prompts it was measured with.
+/// In the evaluation, sixteen times as many buckets were no better.
 pub const BUCKETS: usize = 1 << BITS;
 
-/// Counts per bucket; kept between prompts.
+/// Counts per bucket; the memory is reused between prompts.
 pub(super) struct Grams {
-    /// Up to 255: what occurs more often in 8 KiB is no longer language.
+    /// Counts saturate at 255, which natural language does not reach in 8 KiB.
     counts: Box<[u8; BUCKETS]>,
     used: List,
-    /// Those that are in use more than once.
-    again: List,
-    /// How many buckets single words fell into: nearly the number of different words.
+    /// Buckets with a count of 2 or more.
+    repeated: List,
+    /// Number of buckets of single words: nearly the number of distinct words.
     pub distinct: usize,
 }
 
@@ -22,13 +22,13 @@ impl Default for Grams {
         Self {
             counts: Box::new([0; BUCKETS]),
             used: List::default(),
-            again: List::default(),
+            repeated: List::default(),
             distinct: 0,
         }
     }
 }
 
-/// Some buckets, and room for more.
+/// A list of buckets with preallocated room.
 #[derive(Default)]
 struct List {
     room: Vec<u16>,
@@ -43,8 +43,8 @@ impl List {
         }
     }
 
-    /// Always writes the bucket down and keeps it only if it is to be kept: that cannot be
-    /// foreseen, and a branch that is foreseen wrongly costs more than a store.
+    /// Writes the bucket always and keeps it only if `keep`: the condition is unpredictable, and a mispredicted branch
+    /// costs more than a store.
     #[inline]
     fn push(&mut self, bucket: u16, keep: bool) {
         self.room[self.length] = bucket;
@@ -62,13 +62,13 @@ impl Grams {
             self.counts[usize::from(*bucket) % BUCKETS] = 0;
         }
         self.used.clear(2 * tokens.len());
-        self.again.clear(2 * tokens.len());
+        self.repeated.clear(2 * tokens.len());
         for token in tokens {
-            self.add(single(token));
+            self.add(unigram(token));
         }
         self.distinct = self.used.length;
         for [left, right] in tokens.array_windows() {
-            self.add(double(left, right));
+            self.add(bigram(left, right));
         }
     }
 
@@ -76,7 +76,7 @@ impl Grams {
     fn add(&mut self, bucket: u16) {
         let count = &mut self.counts[usize::from(bucket) % BUCKETS];
         self.used.push(bucket, *count == 0);
-        self.again.push(bucket, *count == 1);
+        self.repeated.push(bucket, *count == 1);
         *count = count.saturating_add(1);
     }
 
@@ -85,12 +85,12 @@ impl Grams {
         self.used.all()
     }
 
-    /// The buckets in use more than once.
-    pub fn again(&self) -> &[u16] {
-        self.again.all()
+    /// The buckets with a count of 2 or more.
+    pub fn repeated(&self) -> &[u16] {
+        self.repeated.all()
     }
 
-    /// Each bucket in use with the logarithm of its count, in 256ths.
+    /// Each bucket in use with its value: ln(1 + count) in 256ths.
     pub fn values(&self) -> impl Iterator<Item = (u16, i16)> {
         let used = self.used().iter();
         used.map(|bucket| (*bucket, self.value(*bucket)))
@@ -101,11 +101,11 @@ impl Grams {
     }
 }
 
-pub(super) fn single(token: &Token) -> u16 {
+pub(super) fn unigram(token: &Token) -> u16 {
     hash::top(token.hash, BITS) as u16
 }
 
-pub(super) fn double(left: &Token, right: &Token) -> u16 {
+pub(super) fn bigram(left: &Token, right: &Token) -> u16 {
     let both = left.hash.rotate_left(17) ^ right.hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash::top(both, BITS) as u16
 }

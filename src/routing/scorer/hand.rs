@@ -1,12 +1,12 @@
-//! What a person would look at: how long, how many numbers, which signs, which kinds of words.
+//! Hand-crafted features: lengths, numbers, kinds of signs, kinds of words.
 
 use super::{
     class::{self, ARTICLES, Classes, SIGNS, WORDS},
-    logs::ln_1p,
+    math::ln_1p,
     token::{Kind, Token},
 };
 
-const SHAPES: [&str; 14] = [
+const GENERAL: [&str; 14] = [
     "base",
     "length",
     "words",
@@ -22,11 +22,11 @@ const SHAPES: [&str; 14] = [
     "other scripts",
     "options",
 ];
-pub const HAND: usize = SHAPES.len() + SIGNS.len() + WORDS.len() + 2;
+pub const HAND: usize = GENERAL.len() + SIGNS.len() + WORDS.len() + 2;
 
-/// The name of each feature, for explanations.
+/// The name of a feature, for explanations.
 pub(super) fn name(feature: usize) -> &'static str {
-    let names = SHAPES
+    let names = GENERAL
         .into_iter()
         .chain(SIGNS.map(|(name, _)| name))
         .chain(WORDS.map(|(name, _)| name))
@@ -34,8 +34,7 @@ pub(super) fn name(feature: usize) -> &'static str {
     names.into_iter().nth(feature).unwrap_or("unknown")
 }
 
-/// One walk over the tokens, without a branch that depends on them: which kind comes next cannot
-/// be foreseen.
+/// Counts from one pass over the tokens, without branches on their kind, which would be unpredictable.
 #[derive(Default)]
 struct Tally {
     letters: usize,
@@ -61,7 +60,7 @@ impl Tally {
             let number = usize::from(number) * length;
             tally.longest_number = tally.longest_number.max(number);
         }
-        // `a.` or `b)`: one of several answers to choose from.
+        // `a.` or `b)`: an option of a multiple-choice question.
         let option = |pair: &&[Token]| {
             pair[0].len() == 1
                 && pair[0].kind == Kind::Word
@@ -82,9 +81,9 @@ pub(super) fn measure(tokens: &[Token], distinct: usize) -> [f32; HAND] {
     let tokens = tokens.len();
     let (words, numbers) = (tally.classes.words(), tally.classes.numbers());
     let signs = tally.classes.signs();
-    let (asked, ended) = (signs[0], signs[SIGNS.len() - 1]);
-    let sentences = asked + ended + 1;
-    let shapes = [
+    let (question_marks, sentence_ends) = (signs[0], signs[SIGNS.len() - 1]);
+    let sentences = question_marks + sentence_ends + 1;
+    let general = [
         1.0,
         ln_1p(tally.length),
         ln_1p(words),
@@ -104,7 +103,7 @@ pub(super) fn measure(tokens: &[Token], distinct: usize) -> [f32; HAND] {
     let counted = signs.iter().chain(tally.classes.kinds());
     let counted = counted.map(|count| ln_1p(*count));
     let unusual = (ln_1p(tally.length) - 5.5) * (ln_1p(tally.length) - 5.5) / 4.0;
-    let all = shapes.into_iter().chain(counted).chain([unusual]);
+    let all = general.into_iter().chain(counted).chain([unusual]);
     for (feature, value) in features.iter_mut().zip(all) {
         *feature = value;
     }

@@ -1,17 +1,18 @@
-//! The hash of words and signs: eight bytes at a time, since it is computed for every one.
+//! The hash of words and signs. It takes eight bytes at a time, because it is computed for every token.
 //!
-//! Buckets and fingerprints are made from it, so weights are of use with this hash only.
+//! Buckets and fingerprints depend on it, so changing it invalidates all weights.
 
-/// The hash of no bytes at all.
+/// The hash of the empty string.
 pub(super) const EMPTY: u64 = 0x9e37_79b9_7f4a_7c15;
-const MANY_BITS: u64 = 0xd6e8_feb8_6659_fd93;
+const MULTIPLIER: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// Goes on by up to eight bytes, the missing ones zero.
+/// Extends the hash by up to eight bytes; missing ones are zero.
 pub(super) const fn step(hash: u64, bytes: u64) -> u64 {
-    let product = (hash ^ bytes) as u128 * MANY_BITS as u128;
+    let product = (hash ^ bytes) as u128 * MULTIPLIER as u128;
     product as u64 ^ (product >> 64) as u64
 }
 
+/// Extends the hash by `bytes`.
 pub(super) const fn of(mut hash: u64, bytes: &[u8]) -> u64 {
     let mut start = 0;
     while start < bytes.len() {
@@ -26,12 +27,11 @@ pub(super) const fn of(mut hash: u64, bytes: &[u8]) -> u64 {
     hash
 }
 
-/// The hash of a word.
 pub(super) const fn word(word: &str) -> u64 {
     of(EMPTY, word.as_bytes())
 }
 
-/// The upper bits of a product depend on all bits of the hash; the lower ones do not.
+/// The upper `bits` of the hash after a multiplication, which makes them depend on all of its bits.
 pub(super) const fn top(hash: u64, bits: u32) -> u64 {
     hash.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> (64 - bits)
 }

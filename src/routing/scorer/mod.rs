@@ -1,11 +1,11 @@
-//! How likely each tier of models is to answer a prompt well, and what the prompt is about.
+//! Scores a prompt: how likely a model of each quality tier is to answer it well, and which domain it belongs to.
 //!
-//! Pure: no clock, no network, no randomness, and no arithmetic that differs between machines, so
-//! one text has one score wherever it is asked for. Every score is a sum of named terms, which
-//! [`Scorer::explain`] lists. docs/ROUTING.md says how it was trained and what it is worth.
+//! Pure: no clock, no network, no randomness, and no arithmetic that differs between machines, so a text has the same
+//! scores everywhere. Every score is a sum of named terms, which [`Scorer::explain`] lists. docs/ROUTING.md describes
+//! the training and the measured quality. Weights that are damaged or of another format are refused with the reason.
 //!
-//! One pass over the first and the last 4 KiB: words and pairs of words in hashed buckets, some
-//! features chosen by hand, and the mean of the words' static embeddings; then linear heads.
+//! One pass over the first and the last 4 KiB computes hashed counts of words and word pairs, hand-crafted features,
+//! and the mean of the words' static embeddings; linear heads turn these into scores.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -17,31 +17,31 @@ use std::{cell::RefCell, sync::LazyLock};
 
 mod class;
 mod courtesy;
+mod embedding;
 mod explain;
 mod features;
 mod fold;
 mod grams;
 mod hand;
 mod hash;
-mod listed;
-mod logs;
-mod meaning;
+mod math;
 mod pieces;
 #[cfg(test)]
 mod tests;
 mod text;
 mod token;
 mod weights;
+mod word_lists;
 
+pub use embedding::Embedding;
 pub use explain::Contribution;
 pub use features::Features;
 pub use grams::BUCKETS;
 pub use hand::HAND;
-pub use meaning::Meaning;
 pub use pieces::{DIM, Vocabulary, fingerprint};
 pub use weights::Weights;
 
-/// What a prompt can be about, in the order of [`Scores::domains`].
+/// The domains of prompts, in the order of [`Scores::domains`].
 pub const DOMAINS: [&str; 11] = [
     "mathematics",
     "code",
@@ -55,22 +55,22 @@ pub const DOMAINS: [&str; 11] = [
     "philosophy",
     "general",
 ];
-/// Quality tiers, weakest first.
+/// Number of quality tiers; they are ordered from the weakest.
 pub const TIERS: usize = 4;
-/// The linear heads: the tiers, then the domains.
+/// Number of linear heads: the tiers, then the domains.
 pub const HEADS: usize = TIERS + DOMAINS.len();
 
-/// What the scorer thinks of a prompt.
+/// The scores of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scores {
-    /// How likely a model of each tier is to answer well, weakest tier first.
+    /// The probability that a model of each tier answers well, the weakest tier first.
     pub quality: [f32; TIERS],
-    /// How likely the prompt is about each of [`DOMAINS`]; adds up to one.
+    /// The probability of each of [`DOMAINS`]; they add up to 1.
     pub domains: [f32; DOMAINS.len()],
 }
 
 impl Scores {
-    /// A rule, since no such prompt was learned from: every model can return a greeting.
+    /// The scores of a courtesy, by rule: the training data has none, and every model can return a greeting.
     fn of_courtesy() -> Self {
         let domains = DOMAINS.map(|domain| if domain == "general" { 1.0 } else { 0.0 });
         Self {
@@ -80,27 +80,27 @@ impl Scores {
     }
 }
 
-/// In bytes.
-const LONGEST_COURTESY: usize = 120;
+/// Texts with more bytes are not checked for being a mere courtesy.
+const MAX_COURTESY_BYTES: usize = 120;
 
-/// The heads, and one that is always nothing: sixteen are added up at once, fifteen one by one.
+/// The heads padded to sixteen, so that SIMD instructions add all at once; the last lane is always 0.
 const LANES: usize = HEADS + 1;
 
 pub struct Scorer {
     weights: Weights,
-    /// The weights of the buckets again, each in a row of its own.
+    /// The bucket weights of `weights`, one padded row per bucket.
     grams: Vec<[i8; LANES]>,
-    /// Likewise the ones of the features by hand, and then those of the meaning.
+    /// The weights of the hand-crafted features, then those of the embedding, one padded row each.
     dense: Vec<[f64; LANES]>,
     vocabulary: Vocabulary,
     version: String,
 }
 
-/// The weights that come with the program.
+/// The weights built into the program.
 static BUILT_IN: &[u8] = include_bytes!("router.bin");
 
 static EMBEDDED: LazyLock<Scorer> = LazyLock::new(|| {
-    let (weights, version) = Weights::built_in(BUILT_IN).expect("the weights that were built in");
+    let (weights, version) = Weights::built_in(BUILT_IN).expect("the built-in weights are valid");
     Scorer::new(weights, version)
 });
 
@@ -109,12 +109,12 @@ thread_local! {
 }
 
 impl Scorer {
-    /// The scorer whose weights come with the program.
+    /// The scorer with the built-in weights.
     pub fn embedded() -> &'static Self {
         &EMBEDDED
     }
 
-    /// A scorer with weights of one's own, as `training` writes them.
+    /// A scorer with weights from a file that `training` or calibration wrote.
     pub fn read(file: &[u8]) -> Result<Self, String> {
         let (weights, version) = Weights::decode(file)?;
         Ok(Self::new(weights, version))
@@ -128,7 +128,7 @@ impl Scorer {
         }
         let mut dense = vec![[0.0; LANES]; HAND + DIM];
         let rows = weights.hand.chunks_exact(HEADS);
-        let rows = rows.chain(weights.meaning.chunks_exact(HEADS));
+        let rows = rows.chain(weights.embedding.chunks_exact(HEADS));
         for (row, heads) in dense.iter_mut().zip(rows) {
             for (to, weight) in row.iter_mut().zip(heads) {
                 *to = f64::from(*weight);
@@ -143,7 +143,7 @@ impl Scorer {
         }
     }
 
-    /// Changes whenever the weights do.
+    /// The version of the weights, derived from their checksum.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -153,38 +153,38 @@ impl Scorer {
     }
 
     pub fn score(&self, text: &str) -> Scores {
-        self.score_with_meaning(text).0
+        self.score_with_embedding(text).0
     }
 
-    /// What the scorer thinks of a prompt, and what the prompt means, in one pass.
-    pub fn score_with_meaning(&self, text: &str) -> (Scores, Meaning) {
+    /// The scores and the embedding of a prompt, in one pass.
+    pub fn score_with_embedding(&self, text: &str) -> (Scores, Embedding) {
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.read(text, &self.vocabulary);
-            let meaning = Meaning::of(&scratch.pieces, &self.weights.rows);
-            (self.of(scratch, &meaning), meaning)
+            let embedding = Embedding::of(&scratch.pieces, &self.weights.rows);
+            (self.of(scratch, &embedding), embedding)
         })
     }
 
-    /// Whether a text is nothing but a greeting, thanks and the like.
+    /// Whether a text is only a courtesy: a greeting, thanks or the like.
     pub fn is_courtesy(text: &str) -> bool {
-        // None is that long, and most texts are longer.
-        text.len() <= LONGEST_COURTESY
+        // Skips the check for most texts, which are longer than any courtesy.
+        text.len() <= MAX_COURTESY_BYTES
             && SCRATCH.with_borrow_mut(|scratch| {
                 scratch.reading.read(text);
                 scratch.reading.is_courtesy()
             })
     }
 
-    /// What a text means, to be compared with another's.
-    pub fn meaning(&self, text: &str) -> Meaning {
+    /// The embedding of a text.
+    pub fn embedding(&self, text: &str) -> Embedding {
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.reading.read(text);
-            self.vocabulary.cut(&scratch.reading, &mut scratch.pieces);
-            Meaning::of(&scratch.pieces, &self.weights.rows)
+            self.vocabulary.split(&scratch.reading, &mut scratch.pieces);
+            Embedding::of(&scratch.pieces, &self.weights.rows)
         })
     }
 
-    fn of(&self, scratch: &features::Scratch, meaning: &Meaning) -> Scores {
+    fn of(&self, scratch: &features::Scratch, embedding: &Embedding) -> Scores {
         if scratch.reading.is_courtesy() {
             return Scores::of_courtesy();
         }
@@ -200,7 +200,7 @@ impl Scorer {
             let value = self.scaled(feature, value);
             add(&mut heads, value, &self.dense[feature]);
         }
-        for (value, row) in meaning.numbers().iter().zip(&self.dense[HAND..]) {
+        for (value, row) in embedding.numbers().iter().zip(&self.dense[HAND..]) {
             add(&mut heads, f64::from(*value), row);
         }
         let mut quality = [0.0; TIERS];
@@ -213,17 +213,17 @@ impl Scorer {
         }
     }
 
-    /// The weights of the buckets in use times their values, and the values' squares.
+    /// The sum of the weights of the buckets in use times their values, and the sum of the squared values.
     ///
-    /// Most buckets are in use once. So all are added up as if they were, which takes no product,
-    /// and what is missing is added for the others.
+    /// Most buckets have a count of 1. So all rows are summed as if every count were 1, which needs one multiplication
+    /// at the end, and the difference is added for the others.
     fn gram_sums(&self, grams: &grams::Grams) -> ([i32; LANES], i64) {
         let row = |bucket: u16| &self.grams[usize::from(bucket)];
-        let once = i32::from(logs::ln_1p_256(1));
+        let once = i32::from(math::ln_1p_256(1));
         let used = grams.used();
         let mut sums = total(used.iter().map(|bucket| row(*bucket)), |n| n).map(|sum| sum * once);
         let mut square = i64::from(used.len() as u32) * i64::from(once * once);
-        for bucket in grams.again() {
+        for bucket in grams.repeated() {
             let value = i32::from(grams.value(*bucket));
             square += i64::from(value * value - once * once);
             let row = row(*bucket);
@@ -243,7 +243,7 @@ impl Scorer {
     }
 }
 
-/// The sum of rows of small numbers, in sixteen bits as long as it surely fits.
+/// The sum of rows of 8-bit numbers. Blocks of 255 rows are summed in 16 bits, in which they cannot overflow.
 fn total<'a, T: Copy + 'a, const N: usize>(
     mut rows: impl ExactSizeIterator<Item = &'a [T; N]>,
     number: impl Fn(T) -> i8,
@@ -273,7 +273,7 @@ fn posterior(heads: &[f64], sharpness: f64) -> [f32; DOMAINS.len()] {
     let top = heads.iter().copied().fold(f64::MIN, f64::max);
     let mut powers = [0.0; DOMAINS.len()];
     for (power, head) in powers.iter_mut().zip(heads) {
-        *power = logs::exp((head - top) * sharpness);
+        *power = math::exp((head - top) * sharpness);
     }
     let sum: f64 = powers.iter().sum();
     powers.map(|power| (power / sum) as f32)

@@ -1,25 +1,24 @@
-//! Words cut into the pieces of a vocabulary, and what those pieces mean together.
+//! Splits words into the pieces of a `WordPiece` vocabulary.
 //!
-//! The vocabulary is kept as fingerprints: to be cut, a word need not be spelt out anywhere.
+//! The vocabulary consists of 32-bit fingerprints: splitting a word needs only hashes, not the spelling of the pieces.
 
 use super::{
     hash,
-    text::{Reading, eight, low},
+    text::{Reading, load_u64, low_bytes},
     token::{Kind, Token},
 };
 
-/// Numbers per piece.
+/// Dimension of the embeddings.
 pub const DIM: usize = 64;
-/// How long a piece of a word can be, in bytes; the few that are longer are found as whole words
-/// only.
-const LONGEST_PIECE: usize = 16;
-/// A longer word is noise, such as a key or a line of base64.
-const LONGEST_WORD: usize = 64;
+/// The most bytes of a piece; the few longer ones are found only as whole words.
+const MAX_PIECE: usize = 16;
+/// Longer words are not split: they are noise, such as a key or a line of base64.
+const MAX_WORD: usize = 64;
 const FREE: u32 = u32::MAX;
-/// Where the hash of a piece within a word (`##` in vocabularies) starts.
+/// Initial hash of pieces within a word, which vocabularies mark with `##`.
 const WITHIN: u64 = hash::word("##");
 
-/// The fingerprint of a piece: at the start of a word, or within one.
+/// The fingerprint of a piece at the start of a word or, if `within`, inside one.
 pub fn fingerprint(piece: &str, within: bool) -> u32 {
     let start = if within { WITHIN } else { hash::EMPTY };
     print(hash::of(start, piece.as_bytes()))
@@ -29,9 +28,9 @@ const fn print(hash: u64) -> u32 {
     hash::top(hash, 32) as u32
 }
 
-/// Which fingerprints there are, and the place of each.
+/// A hash table from fingerprints to the index of the piece.
 pub struct Vocabulary {
-    /// Open addressing: a fingerprint stands at the first free slot from its own on.
+    /// Open addressing with linear probing: fingerprint and index of the piece.
     slots: Vec<(u32, u32)>,
 }
 
@@ -39,12 +38,12 @@ impl Vocabulary {
     pub fn new(fingerprints: &[u32]) -> Self {
         let mut slots = vec![(0, FREE); (fingerprints.len() * 2).next_power_of_two()];
         let mask = slots.len() - 1;
-        for (&print, place) in fingerprints.iter().zip(0..) {
+        for (&print, index) in fingerprints.iter().zip(0..) {
             let mut at = print as usize & mask;
             while slots[at].1 != FREE {
                 at = (at + 1) & mask;
             }
-            slots[at] = (print, place);
+            slots[at] = (print, index);
         }
         Self { slots }
     }
@@ -55,14 +54,14 @@ impl Vocabulary {
         loop {
             match self.slots[at] {
                 (_, FREE) => return None,
-                (there, place) if there == print => return Some(place),
+                (there, index) if there == print => return Some(index),
                 _ => at = (at + 1) & mask,
             }
         }
     }
 
-    /// The pieces of every word that is read.
-    pub(super) fn cut(&self, reading: &Reading, pieces: &mut Vec<u32>) {
+    /// Splits all words of a prompt into pieces.
+    pub(super) fn split(&self, reading: &Reading, pieces: &mut Vec<u32>) {
         pieces.clear();
         for token in reading.tokens() {
             if token.kind != Kind::Word {
@@ -70,20 +69,19 @@ impl Vocabulary {
             }
             match self.find(print(token.hash)) {
                 Some(piece) => pieces.push(piece),
-                // Of most other scripts the vocabulary has letters only, and those mean nothing.
-                None if token.ascii() && token.len() <= LONGEST_WORD => {
-                    self.cut_word(reading, token, pieces);
+                // Words that are not ASCII are not split: the vocabulary has only single letters of most other scripts.
+                None if token.ascii() && token.len() <= MAX_WORD => {
+                    self.split_word(reading, token, pieces);
                 }
                 None => {}
             }
         }
     }
 
-    /// The longest piece first, then the longest of the rest. A word with a part that is in no
-    /// piece has none.
-    fn cut_word(&self, reading: &Reading, token: &Token, pieces: &mut Vec<u32>) {
+    /// Splits a word greedily, the longest piece first. A word that cannot be split completely has no pieces.
+    fn split_word(&self, reading: &Reading, token: &Token, pieces: &mut Vec<u32>) {
         let (word, before) = (reading.from(token), pieces.len());
-        // What follows an apostrophe is an ending: no piece has one.
+        // The part from an apostrophe on is ignored: no piece contains one.
         let text = reading.text(token);
         let end = text.find('\'').unwrap_or(text.len());
         let (mut start, mut hash) = (0, hash::EMPTY);
@@ -97,18 +95,18 @@ impl Vocabulary {
         }
     }
 
-    /// The longest piece at a place of a word, and its length.
+    /// The longest piece at `start`, and its length.
     fn longest(&self, word: &[u8], start: usize, rest: usize, hash: u64) -> Option<(u32, usize)> {
-        // Up to sixteen bytes, so that the hash of any beginning is one or two steps away.
-        let first = eight(word, start);
-        let second = eight(word, start + 8);
+        // A piece has at most 16 bytes, so the hash of any prefix needs one or two steps.
+        let first = load_u64(word, start);
+        let second = load_u64(word, start + 8);
         let whole = hash::step(hash, first);
-        let mut lengths = (1..=rest.min(LONGEST_PIECE)).rev();
+        let mut lengths = (1..=rest.min(MAX_PIECE)).rev();
         lengths.find_map(|length| {
             let hash = if length > 8 {
-                hash::step(whole, low(second, length - 8))
+                hash::step(whole, low_bytes(second, length - 8))
             } else {
-                hash::step(hash, low(first, length))
+                hash::step(hash, low_bytes(first, length))
             };
             self.find(print(hash)).map(|piece| (piece, length))
         })

@@ -1,4 +1,4 @@
-//! What may never change unnoticed, on prompts made up for this file.
+//! Guards the scores against unnoticed changes, on prompts made up for these tests.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ fn prompts() -> Vec<String> {
     serde_json::from_str(include_str!("prompts.json")).unwrap()
 }
 
-/// The cheapest tier within a tenth of the best.
+/// The weakest tier whose quality is within 0.1 of the best.
 fn tier(scores: &Scores) -> usize {
     let best = scores.quality.into_iter().fold(0.0, f32::max);
     scores
@@ -25,10 +25,9 @@ fn bits(scores: &Scores) -> Vec<u32> {
     all.map(|score| score.to_bits()).collect()
 }
 
-/// To the last bit, on every machine and in every build: a decision that was logged can be
-/// repeated.
+/// Scores are equal to the last bit on every machine and in every build, so that a logged decision can be reproduced.
 #[test]
-fn scores_are_what_they_were() {
+fn scores_match_the_snapshot() {
     let scorer = Scorer::embedded();
     let mut lines = format!("weights {}\n", scorer.version());
     for prompt in prompts() {
@@ -106,11 +105,11 @@ fn courtesy_and_spacing_change_nothing() {
 }
 
 #[test]
-fn a_slip_of_the_pen_rarely_changes_the_tier() {
+fn a_typo_rarely_changes_the_tier() {
     let scorer = Scorer::embedded();
     let (mut same, mut all) = (0, 0);
     for prompt in prompts() {
-        // Two letters of the longest word change places.
+        // Swaps two letters of the longest word.
         let Some(word) = prompt.split_whitespace().max_by_key(|word| word.len()) else {
             continue;
         };
@@ -134,9 +133,9 @@ fn the_middle_of_a_long_prompt_is_not_read() {
     assert_eq!(long(&"é".repeat(5_000)), long(&"prove it ".repeat(90_000)));
 }
 
-/// A rule: nothing was asked, so any model can answer.
+/// A rule: there is no task, so any model can answer.
 #[test]
-fn nothing_but_courtesy_is_for_any_model() {
+fn any_model_can_answer_a_mere_courtesy() {
     let scorer = Scorer::embedded();
     for prompt in [
         "Hello",
@@ -171,7 +170,7 @@ fn nothing_but_courtesy_is_for_any_model() {
 }
 
 #[test]
-fn texts_about_the_same_thing_are_near() {
+fn texts_about_the_same_thing_are_similar() {
     let scorer = Scorer::embedded();
     let [refund, money_back, integral, nothing] = [
         "How do I get a refund for a damaged parcel?",
@@ -179,20 +178,23 @@ fn texts_about_the_same_thing_are_near() {
         "Compute the integral of the logarithm from one to two.",
         "12 + 34 = ?",
     ]
-    .map(|text| scorer.meaning(text));
-    assert!((refund.near(&refund) - 1.0).abs() < 1e-6);
-    let (same, other) = (refund.near(&money_back), refund.near(&integral));
+    .map(|text| scorer.embedding(text));
+    assert!((refund.similarity(&refund) - 1.0).abs() < 1e-6);
+    let (same, other) = (refund.similarity(&money_back), refund.similarity(&integral));
     assert!(same > 0.2 && same > other + 0.2, "{same} {other}");
-    assert!(nothing.near(&refund).abs() < 1e-6, "a text without words");
+    assert!(
+        nothing.similarity(&refund).abs() < 1e-6,
+        "a text without words"
+    );
 }
 
 #[test]
-fn one_pass_gives_both() {
+fn one_pass_gives_scores_and_embedding() {
     let scorer = Scorer::embedded();
     for prompt in prompts() {
-        let (found, meaning) = scorer.score_with_meaning(&prompt);
+        let (found, embedding) = scorer.score_with_embedding(&prompt);
         assert_eq!(bits(&found), bits(&scorer.score(&prompt)));
-        assert_eq!(meaning, scorer.meaning(&prompt));
+        assert_eq!(embedding, scorer.embedding(&prompt));
     }
 }
 
@@ -217,7 +219,7 @@ fn terms_add_up_to_the_score() {
 }
 
 #[test]
-fn a_file_that_is_not_as_it_was_written_is_refused() {
+fn a_damaged_file_is_refused() {
     let good = Scorer::embedded().weights().encode();
     assert_eq!(good, include_bytes!("router.bin"));
     let refused = |file: &[u8]| Scorer::read(file).err().unwrap();
@@ -245,17 +247,17 @@ fn a_file_that_is_not_as_it_was_written_is_refused() {
     );
 }
 
-/// They are not gone through when they are used.
+/// The checksum of the built-in weights is not verified at run time, so it is verified here.
 #[test]
-fn the_weights_that_were_built_in_are_what_was_written() {
+fn the_built_in_weights_have_a_valid_checksum() {
     let checked = Scorer::read(BUILT_IN).unwrap();
     assert_eq!(checked.version(), Scorer::embedded().version());
     assert!(checked.weights() == Scorer::embedded().weights());
 }
 
-/// The checksum says who wrote a file as little as it says what is in it.
+/// A valid checksum does not mean that the content is usable.
 #[test]
-fn weights_that_cannot_be_used_are_refused() {
+fn unusable_weights_are_refused() {
     let refused = |spoil: fn(&mut Weights)| {
         let mut weights = Scorer::embedded().weights().clone();
         spoil(&mut weights);
@@ -263,7 +265,7 @@ fn weights_that_cannot_be_used_are_refused() {
     };
     assert_eq!(
         refused(|weights| weights.hand[3] = f32::NAN),
-        "the router weights hold a number that is none"
+        "the router weights contain a number that is not finite"
     );
     assert_eq!(
         refused(|weights| weights.rows.to_mut().truncate(10)),
@@ -271,7 +273,7 @@ fn weights_that_cannot_be_used_are_refused() {
     );
     assert_eq!(
         refused(|weights| weights.rows.to_mut().push(1)),
-        "the router weights go on after their end"
+        "the router weights have extra bytes at the end"
     );
     assert_eq!(
         refused(|weights| weights.fingerprints.clear()),
@@ -282,7 +284,7 @@ fn weights_that_cannot_be_used_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Any text has scores, and they are probabilities.
+    /// The scores of any text are probabilities.
     #[test]
     fn any_text_is_scored(text in ".{0,300}", times in 1_usize..60) {
         let scores = Scorer::embedded().score(&text.repeat(times));
@@ -293,7 +295,7 @@ proptest! {
     }
 
     #[test]
-    fn case_and_spacing_are_not_seen(words in prop::collection::vec("[a-zA-Zéß0-9.,?$]{1,9}", 1..40)) {
+    fn case_and_spacing_change_nothing(words in prop::collection::vec("[a-zA-Zéß0-9.,?$]{1,9}", 1..40)) {
         let scorer = Scorer::embedded();
         let plain = words.join(" ");
         let spaced = format!("\n {} \t", words.join("  \r\n"));

@@ -1,7 +1,7 @@
-//! The part of a prompt that is read, as tokens.
+//! Splits the relevant part of a prompt into tokens.
 //!
-//! Case, spacing and courtesies at both ends say nothing about how hard a task is, so nothing
-//! behind this file can see them.
+//! Case, spacing and courtesies at both ends do not change the difficulty of a task, so they are removed here and
+//! cannot influence any feature.
 
 use std::sync::LazyLock;
 
@@ -12,12 +12,12 @@ use super::{
     token::{Kind, Token},
 };
 
-/// How much is read at each end of a long prompt: the task is stated first or asked for last.
-const END: usize = 4096;
-/// What follows the text, so that eight bytes can be looked at from anywhere in it.
-const BEYOND: &str = "\0\0\0\0\0\0\0\0";
+/// Bytes read at each end of a long prompt: the task is stated at the beginning or at the end.
+const WINDOW: usize = 4096;
+/// Appended to the text, so that eight bytes can be loaded at any position of it.
+const PADDING: &str = "\0\0\0\0\0\0\0\0";
 
-/// A prompt as it is read; kept between prompts so that reading allocates nothing.
+/// A prompt split into tokens. Its buffers are reused between prompts, so that reading does not allocate.
 #[derive(Default)]
 pub(super) struct Reading {
     text: String,
@@ -30,26 +30,30 @@ impl Reading {
     pub fn read(&mut self, prompt: &str) {
         self.text.clear();
         self.tokens.clear();
-        if prompt.len() <= 2 * END {
+        if prompt.len() <= 2 * WINDOW {
             fold(prompt, &mut self.text);
         } else {
-            fold(&prompt[..prompt.floor_char_boundary(END)], &mut self.text);
+            fold(
+                &prompt[..prompt.floor_char_boundary(WINDOW)],
+                &mut self.text,
+            );
             self.text.push(' ');
             fold(
-                &prompt[prompt.ceil_char_boundary(prompt.len() - END)..],
+                &prompt[prompt.ceil_char_boundary(prompt.len() - WINDOW)..],
                 &mut self.text,
             );
         }
-        self.text.push_str(BEYOND);
+        self.text.push_str(PADDING);
         split(&self.text, &mut self.tokens);
         (self.start, self.end) = courtesy::without(&self.tokens);
     }
 
-    /// Nothing is asked.
+    /// Whether the prompt is only a courtesy, without a task.
     pub fn is_courtesy(&self) -> bool {
         courtesy::is_all(&self.tokens, self.start..self.end)
     }
 
+    /// The tokens without courtesies at both ends.
     pub fn tokens(&self) -> &[Token] {
         &self.tokens[self.start..self.end]
     }
@@ -58,20 +62,20 @@ impl Reading {
         &self.text[token.start as usize..token.end as usize]
     }
 
-    /// The text from a token's start on, to be looked at eight bytes at a time.
+    /// The text from a token's start, with padding, so that eight bytes can be loaded at a time.
     pub fn from(&self, token: &Token) -> &[u8] {
         &self.text.as_bytes()[token.start as usize..]
     }
 }
 
-/// What a byte starts.
+/// What kind of token a byte starts.
 #[derive(Clone, Copy)]
 enum Starts {
     Nothing,
     Word,
     Number,
     Mark,
-    /// A character that has to be looked up.
+    /// A character that is not ASCII and must be looked up.
     Other,
 }
 
@@ -89,7 +93,7 @@ static STARTS: [Starts; 256] = {
     table
 };
 
-/// What kind of token a character is part of; `None` where it only separates.
+/// The kind of token that a character belongs to; `None` for separators.
 fn kind(char: char) -> Option<Kind> {
     match char {
         _ if char.is_whitespace() || char.is_control() => None,
@@ -99,8 +103,7 @@ fn kind(char: char) -> Option<Kind> {
     }
 }
 
-/// The kinds of the characters of two and three bytes: each is looked up once, when the weights are
-/// read, because it takes long.
+/// The kinds of all characters up to U+FFFF, computed once when the weights are loaded, because the lookup is slow.
 pub(super) static KINDS: LazyLock<Vec<Option<Kind>>> = LazyLock::new(|| {
     let known = 0..=u32::from(u16::MAX);
     let kind = |code| char::from_u32(code).and_then(kind);
@@ -112,12 +115,12 @@ fn known_kind(char: char) -> Option<Kind> {
     known.unwrap_or_else(|| kind(char))
 }
 
-/// A character that is a word by itself: Chinese puts no space between words.
-fn alone(char: char) -> bool {
+/// Whether a character is a word by itself, as in Chinese, which has no spaces between words.
+fn is_single_word(char: char) -> bool {
     matches!(char, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// The character at a place, which is within the text and between two characters.
+/// The character at a byte index, which must be a character boundary within the text.
 fn char_at(text: &str, at: usize) -> char {
     let byte = text.as_bytes()[at];
     if byte.is_ascii() {
@@ -126,22 +129,21 @@ fn char_at(text: &str, at: usize) -> char {
     text[at..].chars().next().unwrap_or_default()
 }
 
-/// Eight bytes as one number, the first one lowest.
-pub(super) fn eight(bytes: &[u8], at: usize) -> u64 {
+/// Eight bytes as a little-endian number.
+pub(super) fn load_u64(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// The lowest `count` bytes of eight; at least one.
-pub(super) fn low(eight: u64, count: usize) -> u64 {
+/// The lowest `count` bytes of a number; `count` must be at least 1.
+pub(super) fn low_bytes(eight: u64, count: usize) -> u64 {
     eight << (64 - 8 * count) >> (64 - 8 * count)
 }
 
-/// How many of eight bytes, from the first on, are small letters or apostrophes.
+/// How many of eight bytes, from the first, are lower-case letters or apostrophes.
 ///
-/// All eight at once: in each byte the uppermost bit becomes the answer. Letters are those that
-/// reach it when 0x1f is added and do not when 0x05 is; the apostrophe is the one byte that is zero
-/// where it differs from the apostrophe.
+/// All eight bytes are tested at once; the result is in the top bit of each. A letter has its top bit set after adding
+/// 0x1f but not after adding 0x05. An apostrophe is the only byte that becomes zero by XOR with an apostrophe.
 fn letters(eight: u64) -> usize {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let low = eight & (0x7f * EACH);
@@ -153,7 +155,7 @@ fn letters(eight: u64) -> usize {
 
 fn split(text: &str, tokens: &mut Vec<Token>) {
     let bytes = text.as_bytes();
-    let end = text.len() - BEYOND.len();
+    let end = text.len() - PADDING.len();
     let mut at = 0;
     while at < end {
         at = match STARTS[usize::from(bytes[at])] {
@@ -172,20 +174,20 @@ fn split(text: &str, tokens: &mut Vec<Token>) {
     }
 }
 
-// Each of the following adds the token that starts at a place and returns where it ends.
+// Each of the following functions appends the token that starts at an index and returns the index of its end.
 
-/// The word that starts with a letter of ASCII.
+/// A word that starts with an ASCII letter.
 #[inline]
 fn word(text: &str, start: usize, tokens: &mut Vec<Token>) -> usize {
     let bytes = text.as_bytes();
     let (mut at, mut hash) = (start, hash::EMPTY);
     loop {
-        let next = eight(bytes, at);
+        let next = load_u64(bytes, at);
         let letters = letters(next);
         at += letters;
         if letters < 8 {
             if letters > 0 {
-                hash = hash::step(hash, low(next, letters));
+                hash = hash::step(hash, low_bytes(next, letters));
             }
             break;
         }
@@ -206,7 +208,7 @@ fn word(text: &str, start: usize, tokens: &mut Vec<Token>) -> usize {
     at
 }
 
-/// The hash of each sign of ASCII.
+/// The hash of each ASCII sign.
 static SIGNS: [u64; 128] = {
     let (mut table, mut at) = ([0; 128], 0_u8);
     while at < 128 {
@@ -216,7 +218,7 @@ static SIGNS: [u64; 128] = {
     table
 };
 
-/// The run of a sign of ASCII.
+/// A run of one ASCII sign.
 #[inline]
 fn mark(bytes: &[u8], start: usize, tokens: &mut Vec<Token>) -> usize {
     let first = bytes[start];
@@ -244,11 +246,13 @@ fn run(text: &str, start: usize, kind: Kind, tokens: &mut Vec<Token>) -> usize {
     loop {
         let next = char_at(text, at);
         let joins = match kind {
-            Kind::Word => next == '\'' || known_kind(next) == Some(Kind::Word) && !alone(next),
+            Kind::Word => {
+                next == '\'' || known_kind(next) == Some(Kind::Word) && !is_single_word(next)
+            }
             Kind::Number => known_kind(next) == Some(Kind::Number),
             Kind::Mark => next == first,
         };
-        if !joins || alone(first) {
+        if !joins || is_single_word(first) {
             break;
         }
         letters += 1;
@@ -257,7 +261,7 @@ fn run(text: &str, start: usize, kind: Kind, tokens: &mut Vec<Token>) -> usize {
     let bytes = &text.as_bytes()[start..at];
     let hash = match kind {
         Kind::Word => hash::of(hash::EMPTY, bytes),
-        // How large a number is says something; which one it is does not.
+        // Only the length of a number is hashed: its value does not matter.
         Kind::Number => hash::of(hash::EMPTY, &[0, b'#', bytes.len().min(6) as u8]),
         Kind::Mark => hash::of(hash::EMPTY, &bytes[..first.len_utf8()]),
     };
@@ -291,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn words_numbers_and_runs_of_a_sign_are_told_apart() {
+    fn words_numbers_and_runs_of_signs_are_separate_tokens() {
         for (text, expected) in [
             ("Don't stop", vec!["don't", "stop"]),
             ("a==b...c", vec!["a", "==", "b", "...", "c"]),
@@ -313,7 +317,7 @@ mod tests {
     }
 
     proptest! {
-        /// Eight bytes at a time or one: the same words.
+        /// The fast count equals a count byte by byte.
         #[test]
         fn letters_are_counted(bytes: [u8; 8]) {
             let joins = |byte: &u8| byte.is_ascii_lowercase() || *byte == b'\'';

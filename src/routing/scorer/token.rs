@@ -1,4 +1,4 @@
-//! A piece of the text, as the features see it.
+//! A token of the text, from which features are computed.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -8,7 +8,7 @@ pub(super) enum Kind {
     Mark,
 }
 
-/// A piece of the folded text.
+/// A token of the case-folded text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
     pub hash: u64,
@@ -16,10 +16,10 @@ pub(super) struct Token {
     pub end: u32,
     /// The first character.
     pub first: char,
-    /// How many characters it has.
+    /// The number of characters.
     pub letters: u32,
     pub kind: Kind,
-    /// What it counts as; see [`class`](super::class).
+    /// Its class; see [`class`](super::class).
     pub class: u8,
 }
 

@@ -1,4 +1,4 @@
-//! The file of weights: what was learned, checked before it is used.
+//! The file format of the weights. A file is checked before it is used.
 
 use std::borrow::Cow;
 
@@ -12,29 +12,29 @@ use super::{
 };
 
 const MAGIC: &[u8; 8] = b"TGROUTER";
-/// Counts up whenever the file or anything the features are computed from changes.
+/// Format number; increased whenever the file format or the computation of the features changes.
 const FORMAT: u32 = 2;
-/// Four times what there are.
-const MOST_PIECES: usize = 1 << 17;
-const DIGEST: usize = 32;
-const HEAD: usize = MAGIC.len() + 4 + DIGEST;
+/// The largest accepted vocabulary: four times the built-in one.
+const MAX_PIECES: usize = 1 << 17;
+const DIGEST_LEN: usize = 32;
+const HEADER_LEN: usize = MAGIC.len() + 4 + DIGEST_LEN;
 
-/// What was learned. Heads are the quality tiers and then the domains; where there is a number
-/// for each head, heads vary fastest.
+/// The learned weights. Heads are the quality tiers, then the domains; in tables with a number per head, the head is
+/// the fastest-varying index.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Weights {
-    /// Per bucket and head, in units of the head's `gram_units`.
+    /// Weight per bucket and head, in units of the head's `gram_units`.
     pub grams: Vec<i8>,
     pub gram_units: Vec<f32>,
-    /// Each feature is brought to a common scale: less its middle, times its scale.
+    /// Hand-crafted features are normalised: less `hand_middle`, times `hand_scale`.
     pub hand_middle: Vec<f32>,
     pub hand_scale: Vec<f32>,
     pub hand: Vec<f32>,
-    pub meaning: Vec<f32>,
-    /// How sharply the domains' scores are told apart.
+    pub embedding: Vec<f32>,
+    /// Inverse temperature of the softmax over the domains.
     pub sharpness: f32,
-    /// The vocabulary, and 64 numbers per piece, a signed byte each. They are most of the file: those that come
-    /// with the program stay where they are.
+    /// The vocabulary, and in `rows` 64 signed bytes per piece. The rows are most of the file; the built-in ones are
+    /// borrowed and not copied.
     pub fingerprints: Vec<u32>,
     pub rows: Cow<'static, [u8]>,
 }
@@ -57,7 +57,7 @@ impl Weights {
             &self.hand_middle,
             &self.hand_scale,
             &self.hand,
-            &self.meaning,
+            &self.embedding,
             &vec![self.sharpness],
         ] {
             body.extend(floats.iter().flat_map(|float| float.to_le_bytes()));
@@ -76,34 +76,34 @@ impl Weights {
         file
     }
 
-    /// The weights, and the version they are known by.
+    /// Reads and checks a file. Returns the weights and their version.
     pub fn decode(file: &[u8]) -> Result<(Self, String), String> {
-        let (version, body) = opened(file)?;
-        let digest = &file[HEAD - DIGEST..HEAD];
+        let (version, body) = split_header(file)?;
+        let digest = &file[HEADER_LEN - DIGEST_LEN..HEADER_LEN];
         if Sha256::digest(body).as_slice() != digest {
             return Err("the router weights are damaged: their checksum does not match".into());
         }
         let copied = |rows: &[u8]| Cow::Owned(rows.to_vec());
-        Ok((Rest(body).weights(copied)?, version))
+        Ok((Reader(body).weights(copied)?, version))
     }
 
-    /// The same for those that come with the program: they are not gone through, and not copied.
+    /// Reads the built-in file without verifying its checksum and without copying the rows.
     pub fn built_in(file: &'static [u8]) -> Result<(Self, String), String> {
-        let (version, body) = opened(file)?;
-        Ok((Rest(body).weights(Cow::Borrowed)?, version))
+        let (version, body) = split_header(file)?;
+        Ok((Reader(body).weights(Cow::Borrowed)?, version))
     }
 }
 
-/// The version of a file, and what comes after its head.
-fn opened(file: &[u8]) -> Result<(String, &[u8]), String> {
+/// Checks the header of a file. Returns the version and the body.
+fn split_header(file: &[u8]) -> Result<(String, &[u8]), String> {
     let magic = file.get(..MAGIC.len());
     if magic != Some(MAGIC) {
         return Err("this is not a file of router weights".into());
     }
-    let Some((head, body)) = file.split_at_checked(HEAD) else {
+    let Some((header, body)) = file.split_at_checked(HEADER_LEN) else {
         return Err("the router weights are cut short".into());
     };
-    let (format, digest) = head[MAGIC.len()..].split_at(4);
+    let (format, digest) = header[MAGIC.len()..].split_at(4);
     if format != FORMAT.to_le_bytes() {
         return Err(format!(
             "the router weights are of another format than {FORMAT}, the one this program reads"
@@ -113,39 +113,39 @@ fn opened(file: &[u8]) -> Result<(String, &[u8]), String> {
     Ok((format!("{FORMAT}-{}", version.collect::<String>()), body))
 }
 
-/// What has not been read yet.
-struct Rest<'a>(&'a [u8]);
+/// Reads the body; holds the bytes not read yet.
+struct Reader<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> Reader<'a> {
     fn weights(
         mut self,
         keep: impl FnOnce(&'a [u8]) -> Cow<'static, [u8]>,
     ) -> Result<Weights, String> {
         for size in [HEADS, BUCKETS, HAND, DIM] {
-            if self.word()? as usize != size {
+            if self.u32()? as usize != size {
                 return Err("the router weights are for other features".into());
             }
         }
-        let pieces = self.word()? as usize;
+        let pieces = self.u32()? as usize;
         if pieces == 0 {
             return Err("the router weights have no vocabulary".into());
         }
-        if pieces > MOST_PIECES {
+        if pieces > MAX_PIECES {
             return Err("the vocabulary of the router weights is too large".into());
         }
         let weights = Weights {
-            gram_units: self.floats(HEADS)?,
-            hand_middle: self.floats(HAND)?,
-            hand_scale: self.floats(HAND)?,
-            hand: self.floats(HAND * HEADS)?,
-            meaning: self.floats(DIM * HEADS)?,
-            sharpness: self.floats(1)?[0],
-            fingerprints: self.words(pieces)?,
-            grams: self.small(BUCKETS * HEADS)?,
+            gram_units: self.f32s(HEADS)?,
+            hand_middle: self.f32s(HAND)?,
+            hand_scale: self.f32s(HAND)?,
+            hand: self.f32s(HAND * HEADS)?,
+            embedding: self.f32s(DIM * HEADS)?,
+            sharpness: self.f32s(1)?[0],
+            fingerprints: self.u32s(pieces)?,
+            grams: self.i8s(BUCKETS * HEADS)?,
             rows: keep(self.take(pieces.saturating_mul(DIM))?),
         };
         if !self.0.is_empty() {
-            return Err("the router weights go on after their end".into());
+            return Err("the router weights have extra bytes at the end".into());
         }
         Ok(weights)
     }
@@ -157,25 +157,25 @@ impl<'a> Rest<'a> {
         Ok(taken)
     }
 
-    fn words(&mut self, count: usize) -> Result<Vec<u32>, String> {
+    fn u32s(&mut self, count: usize) -> Result<Vec<u32>, String> {
         let (words, _) = self.take(count.saturating_mul(4))?.as_chunks();
         Ok(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
     }
 
-    fn word(&mut self) -> Result<u32, String> {
-        Ok(self.words(1)?[0])
+    fn u32(&mut self) -> Result<u32, String> {
+        Ok(self.u32s(1)?[0])
     }
 
-    fn floats(&mut self, count: usize) -> Result<Vec<f32>, String> {
-        let floats: Vec<f32> = self.words(count)?.into_iter().map(f32::from_bits).collect();
+    fn f32s(&mut self, count: usize) -> Result<Vec<f32>, String> {
+        let floats: Vec<f32> = self.u32s(count)?.into_iter().map(f32::from_bits).collect();
         if floats.iter().all(|float| float.is_finite()) {
             Ok(floats)
         } else {
-            Err("the router weights hold a number that is none".into())
+            Err("the router weights contain a number that is not finite".into())
         }
     }
 
-    fn small(&mut self, count: usize) -> Result<Vec<i8>, String> {
+    fn i8s(&mut self, count: usize) -> Result<Vec<i8>, String> {
         Ok(self
             .take(count)?
             .iter()

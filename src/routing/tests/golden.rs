@@ -1,14 +1,13 @@
-//! A thousand decisions, which must not change by accident: neither from build to build, nor from
-//! machine to machine, nor with the thread that makes them.
+//! A snapshot of a thousand decisions. They must not depend on the build, the machine or the thread.
 
 use std::{fmt::Write as _, sync::Arc, thread};
 
-use super::{KNOWLEDGE, TARGETS, turning};
+use super::{KNOWLEDGE, TARGETS, pending_turn};
 use crate::{
     catalog::{Catalog, Model, Plan, Tier, Track},
     routing::{
-        Candidate, Cap, Found, Need, Question, Rejection, choose,
-        sessions::{SessionKey, Sessions, Turning},
+        Candidate, Cap, Need, Rejection, RoutingRequest, SessionLookup, choose,
+        sessions::{PendingTurn, SessionKey, Sessions},
     },
 };
 
@@ -19,7 +18,7 @@ const HYBRIDS: [&str; 4] = [
     "svc-hybrid-turn",
 ];
 
-/// Two hundred and fifty: those of the scorer's own tests, then pairs of them, then long ones.
+/// 250 prompts: those of the scorer's tests, then pairs of them, then long ones.
 fn prompts() -> Vec<String> {
     let texts = include_str!("../scorer/prompts.json");
     let texts: Vec<String> = serde_json::from_str(texts).unwrap();
@@ -34,18 +33,18 @@ fn plan(at: usize) -> Plan {
     Plan::new(Track::Personal, tiers[at % tiers.len()]).unwrap()
 }
 
-/// Conversations of which a third are new and the others were answered before.
-fn found(catalog: &Catalog, at: usize) -> Found {
+/// The state of a conversation: a third of them are new, the others have an earlier turn.
+fn found(catalog: &Catalog, at: usize) -> SessionLookup {
     if at.is_multiple_of(3) {
-        return Found::default();
+        return SessionLookup::default();
     }
     let (sessions, now) = (Sessions::default(), std::time::Instant::now());
     let (key, ttl) = (SessionKey::of(["a"]), std::time::Duration::from_mins(5));
     let scores = KNOWLEDGE.scorer().score("What is the capital of France?");
     let before = at.is_multiple_of(5).then_some(9);
-    let turn = Turning {
+    let turn = PendingTurn {
         scores,
-        ..turning(key, 700 * at as u64, before)
+        ..pending_turn(key, 700 * at as u64, before)
     };
     let model = catalog.find(TARGETS[at % TARGETS.len()]).unwrap();
     sessions.remember("h", &turn, model, now);
@@ -68,22 +67,22 @@ fn decide(catalog: &Catalog, hybrid: &Arc<Model>, at: usize, prompt: &str) -> St
             Candidate::new(model.clone(), &need, rejected, Cap::default())
         })
         .collect();
-    let question = Question {
+    let request = RoutingRequest {
         text: prompt,
         need: &need,
         after_tool: at.is_multiple_of(11),
         found: &found(catalog, at),
     };
     let router = hybrid.router.as_ref().unwrap();
-    let chosen = choose(hybrid, router, &question, &candidates, &KNOWLEDGE).unwrap();
+    let chosen = choose(hybrid, router, &request, &candidates, &KNOWLEDGE).unwrap();
     let quality = chosen
         .scores
         .quality
         .map(|one| format!("{:08x}", one.to_bits()));
-    let (decision, ladder) = (&chosen.decision, chosen.ladder.len());
+    let (decision, fallbacks) = (&chosen.decision, chosen.fallbacks.len());
     let domain = &decision.domain;
     format!(
-        "{at} {} {} {} +{ladder} {} {:08x} {}",
+        "{at} {} {} {} +{fallbacks} {} {:08x} {}",
         hybrid.id.trim_start_matches("svc-hybrid-"),
         chosen.target.id,
         decision.reason.as_str(),

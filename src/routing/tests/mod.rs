@@ -1,4 +1,4 @@
-//! Tables for each router, and what holds for all of them whatever the request.
+//! Tables of cases for each router, and properties that hold for all of them.
 
 mod golden;
 mod turns;
@@ -11,19 +11,19 @@ use std::{
 use proptest::prelude::*;
 
 use super::{
-    Chosen, Question,
+    Chosen, RoutingRequest,
     candidate::{Candidate, Cap, Need, Rejection},
     choose, cost,
     decision::Reason,
     knowledge::Knowledge,
-    scorer::{Meaning, Scorer, Scores},
+    scorer::{Embedding, Scorer, Scores},
     semantic,
-    sessions::{Found, Session, SessionKey, Sessions, Turning},
+    sessions::{PendingTurn, Session, SessionKey, SessionLookup, Sessions},
     tiered, turn,
 };
 use crate::catalog::{Catalog, Cost, Model, Router, Semantic, SemanticRoute, Tiered, Turn};
 
-/// Of the quality tiers 1 to 4.
+/// Targets of the quality tiers 1 to 4.
 const TARGETS: [&str; 4] = ["svc-native-fast", "svc-pro", "svc-standard", "svc-basic"];
 const HARD: [f32; 4] = [0.1, 0.3, 0.6, 0.9];
 const EASY: [f32; 4] = [0.95, 0.96, 0.97, 0.98];
@@ -60,7 +60,7 @@ fn the_catalog_and_the_scorer_know_the_same_domains() {
 }
 
 #[test]
-fn what_a_target_lacks_is_said() {
+fn unmet_requirements_reject_a_target() {
     let mut small = (*model("svc-pro")).clone();
     small.context_length = 2_000;
     small.max_tools = 2;
@@ -86,9 +86,9 @@ fn what_a_target_lacks_is_said() {
         let found = Candidate::new(small.clone(), &long, None, cap);
         assert_eq!(found.rejected, expected, "{cap:?}");
     }
-    // One that rests may be asked all the same; one that takes no budget as small may not.
-    let resting = Candidate::new(small.clone(), &none(), rest, cap(500, true));
-    assert_eq!(resting.rejected, Some(Rejection::MinOutput));
+    // An unhealthy target may be used as a last resort; one whose minimum is above the budget may not.
+    let unhealthy = Candidate::new(small.clone(), &none(), rest, cap(500, true));
+    assert_eq!(unhealthy.rejected, Some(Rejection::MinOutput));
     for (need, in_service, expected) in [
         (none(), None, None),
         (Need { tools: 2, ..none() }, None, None),
@@ -169,14 +169,14 @@ fn tiers_are_cut_by_difficulty_and_have_floors() {
 }
 
 #[test]
-fn a_tier_that_nobody_is_in_is_made_up_for_by_the_next() {
+fn an_empty_tier_is_replaced_by_the_nearest() {
     let all = all();
     let some = |tiers: &[u8]| -> Vec<&Candidate> {
         all.iter()
             .filter(|one| tiers.contains(&one.tier()))
             .collect()
     };
-    for (there, wanted, expected, ladder) in [
+    for (there, wanted, expected, fallbacks) in [
         (&[1, 2, 3, 4][..], 1, 1, &[2, 3][..]),
         (&[1, 2, 3, 4], 2, 2, &[3, 4, 1]),
         (&[1, 2, 3, 4], 4, 4, &[3]),
@@ -187,9 +187,9 @@ fn a_tier_that_nobody_is_in_is_made_up_for_by_the_next() {
         let eligible = some(there);
         let chosen = tiered::choose(&eligible, wanted).unwrap();
         assert_eq!(chosen.tier(), expected, "{there:?} {wanted}");
-        let next = tiered::ladder(&eligible, chosen);
+        let next = tiered::fallbacks(&eligible, chosen);
         let next: Vec<_> = next.iter().map(|one| one.tier()).collect();
-        assert_eq!(next, ladder, "{there:?} {wanted}");
+        assert_eq!(next, fallbacks, "{there:?} {wanted}");
     }
 }
 
@@ -219,7 +219,7 @@ fn semantic_settings() -> Semantic {
 #[test]
 fn a_route_is_found_by_its_examples_then_by_its_domain() {
     let settings = semantic_settings();
-    let read = |text: &String| Scorer::embedded().meaning(text);
+    let read = |text: &String| Scorer::embedded().embedding(text);
     let mut math = scores(EASY);
     math.domains[0] = 0.6;
     let mut unsure = scores(EASY);
@@ -237,20 +237,20 @@ fn a_route_is_found_by_its_examples_then_by_its_domain() {
         ("What is 2 + 2?", math, (Some("sums"), Reason::SemDomain)),
         ("What is 2 + 2?", unsure, (None, Reason::SemDefault)),
         ("", unsure, (None, Reason::SemDefault)),
-        // A domain that no route has can be the likeliest.
+        // The most likely domain can be one without a route.
         ("What is 2 + 2?", general, (None, Reason::SemDefault)),
-        // An example that is not near enough by itself speaks for its route.
+        // Similarity below the threshold still counts in favour of the route.
         (
             "I want a refund for my order",
             nearly,
             (Some("refunds"), Reason::SemDomain),
         ),
     ] {
-        let meaning = Scorer::embedded().meaning(text);
+        let embedding = Scorer::embedded().embedding(text);
         let examples = settings.routes.iter();
         let examples = examples.map(|route| route.exemplars.iter().map(read).collect());
-        let examples: Vec<Vec<Meaning>> = examples.collect();
-        let (route, reason) = semantic::route(&scores, &meaning, &examples, &settings);
+        let examples: Vec<Vec<Embedding>> = examples.collect();
+        let (route, reason) = semantic::route(&scores, &embedding, &examples, &settings);
         assert_eq!(
             (route.map(|one| one.name.as_str()), reason),
             expected,
@@ -276,7 +276,7 @@ fn a_route_is_found_by_its_examples_then_by_its_domain() {
     assert_eq!(
         pick(&eligible[..2], sums),
         ("svc-pro".into(), Reason::SemDefault),
-        "the route's own are out of service"
+        "the models of the route are not eligible"
     );
     assert_eq!(
         pick(&eligible[..1], sums),
@@ -284,8 +284,8 @@ fn a_route_is_found_by_its_examples_then_by_its_domain() {
     );
 }
 
-fn turning(key: SessionKey, tokens: u64, before: Option<u8>) -> Turning {
-    Turning {
+fn pending_turn(key: SessionKey, tokens: u64, before: Option<u8>) -> PendingTurn {
+    PendingTurn {
         key,
         settings: Turn {
             sessions: 3,
@@ -298,12 +298,12 @@ fn turning(key: SessionKey, tokens: u64, before: Option<u8>) -> Turning {
     }
 }
 
-/// A conversation of two turns, the last one answered by `id`; if `down`, after a stronger one.
+/// A conversation of two turns served by `id`; if `down`, after a stronger model.
 fn session(id: &str, tokens: u64, down: bool) -> Session {
     let (sessions, now) = (Sessions::default(), Instant::now());
     let (key, model) = (SessionKey::of(["a", "h"]), model(id));
     for _ in 0..2 {
-        let turn = turning(key, tokens, down.then_some(9));
+        let turn = pending_turn(key, tokens, down.then_some(9));
         sessions.remember("h", &turn, &model, now);
     }
     let found = sessions.find("h", key, now, Duration::from_mins(5));
@@ -311,27 +311,27 @@ fn session(id: &str, tokens: u64, down: bool) -> Session {
 }
 
 #[test]
-fn a_turn_weighs_what_it_costs_now() {
+fn a_turn_weighs_its_current_cost() {
     let all = all();
     let eligible: Vec<_> = all.iter().collect();
     let on_pro = session("svc-pro", 1_000, false);
     let on_basic = session("svc-basic", 0, false);
     let went_down = session("svc-standard", 0, true);
-    let now = |quality, session| turn::Now {
+    let now = |quality, session| turn::TurnContext {
         quality,
         prompt_tokens: 1_000,
-        goes_on: false,
-        left_at: None,
+        is_continuation: false,
+        expired_model: None,
         session,
     };
-    // Nearly as good as the next: worth the change for its price, but for the hysteresis.
+    // The gain of switching is below the hysteresis.
     let close: [f32; 4] = [0.5, 0.500, 0.560, 0.5];
     for (case, expected, reason) in [
         (now(&EASY, None), "svc-native-fast", Reason::TurnFirst),
         (now(&HARD, None), "svc-basic", Reason::TurnFirst),
         (
-            turn::Now {
-                left_at: Some("svc-pro"),
+            turn::TurnContext {
+                expired_model: Some("svc-pro"),
                 ..now(&EASY, None)
             },
             "svc-native-fast",
@@ -356,16 +356,16 @@ fn a_turn_weighs_what_it_costs_now() {
         ),
         (now(&HARD, Some(&on_pro)), "svc-pro", Reason::TurnLockTool),
         (
-            turn::Now {
-                left_at: Some("svc-standard"),
+            turn::TurnContext {
+                expired_model: Some("svc-standard"),
                 ..now(&EASY, None)
             },
             "svc-standard",
             Reason::TurnLockTool,
         ),
         (
-            turn::Now {
-                goes_on: true,
+            turn::TurnContext {
+                is_continuation: true,
                 ..now(&HARD, Some(&on_basic))
             },
             "svc-basic",
@@ -384,12 +384,12 @@ fn a_turn_weighs_what_it_costs_now() {
     let found = turn::choose(&rest, &rest, &locked, &Turn::default()).unwrap();
     assert_eq!(
         found.0.model.id, "svc-native-fast",
-        "the other is out of service"
+        "the other one is not eligible"
     );
 }
 
 #[test]
-fn little_is_a_continuation_in_any_script() {
+fn a_short_text_is_a_continuation_in_any_script() {
     for (text, expected) in [
         ("go on", true),
         (" and then?\n", true),
@@ -401,18 +401,18 @@ fn little_is_a_continuation_in_any_script() {
         ),
         ("x=1;for(let i=0;i<99;i++){x=x*i+7;console.log(x)}", false),
     ] {
-        assert_eq!(turn::goes_on(text), expected, "{text}");
+        assert_eq!(turn::is_continuation(text), expected, "{text}");
     }
 }
 
 #[test]
-fn sessions_end_with_time_and_the_oldest_first() {
+fn sessions_expire_and_the_oldest_are_evicted_first() {
     let (sessions, now) = (Sessions::default(), Instant::now());
     let key = |n: u32| SessionKey::of(["a", "h", &n.to_string()]);
     let ttl = Duration::from_mins(5);
     let model = model("svc-pro");
     let remember = |hybrid: &str, n, now| {
-        sessions.remember(hybrid, &turning(key(n), 7, None), &model, now);
+        sessions.remember(hybrid, &pending_turn(key(n), 7, None), &model, now);
     };
     for n in 0..5 {
         remember("h", n, now);
@@ -422,20 +422,20 @@ fn sessions_end_with_time_and_the_oldest_first() {
     let known = |n| sessions.find("h", key(n), now, ttl).session.is_some();
     assert_eq!([0, 1, 2, 3, 4].map(known), [true, false, false, true, true]);
     let later = sessions.find("h", key(0), now + ttl + Duration::from_secs(1), ttl);
-    assert!(later.session.is_none() && later.left_at.as_deref() == Some("svc-pro"));
-    // What a tool says is part of the turn in which it was called.
-    let down = turning(key(0), 7, Some(9));
+    assert!(later.session.is_none() && later.expired_model.as_deref() == Some("svc-pro"));
+    // A tool's output belongs to the turn in which the tool was called.
+    let down = pending_turn(key(0), 7, Some(9));
     sessions.remember("h", &down, &model, now);
     for (after_tool, since) in [(true, 0), (true, 0), (false, 1), (true, 1)] {
-        let turn = Turning {
+        let turn = PendingTurn {
             after_tool,
-            ..turning(key(0), 7, None)
+            ..pending_turn(key(0), 7, None)
         };
         sessions.remember("h", &turn, &model, now);
         let found = sessions.find("h", key(0), now, ttl).session.unwrap();
-        assert_eq!(found.turns_since_down(), since);
+        assert_eq!(found.turns_since_downgrade(), since);
     }
-    // Another hybrid's are its own, and what is older than a day makes room by itself.
+    // Each hybrid has its own sessions, and those older than a day are evicted.
     remember("other", 9, now);
     assert_eq!(sessions.count(), 4);
     remember("h", 7, now + Duration::from_hours(25));
@@ -467,16 +467,16 @@ prop_compose! {
     fn any_found()(
         there in any::<bool>(), was_idle in any::<bool>(), model in 0..4_usize,
         tokens in 0..100_000_u64, down in any::<bool>(),
-    ) -> Found {
+    ) -> SessionLookup {
         let session = there.then(|| session(TARGETS[model], tokens, down));
-        Found { session, left_at: (was_idle && !there).then(|| TARGETS[model].to_owned()) }
+        SessionLookup { session, expired_model: (was_idle && !there).then(|| TARGETS[model].to_owned()) }
     }
 }
 
 proptest! {
-    /// The same request gets the same answer, and never from somebody who cannot give it.
+    /// Equal requests get equal decisions, and every target that may be used can serve the request.
     #[test]
-    fn a_choice_is_the_same_each_time_and_can_answer(
+    fn a_choice_is_deterministic_and_eligible(
         router in any_router(),
         text in "[a-z0-9(){} ]{0,600}",
         prompt_tokens in 0..2_000_000_u64,
@@ -491,31 +491,31 @@ proptest! {
             ..Need::default()
         };
         let candidates = candidates(&need, rejected);
-        let question = Question { text: &text, need: &need, after_tool, found: &found };
+        let request = RoutingRequest { text: &text, need: &need, after_tool, found: &found };
         let hybrid = model("svc-hybrid-cost");
-        let choice = || choose(&hybrid, &router, &question, &candidates, &KNOWLEDGE);
+        let choice = || choose(&hybrid, &router, &request, &candidates, &KNOWLEDGE);
         let (one, other) = (choice(), choice());
         let shown = |chosen: &Option<Chosen>| {
             chosen.as_ref().map(|one| serde_json::to_string(&one.decision).unwrap())
         };
         prop_assert_eq!(shown(&one), shown(&other));
         let rejected: Vec<_> = candidates.iter().map(|one| one.rejected).collect();
-        // The first of these that there is anyone of.
+        // Eligible candidates are chosen first, then unhealthy ones.
         let order = [None, Some(Rejection::Unhealthy)];
         let wanted = order.into_iter().find(|one| rejected.contains(one));
         let able = |rejected: &Option<Rejection>| wanted == Some(*rejected);
         prop_assert_eq!(one.is_some(), rejected.iter().any(able));
         let Some(one) = one else { return Ok(()) };
-        let mut asked = vec![one.target.clone()];
-        asked.extend(one.ladder.iter().cloned());
-        for target in &asked {
+        let mut targets = vec![one.target.clone()];
+        targets.extend(one.fallbacks.iter().cloned());
+        for target in &targets {
             let candidate = candidates.iter().find(|other| other.model.id == target.id);
             let rejected = candidate.unwrap().rejected;
-            // Who called a tool hears what it said.
+            // The output of a tool goes to the model that called it.
             let called = one.decision.reason == Reason::TurnLockTool && rejected.is_none();
             prop_assert!(called || able(&rejected), "{}", target.id);
         }
-        let resting = wanted == Some(Some(Rejection::Unhealthy));
+        let all_unhealthy = wanted == Some(Some(Rejection::Unhealthy));
         let lost = found.session.as_ref().is_some_and(|session| {
             let of = candidates.iter().find(|one| one.model.id == session.model);
             !able(&of.unwrap().rejected)
@@ -523,11 +523,11 @@ proptest! {
         let lost = lost && matches!(router, Router::Turn(_));
         let kept = one.decision.reason == Reason::TurnLockTool;
         let fell_back = one.decision.reason == Reason::FallbackHealth;
-        prop_assert_eq!(fell_back, (resting || lost) && !kept);
+        prop_assert_eq!(fell_back, (all_unhealthy || lost) && !kept);
         prop_assert!(one.decision.estimated_saving.nanos() >= 0);
     }
 
-    /// What is harder never gets a lower tier.
+    /// A harder request never gets a lower tier.
     #[test]
     fn tiers_rise_with_difficulty(
         quality in prop::array::uniform4(0.0_f32..1.0),

@@ -1,10 +1,9 @@
-//! What the `turn` router is worth: conversations played through with it, with a router that stays with
-//! its first choice, and with one that compares list prices on every turn. What providers have cached
-//! is charged at the cached price whoever chose.
+//! Measures the `turn` router on simulated conversations, against a router that stays with its first choice and one
+//! that compares list prices on every turn. Tokens that a provider has cached cost the cached price with every router.
 
 use std::{collections::HashMap, time::Instant};
 
-use super::{TARGETS, model, turning};
+use super::{TARGETS, model, pending_turn};
 use crate::{
     catalog::Turn,
     routing::{
@@ -16,9 +15,9 @@ use crate::{
 
 const CONVERSATIONS: u64 = 150;
 const TURNS: u64 = 9;
-/// What a turn adds: a question and its answer.
+/// Tokens that a turn adds: a question and its answer.
 const TURN_TOKENS: u64 = 400;
-/// Of all turns, so many stay with the topic of the one before.
+/// Share of turns that stay with the topic of the previous one.
 const CONTINUITY: f64 = 0.8;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +28,10 @@ enum Policy {
     Dearest,
 }
 
-/// Numbers that look drawn, the same ones each time.
-struct Draws(u64);
+/// Deterministic pseudo-random numbers from 0 to 1.
+struct Random(u64);
 
-impl Draws {
+impl Random {
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -43,15 +42,15 @@ impl Draws {
     }
 }
 
-/// What each tier makes of the turns of a conversation.
+/// The quality of each tier for the turns of a conversation.
 fn conversation(seed: u64) -> Vec<[f32; 4]> {
-    let mut draws = Draws(seed);
-    let mut ease = draws.next();
+    let mut random = Random(seed);
+    let mut ease = random.next();
     let turn = |_| {
-        if draws.next() > CONTINUITY {
-            ease = draws.next();
+        if random.next() > CONTINUITY {
+            ease = random.next();
         }
-        let slip = (draws.next() - 0.5) * 0.8;
+        let slip = (random.next() - 0.5) * 0.8;
         [-0.9, 0.0, 0.8, 1.4].map(|tier| {
             let power: f64 = tier + 5.0 * (ease - 0.5) + slip;
             #[expect(clippy::cast_possible_truncation, reason = "a number from 0 to 1")]
@@ -68,7 +67,7 @@ struct Outcome {
     nanos: i64,
 }
 
-/// The tokens that each target's provider has read.
+/// Tokens that the provider of each target has cached.
 type Cached = HashMap<String, u64>;
 
 fn play(policy: Policy, lambda: f32, prefix: u64) -> Outcome {
@@ -96,21 +95,17 @@ fn play(policy: Policy, lambda: f32, prefix: u64) -> Outcome {
                 .collect();
             let eligible: Vec<_> = all.iter().collect();
             let found = sessions.find("h", key, now, settings.ttl);
-            let question = turn::Now {
+            let request = turn::TurnContext {
                 quality: &quality,
                 prompt_tokens,
-                goes_on: false,
+                is_continuation: false,
                 session: found
                     .session
                     .as_ref()
                     .filter(|_| matches!(policy, Policy::Turn)),
-                left_at: None,
+                expired_model: None,
             };
-            let by_price = || {
-                turn::choose(&eligible, &[], &question, &settings)
-                    .unwrap()
-                    .0
-            };
+            let by_price = || turn::choose(&eligible, &[], &request, &settings).unwrap().0;
             let chosen = match (policy, &first) {
                 (Policy::Dearest, _) => eligible[3],
                 (Policy::Stick, Some(first)) => {
@@ -122,7 +117,7 @@ fn play(policy: Policy, lambda: f32, prefix: u64) -> Outcome {
             first.get_or_insert_with(|| chosen.model.id.clone());
             let before = found.session.map(|session| session.model);
             let before = before.and_then(|id| models.iter().find(|model| model.id == id));
-            let turn = turning(key, prompt_tokens, before.map(|model| model.quality_tier));
+            let turn = pending_turn(key, prompt_tokens, before.map(|model| model.quality_tier));
             sessions.remember("h", &turn, &chosen.model, now);
             let known = cached.insert(chosen.model.id.clone(), prompt_tokens);
             let cost = chosen.cost_with_cached(prompt_tokens, known.unwrap_or(0));
@@ -133,7 +128,7 @@ fn play(policy: Policy, lambda: f32, prefix: u64) -> Outcome {
     outcome
 }
 
-/// What 95 % of the dearest target's quality costs, as a share of what that one costs.
+/// The cost of reaching 95 % of the quality of the most expensive target, as a share of that target's cost.
 fn cost_at_95(policy: Policy, prefix: u64) -> f64 {
     let top = play(Policy::Dearest, 0.0, prefix);
     #[expect(clippy::cast_precision_loss, reason = "a share of two sums")]
@@ -141,7 +136,7 @@ fn cost_at_95(policy: Policy, prefix: u64) -> f64 {
         let cost = outcome.nanos as f64 / top.nanos as f64;
         (outcome.quality / top.quality, cost)
     };
-    // The thriftier, the worse: the first that is good enough is the one.
+    // Quality falls as `lambda` rises, so the first setting from above that is good enough is the cheapest.
     let mut worse: Option<(f64, f64)> = None;
     for step in (0_u8..=40).rev() {
         let (quality, cost) = share(play(policy, f32::from(step) / 50.0, prefix));
@@ -161,8 +156,7 @@ fn a_turn_costs_no_more_than_staying_or_list_prices() {
         let policies = [Policy::Turn, Policy::Stick, Policy::ListPrice];
         let [turn, stick, list] = policies.map(|policy| cost_at_95(policy, prefix));
         println!("prefix {prefix}: turn {turn:.3}, stick {stick:.3}, list price {list:.3}");
-        // Where there is little to cache there is little to gain, and not changing at every turn has a
-        // price of its own.
+        // With a short prefix there is little to gain from caches, and switching less often has a small cost.
         let better = stick.min(list) + if prefix < 1_000 { 0.01 } else { 0.0 };
         assert!(
             turn <= better,

@@ -115,7 +115,7 @@ impl RunningAttempt {
         counts.last_failure = Some((SystemTime::now(), error.to_string()));
         let now = Instant::now();
         let before = counts.circuit.state(now);
-        counts.circuit.record_failure(now, error.asked_rest());
+        counts.circuit.record_failure(now, error.retry_after());
         let after = counts.circuit.state(now);
         let open_until = counts.circuit.open_until();
         drop(counts);

@@ -80,7 +80,7 @@ pub fn write(call: &ChatCall, model: &str, stream: bool, quirks: &Quirks) -> Vec
     let message_bytes = call
         .messages
         .iter()
-        .map(Message::about_bytes)
+        .map(Message::estimated_bytes)
         .sum::<usize>();
     let mut json = JsonWriter::with_capacity(message_bytes + FIELDS_BYTES);
     json.raw("{\"model\":").string(model).raw(",\"messages\":");

@@ -1,4 +1,4 @@
-//! A finished answer (SPEC §2.5).
+//! A finished response (§2.5), its usage and its bill.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,12 +9,12 @@ use crate::{
     wire::{json_text::JsonText, json_writer::JsonWriter},
 };
 
-/// About what the parts of an answer take, beside the texts in them.
+/// Approximate sizes of the parts of a response without their texts, for allocating the buffer.
 const HEAD_BYTES: usize = 160;
 const CHOICE_BYTES: usize = 128;
 const USAGE_BYTES: usize = 200;
 
-/// Why a choice ended. A closed set: a provider's other words are translated or are failures.
+/// Why a choice ended. A closed set: adapters translate other reasons of a provider or treat them as failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
@@ -35,7 +35,7 @@ impl FinishReason {
     }
 }
 
-/// A call of a function, in a caller's history and in a model's answer.
+/// A call of a function, in a caller's history or in a model's response.
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolCall {
     pub id: String,
@@ -47,7 +47,7 @@ pub struct ToolCall {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CalledFunction {
     pub name: String,
-    /// JSON in a string, never an object.
+    /// JSON text in a string, never an object.
     pub arguments: JsonText,
 }
 
@@ -93,18 +93,18 @@ impl<'de> Deserialize<'de> for ToolCall {
     }
 }
 
-/// Tokens as the provider counted them.
+/// Token counts that the provider reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub prompt: u32,
-    /// Those of the prompt that came from a cache.
+    /// Part of `prompt`: read from a cache.
     pub cached: u32,
-    /// Those of the prompt that were written to a cache.
+    /// Part of `prompt`: written to a cache.
     pub cache_write: u32,
-    /// Those of the written ones that are kept for an hour.
+    /// Part of `cache_write`: kept in the cache for an hour.
     pub cache_write_1h: u32,
     pub completion: u32,
-    /// Those of the completion that the caller does not see.
+    /// Part of `completion`: reasoning that the caller does not see.
     pub reasoning: u32,
 }
 
@@ -113,7 +113,7 @@ impl Usage {
         u64::from(self.prompt) + u64::from(self.completion)
     }
 
-    /// Of two answers together.
+    /// The sum of two usages; counts saturate.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Usage {
         }
     }
 
-    /// Each token in its kind. Reasoning is part of the completion and costs what it costs.
+    /// The tokens by kind of price. Reasoning is part of the completion and has its price.
     pub fn billable(self) -> Billable {
         let fresh = self.prompt.saturating_sub(self.cached);
         Billable {
@@ -138,13 +138,13 @@ impl Usage {
         }
     }
 
-    /// What one answer with these counts costs.
+    /// The cost of a response with this usage.
     pub fn cost(self, prices: &Prices) -> NanoUsd {
         prices.cost(self.billable())
     }
 }
 
-/// What is charged for an answer: the counts, and what they cost.
+/// What is charged for a response: its usage and the cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bill {
     pub usage: Usage,
@@ -152,7 +152,7 @@ pub struct Bill {
 }
 
 impl Bill {
-    /// The `usage` object. `show_cached` where the model advertises prompt caching.
+    /// The `usage` object. `show_cached` is for models that advertise prompt caching.
     pub fn to_json(self, show_cached: bool) -> String {
         let mut json = JsonWriter::with_capacity(USAGE_BYTES);
         self.write(show_cached, &mut json);
@@ -179,7 +179,7 @@ impl Bill {
     }
 }
 
-/// What a provider answered, before it is dressed for the caller.
+/// A provider's response in the gateway's own form.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub choices: Vec<Choice>,
@@ -196,8 +196,8 @@ pub struct Choice {
 }
 
 impl Answer {
-    /// The body of a non-streaming answer, with an ID of ours and the requested model's. Without a bill, the provider
-    /// has not counted.
+    /// The body of a response that is not streamed, with the gateway's ID and the ID of the requested model. `bill` is
+    /// `None` if the provider reported no usage.
     pub fn to_json(
         &self,
         id: &str,
@@ -206,7 +206,11 @@ impl Answer {
         bill: Option<Bill>,
         show_cached: bool,
     ) -> Vec<u8> {
-        let choices = self.choices.iter().map(Choice::about_bytes).sum::<usize>();
+        let choices = self
+            .choices
+            .iter()
+            .map(Choice::estimated_bytes)
+            .sum::<usize>();
         let mut json = JsonWriter::with_capacity(HEAD_BYTES + choices + USAGE_BYTES);
         json.raw("{\"id\":").string(id);
         json.raw(",\"object\":\"chat.completion\",\"created\":")
@@ -224,7 +228,7 @@ impl Answer {
 }
 
 impl Choice {
-    fn about_bytes(&self) -> usize {
+    fn estimated_bytes(&self) -> usize {
         let content = self.content.as_ref().map_or(0, |text| text.as_json().len());
         let logprobs = self.logprobs.as_ref().map_or(0, |json| json.get().len());
         content + logprobs + CHOICE_BYTES

@@ -1,12 +1,12 @@
-//! The frames of a streamed answer (SPEC §2.6): one `data:` event each, written without a tree.
+//! The frames of a streamed chat completion (§2.6): one `data:` event each, written without building a JSON tree.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::value::RawValue;
 
 use super::{Bill, FinishReason};
-use crate::wire::{error::Envelope, json_text::JsonText, script::Script};
+use crate::wire::{error::Envelope, json_text::JsonText, stream_writer::StreamWriter};
 
-/// Writes the frames of one answer: what they have in common is written once.
+/// Writes the frames of one streamed chat completion. Their common beginning is formatted once.
 #[derive(Debug)]
 pub struct Frames {
     /// `data: {"id":…,"object":…,"created":…,"model":…,"choices":[`
@@ -14,12 +14,12 @@ pub struct Frames {
     usage: ShowUsage,
 }
 
-/// What of the usage a stream shows.
+/// Which usage a stream shows.
 #[derive(Clone, Copy, Debug)]
 pub struct ShowUsage {
-    /// For callers who asked for it.
+    /// Whether the caller wants the usage frame (`stream_options.include_usage`).
     pub at_all: bool,
-    /// Where the model advertises prompt caching.
+    /// Whether the model advertises prompt caching.
     pub cached: bool,
 }
 
@@ -36,7 +36,7 @@ impl Frames {
         }
     }
 
-    /// The frame without choices that brings the usage.
+    /// The frame with the usage; it has no choices.
     fn usage(&self, bill: Bill) -> Bytes {
         let usage = bill.to_json(self.usage.cached);
         let mut frame = BytesMut::with_capacity(self.opening.len() + usage.len() + 16);
@@ -47,7 +47,7 @@ impl Frames {
         frame.freeze()
     }
 
-    /// The last event of an answer that failed after its head was sent.
+    /// The last event of a response that failed after its head was sent.
     pub fn error(envelope: &Envelope) -> Bytes {
         format!("data: {}\n\n", envelope.to_json()).into()
     }
@@ -87,7 +87,7 @@ impl Frames {
     }
 }
 
-impl Script for Frames {
+impl StreamWriter for Frames {
     fn open(&mut self, choice: u32, out: &mut Vec<Bytes>) {
         out.push(self.delta(choice, &[r#""role":"assistant","content":"""#], None, None));
     }
@@ -103,7 +103,7 @@ impl Script for Frames {
         out.push(self.delta(choice, &fields, logprobs, None));
     }
 
-    /// The only fragment of a call with its ID and name.
+    /// The first fragment of a call, the only one with its ID and name.
     fn tool_call(
         &mut self,
         choice: u32,

@@ -1,4 +1,4 @@
-//! One message of a conversation (SPEC §2.2, §2.3).
+//! One message of a conversation (§2.2, §2.3).
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
@@ -7,7 +7,7 @@ use super::ToolCall;
 use crate::{
     base::tokens::TokenCount,
     wire::{
-        json_text::{HALF_A_PAIR, JsonText},
+        json_text::{JsonText, LONE_SURROGATE},
         json_writer::JsonWriter,
     },
 };
@@ -33,10 +33,9 @@ impl Role {
     }
 }
 
-/// A message whose content is already one string: parts are joined as they are read.
+/// A message whose content is one string: content parts are joined when it is parsed.
 ///
-/// Keys that a message of ours does not have (`refusal`, `annotations`, …) come with every answer
-/// that a client sends back, and are passed over.
+/// Other keys (`refusal`, `annotations`, …) are ignored; every response that a client sends back has them.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub role: Role,
@@ -47,7 +46,7 @@ pub struct Message {
 }
 
 impl Message {
-    pub fn saying(role: Role, content: JsonText) -> Self {
+    pub fn text(role: Role, content: JsonText) -> Self {
         let (tool_calls, tool_call_id, name) = (Vec::new(), None, None);
         Self {
             role,
@@ -58,8 +57,8 @@ impl Message {
         }
     }
 
-    /// An assistant's that calls tools.
-    pub fn calling(content: Option<JsonText>, tool_calls: Vec<ToolCall>) -> Self {
+    /// An assistant message with tool calls.
+    pub fn tool_calls(content: Option<JsonText>, tool_calls: Vec<ToolCall>) -> Self {
         let (tool_call_id, name) = (None, None);
         Self {
             role: Role::Assistant,
@@ -70,7 +69,7 @@ impl Message {
         }
     }
 
-    /// What a tool answered to a call.
+    /// A tool message: the output of a call.
     pub fn tool(tool_call_id: String, content: JsonText) -> Self {
         let (tool_calls, name) = (Vec::new(), None);
         Self {
@@ -98,7 +97,7 @@ impl<'de> Deserialize<'de> for Message {
             role: written.role,
             content: written.content.map(Content::flattened),
             tool_calls: written.tool_calls.unwrap_or_default(),
-            // Of tool messages only (§2.2); on another one some providers refuse it.
+            // Only tool messages have it (§2.2); some providers refuse it on others.
             tool_call_id: written.tool_call_id.filter(|_| written.role == Role::Tool),
             name: written.name,
         })
@@ -106,7 +105,7 @@ impl<'de> Deserialize<'de> for Message {
 }
 
 impl Message {
-    /// Every text of it that a provider is sent.
+    /// Counts every text of the message that is sent to a provider.
     pub fn count(&self, count: &mut TokenCount) {
         let Self {
             role: _,
@@ -130,21 +129,21 @@ impl Message {
         }
     }
 
-    /// About how long it is when it is written.
-    pub fn about_bytes(&self) -> usize {
+    /// Approximate length of the written message, for allocating the buffer.
+    pub fn estimated_bytes(&self) -> usize {
         let content = self.content.as_ref().map_or(0, |text| text.as_json().len());
         content + 64
     }
 
-    /// A conversation, as it is stored.
+    /// A conversation as the JSON in which it is stored.
     pub fn write_all(messages: &[Self]) -> String {
-        let bytes = messages.iter().map(Self::about_bytes).sum();
+        let bytes = messages.iter().map(Self::estimated_bytes).sum();
         let mut json = JsonWriter::with_capacity(bytes);
         json.list(messages, Self::write);
         json.into_string()
     }
 
-    /// As providers take it that speak as we do.
+    /// Writes the message in the format of OpenAI's API.
     pub fn write(&self, json: &mut JsonWriter) {
         let content = self.content.as_ref().map_or("null", JsonText::as_json);
         json.raw("{\"role\":\"").raw(self.role.as_str());
@@ -161,8 +160,8 @@ impl Message {
         json.raw("}");
     }
 
-    /// The field that a message of this role needs and lacks, and what is said about it.
-    pub fn lacks(&self) -> Option<(&'static str, &'static str)> {
+    /// The field that a message of this role must have or must not have, with an explanation; `None` if it is valid.
+    pub fn wrong_field(&self) -> Option<(&'static str, &'static str)> {
         let has_content = self.content.is_some();
         match self.role {
             Role::System if !has_content => Some(("content", "a system message needs `content`")),
@@ -184,7 +183,7 @@ impl Message {
     }
 }
 
-/// A string, or parts of which only the text counts.
+/// A message's content: a string, or parts of which only the texts are used.
 #[derive(Clone, Debug)]
 pub enum Content {
     Text(JsonText),
@@ -194,12 +193,12 @@ pub enum Content {
 #[derive(Clone, Debug, Deserialize)]
 pub struct ContentPart {
     pub text: Option<JsonText>,
-    /// What a model said in place of an answer.
+    /// The text with which a model declined to answer.
     pub refusal: Option<JsonText>,
 }
 
 impl Content {
-    /// As one text: the parts in order, a line each; anything but text is nothing.
+    /// The content as one text: the text parts joined with line breaks. Other parts are dropped.
     pub fn flattened(self) -> JsonText {
         match self {
             Self::Text(text) => text,
@@ -216,13 +215,17 @@ impl<'de> Deserialize<'de> for Content {
         match raw.get().as_bytes().first() {
             Some(b'"') => JsonText::from_boxed(raw)
                 .map(Self::Text)
-                .ok_or_else(|| D::Error::custom(HALF_A_PAIR)),
+                .ok_or_else(|| D::Error::custom(LONE_SURROGATE)),
             Some(b'[') => serde_json::from_str(raw.get())
                 .map(Self::Parts)
                 .map_err(|error| {
-                    let is_half = error.to_string().contains(HALF_A_PAIR);
-                    let parts = "expected content parts: objects, whose `text` is a string";
-                    D::Error::custom(if is_half { HALF_A_PAIR } else { parts })
+                    let is_surrogate = error.to_string().contains(LONE_SURROGATE);
+                    let not_parts = "expected content parts: objects, whose `text` is a string";
+                    D::Error::custom(if is_surrogate {
+                        LONE_SURROGATE
+                    } else {
+                        not_parts
+                    })
                 }),
             _ => Err(D::Error::custom(
                 "expected a string or an array of content parts",
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_become_one_text_and_images_vanish() {
+    fn text_parts_are_joined_and_images_dropped() {
         for (written, read) in [
             (r#""plain""#, "plain"),
             (

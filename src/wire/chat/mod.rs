@@ -1,4 +1,4 @@
-//! Chat completions on the wire: what callers send and what they get (SPEC §2.1–2.6).
+//! Chat completions: request bodies, responses and stream frames (§2.1–2.6).
 
 mod answer;
 mod frames;

@@ -1,4 +1,4 @@
-//! The body of `POST /v1/chat/completions` (SPEC §2.1): its shape, field by field.
+//! Parses the body of `POST /v1/chat/completions` (§2.1).
 
 use std::{borrow::Cow, fmt};
 
@@ -9,13 +9,13 @@ use serde::{
 
 use super::{Message, ResponseFormat, Sampling, Schema, Tool, ToolChoice};
 use crate::wire::{
-    body, error::GatewayError, integer::Whole, json_text::JsonText, words::Modalities,
+    body, error::GatewayError, integer::Whole, json_text::JsonText, string_list::Modalities,
 };
 
-/// A request of the right shape; whether its values are allowed is asked later.
+/// A request whose fields have the right types; their values are checked later.
 ///
-/// These are all the fields there are: what else a body holds (operators' fields, other vendors'
-/// extensions) is not kept, so it cannot reach a provider. `null` is the same as absent.
+/// All other fields of a body (operators' fields, other vendors' extensions) are dropped, so they cannot reach a
+/// provider. `null` is treated as absent.
 #[derive(Debug, Default)]
 pub struct ChatRequest {
     pub model: String,
@@ -34,9 +34,10 @@ pub struct ChatRequest {
     pub reasoning_effort: Option<String>,
     pub thinking: Option<Schema>,
     pub tool_execution: ToolExecution,
-    /// Tells conversations apart that begin alike. No provider sees it.
+    /// Distinguishes conversations that begin alike, for hybrids. It is not sent to providers.
     pub prompt_cache_key: Option<JsonText>,
-    /// Fields whose meaning would be lost if they were dropped; naming one is refused.
+    /// Fields in the body that are not supported and cannot be ignored without changing the meaning; the request is
+    /// refused.
     pub refused: Vec<&'static str>,
 }
 
@@ -52,7 +53,7 @@ impl StreamOptions {
     }
 }
 
-/// Who runs the tools that are not the caller's own.
+/// Whether the gateway offers and runs its built-in tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolExecution {
@@ -62,9 +63,9 @@ pub enum ToolExecution {
 }
 
 impl ChatRequest {
-    /// Reads a body, or says which field is wrong and why.
+    /// Parses a body. The error names the field that is wrong and why.
     pub fn parse(body: &[u8]) -> Result<Box<Self>, GatewayError> {
-        let Read(request) = body::parse(body)?;
+        let Parsed(request) = body::parse(body)?;
         if request.model.is_empty() {
             return Err(GatewayError::invalid(
                 "model",
@@ -76,7 +77,7 @@ impl ChatRequest {
             return Err(GatewayError::invalid("messages", message));
         }
         for (at, message) in request.messages.iter().enumerate() {
-            if let Some((field, reason)) = message.lacks() {
+            if let Some((field, reason)) = message.wrong_field() {
                 let param = format!("messages[{at}].{field}");
                 let message = format!("`messages[{at}]` is not complete: {reason}.");
                 return Err(GatewayError::invalid(param, message));
@@ -87,7 +88,7 @@ impl ChatRequest {
 }
 
 impl ChatRequest {
-    /// Of two equal keys the last one counts, here too.
+    /// Records or clears an unsupported field; of duplicate keys the last one counts.
     fn refuse(&mut self, name: &'static str, is_sent: bool) {
         self.refused.retain(|earlier| *earlier != name);
         if is_sent {
@@ -96,38 +97,38 @@ impl ChatRequest {
     }
 }
 
-/// Filled where it stays: it is large, and would be copied from hand to hand on its way out of the reader.
-struct Read(Box<ChatRequest>);
+/// A parsed request. Boxed before it is filled, because it is large and the deserializer would copy it several times.
+struct Parsed(Box<ChatRequest>);
 
-impl<'de> Deserialize<'de> for Read {
+impl<'de> Deserialize<'de> for Parsed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Fields)
     }
 }
 
-/// Reads the fields by hand for one reason: of two equal keys the last one counts, as in most
-/// JSON readers, and the price check must see what the provider will see.
+/// Visitor written by hand, because of duplicate keys the last one must count, as in most JSON parsers: the cost check
+/// must see the value that the provider will see.
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
-    type Value = Read;
+    type Value = Parsed;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object with `model` and `messages`")
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Read, M::Error> {
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Parsed, M::Error> {
         let mut request = Box::<ChatRequest>::default();
         while let Some(Name(name)) = map.next_key()? {
             let sampling = &mut request.sampling;
             match name.as_ref() {
-                "model" => request.model = absent_or(&mut map)?,
-                "messages" => request.messages = absent_or(&mut map)?,
-                "stream" => request.stream = absent_or(&mut map)?,
-                "stream_options" => request.stream_options = absent_or(&mut map)?,
-                "max_tokens" => request.max_tokens = whole(&mut map)?,
-                "max_completion_tokens" => request.max_completion_tokens = whole(&mut map)?,
-                "max_output_tokens" => request.max_output_tokens = whole(&mut map)?,
+                "model" => request.model = value_or_default(&mut map)?,
+                "messages" => request.messages = value_or_default(&mut map)?,
+                "stream" => request.stream = value_or_default(&mut map)?,
+                "stream_options" => request.stream_options = value_or_default(&mut map)?,
+                "max_tokens" => request.max_tokens = integer(&mut map)?,
+                "max_completion_tokens" => request.max_completion_tokens = integer(&mut map)?,
+                "max_output_tokens" => request.max_output_tokens = integer(&mut map)?,
                 "temperature" => sampling.temperature = map.next_value()?,
                 "top_p" => sampling.top_p = map.next_value()?,
                 "top_k" => sampling.top_k = map.next_value()?,
@@ -138,17 +139,17 @@ impl<'de> Visitor<'de> for Fields {
                 "logprobs" => sampling.logprobs = map.next_value()?,
                 "top_logprobs" => sampling.top_logprobs = map.next_value()?,
                 "stop" => sampling.stop = map.next_value()?,
-                "tools" => request.tools = absent_or(&mut map)?,
+                "tools" => request.tools = value_or_default(&mut map)?,
                 "tool_choice" => request.tool_choice = map.next_value()?,
                 "parallel_tool_calls" => request.parallel_tool_calls = map.next_value()?,
                 "response_format" => request.response_format = map.next_value()?,
-                "n" => request.n = whole(&mut map)?,
-                // Overwritten with the account's ID; read only for its type.
+                "n" => request.n = integer(&mut map)?,
+                // Replaced by the account's ID later; only its type is checked.
                 "user" => drop(map.next_value::<Option<JsonText>>()?),
                 "reasoning_effort" => request.reasoning_effort = map.next_value()?,
                 "thinking" => request.thinking = map.next_value()?,
-                "tool_execution" => request.tool_execution = absent_or(&mut map)?,
-                // Of another type it is dropped, as what nobody here knows is.
+                "tool_execution" => request.tool_execution = value_or_default(&mut map)?,
+                // Dropped if it is not a string, like unknown fields.
                 "prompt_cache_key" => {
                     request.prompt_cache_key = JsonText::from_raw(map.next_value()?);
                 }
@@ -166,16 +167,16 @@ impl<'de> Visitor<'de> for Fields {
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(Read(request))
+        Ok(Parsed(request))
     }
 }
 
-/// The name of a field: a copy only where it is escaped.
+/// The name of a field; copied only if it contains an escape.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-fn absent_or<'de, T: Deserialize<'de> + Default, M: MapAccess<'de>>(
+fn value_or_default<'de, T: Deserialize<'de> + Default, M: MapAccess<'de>>(
     map: &mut M,
 ) -> Result<T, M::Error> {
     Ok(map.next_value::<Option<T>>()?.unwrap_or_default())
@@ -191,7 +192,7 @@ fn refuse<'de, M: MapAccess<'de>>(
     Ok(())
 }
 
-fn whole<'de, M: MapAccess<'de>>(map: &mut M) -> Result<Option<u64>, M::Error> {
+fn integer<'de, M: MapAccess<'de>>(map: &mut M) -> Result<Option<u64>, M::Error> {
     let number = map.next_value::<Option<Whole>>()?;
     Ok(number.map(|Whole(number)| number))
 }

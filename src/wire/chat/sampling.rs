@@ -1,4 +1,4 @@
-//! The sampling parameters: read loosely, then strictly where the model wants them.
+//! The sampling parameters: parsed as any JSON first, checked once the model is known.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -9,10 +9,10 @@ use crate::{
     wire::{error::GatewayError, integer},
 };
 
-/// The sampling fields as they were sent.
+/// The sampling fields as the caller sent them.
 ///
-/// A model that drops a field never looks at its value, so their types can only be judged once
-/// the model is known: [`Sampling::checked`].
+/// The value of a field that the model drops may be anything, so types are checked only when the model is known, by
+/// [`Sampling::checked`].
 #[derive(Debug, Default)]
 pub struct Sampling {
     pub temperature: Option<Value>,
@@ -27,7 +27,7 @@ pub struct Sampling {
     pub stop: Option<Value>,
 }
 
-/// The sampling fields that go upstream.
+/// The sampling fields that are sent upstream.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ pub struct Settings {
 }
 
 impl Sampling {
-    /// The fields with their types checked, less those that are `dropped`.
+    /// Checks the types of the fields and leaves out those for which `dropped` is true.
     pub fn checked(self, dropped: impl Fn(Parameter) -> bool) -> Result<Settings, GatewayError> {
         let reader = Reader { dropped };
         let number = |value: &Value| value.as_f64();
@@ -107,7 +107,7 @@ impl Sampling {
 }
 
 impl Settings {
-    /// Less those that are `dropped`.
+    /// A copy without the fields for which `dropped` is true.
     #[must_use]
     pub fn without(&self, dropped: impl Fn(Parameter) -> bool) -> Self {
         let kept = |parameter| !dropped(parameter);
@@ -134,7 +134,7 @@ impl Settings {
         }
     }
 
-    /// The texts among them. Numbers are no part of a prompt.
+    /// Counts the texts among the fields. Numbers are not part of a prompt.
     pub fn count(&self, count: &mut TokenCount) {
         let Self {
             temperature: _,
@@ -157,7 +157,7 @@ impl Settings {
         }
     }
 
-    /// The ranges of SPEC §2.1 and §8.4.
+    /// Checks the ranges of §2.1 and §8.4.
     pub fn check_ranges(&self) -> Result<(), GatewayError> {
         let within = |name: &str, value: Option<f64>, low: f64, high: f64| match value {
             Some(value) if !(low..=high).contains(&value) => {
@@ -172,7 +172,7 @@ impl Settings {
         within("presence_penalty", self.presence_penalty, -2.0, 2.0)?;
         if self.stop.len() > 4 {
             let message = format!(
-                "`stop` has {} sequences; at most 4 are taken.",
+                "`stop` has {} sequences; at most 4 are accepted.",
                 self.stop.len()
             );
             return Err(GatewayError::invalid("stop", message));
@@ -220,7 +220,7 @@ fn strings(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// The sequences that stop an answer. An empty one stops nothing, and providers refuse it.
+/// The stop sequences without empty ones, which have no effect and which providers refuse.
 fn stops(value: &Value) -> Option<Vec<String>> {
     let mut stops = strings(value)?;
     stops.retain(|stop| !stop.is_empty());

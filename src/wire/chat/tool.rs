@@ -1,13 +1,13 @@
-//! Tools, the choice among them, and structured output (SPEC §2.1, §2.4).
+//! Tools, `tool_choice` and structured output (§2.1, §2.4).
 //!
-//! Schemas are JSON we carry and never read, so they stay as they stood.
+//! Schemas are forwarded without being parsed, so their text stays unchanged.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value, value::RawValue};
 
-use crate::{base::tokens::TokenCount, wire::json_text::with_characters};
+use crate::{base::tokens::TokenCount, wire::json_text::unescape_unicode};
 
-/// A JSON object that is passed on unread.
+/// A JSON object that is forwarded without being parsed.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Schema(Box<RawValue>);
@@ -22,7 +22,7 @@ impl Schema {
     }
 
     pub fn count(&self, count: &mut TokenCount) {
-        count.text(&with_characters(self.as_json()));
+        count.text(&unescape_unicode(self.as_json()));
     }
 }
 
@@ -36,7 +36,7 @@ impl<'de> Deserialize<'de> for Schema {
     }
 }
 
-/// The one kind of tool there is; another word is refused as it is read.
+/// The only supported kind of tool; parsing refuses any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
@@ -68,7 +68,7 @@ impl Tool {
         }
     }
 
-    /// What all of them add to a prompt.
+    /// Counts what the definitions of all tools add to a prompt.
     pub fn count_all(tools: &[Self], count: &mut TokenCount) {
         if !tools.is_empty() {
             count.instructions();
@@ -112,7 +112,7 @@ pub enum ToolChoice {
     Auto,
     Required,
     Named(String),
-    /// Only some of the tools; resolved before anything goes upstream.
+    /// A subset of the tools; resolved before the request is sent upstream.
     Allowed(AllowedTools),
 }
 
@@ -141,12 +141,12 @@ impl<'de> Deserialize<'de> for ToolChoice {
         #[derive(Deserialize)]
         #[serde(untagged)]
         enum Written {
-            Word(Word),
+            Mode(ChoiceMode),
             Choice(Choice),
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "lowercase")]
-        enum Word {
+        enum ChoiceMode {
             None,
             Auto,
             Required,
@@ -183,9 +183,9 @@ impl<'de> Deserialize<'de> for ToolChoice {
             )
         })?;
         Ok(match written {
-            Written::Word(Word::None) => Self::None,
-            Written::Word(Word::Auto) => Self::Auto,
-            Written::Word(Word::Required) => Self::Required,
+            Written::Mode(ChoiceMode::None) => Self::None,
+            Written::Mode(ChoiceMode::Auto) => Self::Auto,
+            Written::Mode(ChoiceMode::Required) => Self::Required,
             Written::Choice(Choice::Function { function }) => Self::Named(function.name),
             Written::Choice(Choice::AllowedTools { allowed_tools }) => {
                 Self::Allowed(AllowedTools {
@@ -232,8 +232,7 @@ impl ResponseFormat {
     }
 }
 
-/// By hand, because serde reads tagged enums through a buffer in which JSON that is passed on
-/// unread does not survive.
+/// Written by hand, because serde reads tagged enums through a buffer, and a `RawValue` cannot be read from one.
 impl<'de> Deserialize<'de> for ResponseFormat {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]

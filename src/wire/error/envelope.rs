@@ -1,4 +1,4 @@
-//! The error envelope: the one body every failure has, here and in the operator API.
+//! The error envelope: the JSON body of every failure, of the public API and of the operator API.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,14 +13,14 @@ use serde_json::{Map, Value};
 use super::GatewayError;
 use crate::base::rate::{Refusal, WINDOW_MS};
 
-/// In seconds. Nobody knows when a provider will have finished; most have within a few seconds.
+/// `Retry-After` in seconds while abandoned calls are still running. When a provider will have finished is unknown;
+/// most have within a few seconds.
 const ABANDONED_RETRY_AFTER: u64 = 5;
 
 /// `{error: {message, type, code, param, …}}` with its status.
 ///
-/// All four keys are always there, `null` where there is nothing to say, so that a client can
-/// read them without asking first. Extra fields stand beside them, because official clients hand
-/// on the inner object alone.
+/// All four keys are always present, `null` if they have no value, so that a client can read them unchecked. Extra
+/// fields are beside them and not outside `error`, because official clients pass on the inner object only.
 #[derive(Debug, Serialize)]
 pub struct Envelope {
     #[serde(skip)]
@@ -45,7 +45,7 @@ impl Envelope {
 }
 
 impl Envelope {
-    /// With the seconds after which to try again, for events: those have no headers.
+    /// Adds the seconds of `Retry-After` as a field, for stream events, which have no headers.
     #[must_use]
     pub fn with_retry_after(mut self, seconds: Option<u64>) -> Self {
         if let Some(seconds) = seconds {
@@ -54,10 +54,10 @@ impl Envelope {
         self
     }
 
-    /// Its code or its type, whichever says more; of few different values.
+    /// Label of this error in metrics: its code if it has one, otherwise its type. It has few distinct values.
     fn label(&self) -> String {
         match (&self.code, self.kind) {
-            // Here the code is whatever the provider's status was.
+            // The code of an upstream error is the provider's HTTP status, which can be any number.
             (_, "upstream_error") | (None, _) => self.kind.to_owned(),
             (Some(code), _) => code.clone(),
         }
@@ -69,18 +69,18 @@ impl IntoResponse for Envelope {
         let json = HeaderValue::from_static("application/json");
         let mut response = Response::new(Body::from(self.to_json()));
         *response.status_mut() = self.status;
-        let refused = Refused(self.label());
-        response.extensions_mut().insert(refused);
+        let label = ErrorLabel(self.label());
+        response.extensions_mut().insert(label);
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         response
     }
 }
 
-/// What kind of error was answered, for the operator's counters.
+/// Response extension: the error's label in the operator's metrics.
 #[derive(Clone, Debug)]
-pub struct Refused(pub String);
+pub struct ErrorLabel(pub String);
 
-/// Why a request was refused, for its log line.
+/// Response extension: why the request was refused, for its log line.
 #[derive(Clone, Debug)]
 pub struct Cause(pub String);
 
@@ -98,7 +98,7 @@ impl IntoResponse for GatewayError {
             let seconds = HeaderValue::from(seconds);
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
-        // What we make of it, and no one else's words: they can quote a message or a key.
+        // Logs only texts of this program: those of callers and providers can quote a message or a key.
         let cause = match &self {
             Self::Upstream(error) => error.to_string(),
             Self::InvalidRequest { param, .. } => match param {
@@ -115,17 +115,17 @@ impl IntoResponse for GatewayError {
 }
 
 impl GatewayError {
-    /// The seconds after which the same request may fare better, where that is known.
+    /// Seconds after which the request may succeed, if known.
     fn retry_after(&self) -> Option<u64> {
         match self {
-            // Whoever cannot fit at all is not told to wait.
+            // `None` for a request that can never fit into the window: waiting would not help.
             Self::RateLimited(refusal) => {
                 let seconds = Duration::from_millis(refusal.wait_ms?);
                 Some(whole_seconds(seconds).clamp(1, 60))
             }
             Self::TooManyAbandoned { .. } => Some(ABANDONED_RETRY_AFTER),
             Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
-                unpaid.passes.then_some(1)
+                unpaid.is_temporary.then_some(1)
             }
             Self::RateLimitUnavailable
             | Self::CreditUnavailable
@@ -135,7 +135,7 @@ impl GatewayError {
         }
     }
 
-    /// The last event of a stream: it says what headers say elsewhere.
+    /// The envelope as the last event of a stream; fields replace the headers that it cannot have.
     pub fn event(&self) -> Envelope {
         self.envelope().with_retry_after(self.retry_after())
     }
@@ -145,7 +145,7 @@ fn whole_seconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX)
 }
 
-/// SPEC §8.5. Rounded up: whoever waits until then fits.
+/// Sets the rate-limit headers (§8.5). The reset time is rounded up, so that a client that waits for it is admitted.
 fn rate_limit_headers(headers: &mut HeaderMap, refusal: &Refusal) {
     let wait = Duration::from_millis(refusal.wait_ms.unwrap_or(WINDOW_MS));
     let now = SystemTime::now()

@@ -1,4 +1,4 @@
-//! Every way a request on the public surface can fail, and the one table to the wire.
+//! Every way in which a request to the public API can fail, and the one table that maps failures to HTTP.
 
 use axum::http::StatusCode as Status;
 use serde_json::{Map, Value, json};
@@ -15,11 +15,11 @@ mod envelope;
 mod unpaid;
 mod upstream;
 
-pub use envelope::{Cause, Envelope, Refused};
+pub use envelope::{Cause, Envelope, ErrorLabel};
 pub use unpaid::Unpaid;
 pub use upstream::{CONTEXT_OVERFLOW, UpstreamError};
 
-/// A failure, in the words the caller reads.
+/// A failed request; `Display` is the message that the caller reads.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     #[error("{message}")]
@@ -105,12 +105,12 @@ impl GatewayError {
         }
     }
 
-    /// The one table that pairs a failure with its status, type and code (SPEC §7).
+    /// The one table that pairs a failure with its status, type and code (§7).
     ///
-    /// It has no `_` arm: whoever adds a variant decides here what the caller sees.
+    /// It has no `_` arm, so a new variant does not compile until its entry is added here.
     #[expect(
         clippy::too_many_lines,
-        reason = "a table is as long as it is, and is read in one piece"
+        reason = "one table is easier to read than several parts of it"
     )]
     fn wire(&self) -> (Status, &'static str, Option<String>) {
         let code = |code: &str| Some(code.to_owned());
@@ -236,7 +236,7 @@ impl GatewayError {
         }
     }
 
-    /// The fields that let a client act without reading the message (SPEC §7).
+    /// Extra fields by which a client can act without parsing the message (§7).
     fn extra(&self) -> Map<String, Value> {
         let fields = match self {
             Self::NoAccount {
@@ -263,18 +263,17 @@ impl GatewayError {
         fields.as_object().cloned().unwrap_or_default()
     }
 
-    /// Whether official clients should send the same request again; `None` leaves it to the status.
+    /// Value of `X-Should-Retry`, which official clients obey; `None` leaves the decision to the status.
     ///
-    /// They repeat every 5xx by themselves. A request the provider found wrong stays wrong, so
-    /// repeating it would only cost three calls instead of one. A 402 they never repeat, unless they are told that it
-    /// will pass.
+    /// By default they retry every 5xx and no 402. A request that the provider refused as invalid stays invalid, so
+    /// retries would only make three calls of one. A 402 is worth a retry if only running calls hold the credit.
     pub fn should_retry(&self) -> Option<bool> {
         match self {
-            // The operator may set it right, or another deployment answer, before the client gives up.
+            // The operator may fix it, or another deployment may take the request, before the client gives up.
             Self::Upstream(error) if error.is_operators_fault() => Some(true),
             Self::Upstream(error) if error.is_callers_fault() => Some(false),
             Self::InsufficientCredits(unpaid) | Self::CreditsExpired { unpaid, .. } => {
-                Some(unpaid.passes)
+                Some(unpaid.is_temporary)
             }
             Self::NoAccount { .. } | Self::RateLimited(Refusal { wait_ms: None, .. }) => {
                 Some(false)

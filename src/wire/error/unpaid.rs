@@ -1,21 +1,21 @@
-//! A request that the account's credit does not cover.
+//! The details of a request that the account's credit does not cover.
 
 use serde_json::{Map, Value, json};
 
 use crate::base::money::NanoUsd;
 
-/// What a caller is told of it, so that a client can act without reading the message.
+/// Amounts that the error shows, so that a client can act without parsing the message.
 #[derive(Debug)]
 pub struct Unpaid {
     pub balance: NanoUsd,
-    /// What must be available for the request to start.
+    /// The hold of the request: it starts only if this much is available.
     pub needed: NanoUsd,
     pub available: NanoUsd,
     pub held: NanoUsd,
-    /// The largest `max_tokens` with which it would start now.
+    /// The largest `max_tokens` with which the request would start now, if any.
     pub max_tokens_that_fit: Option<u32>,
-    /// Only the account's own running calls stand in the way: the same request may start once they have ended.
-    pub passes: bool,
+    /// Whether the balance would suffice without the holds of running calls: a retry can succeed once they have ended.
+    pub is_temporary: bool,
     pub billing_url: String,
 }
 
@@ -31,7 +31,7 @@ impl Unpaid {
             Some(tokens) => format!(" It would start with max_tokens {tokens}."),
             None => String::new(),
         };
-        if self.passes {
+        if self.is_temporary {
             let held = self.held;
             return format!(
                 "{cost}: requests that are still running hold {held} USD. Retry when they have ended.{smaller}"

@@ -1,78 +1,78 @@
-//! The ways a provider fails.
+//! The ways in which a provider can fail.
 
 use std::time::Duration;
 
-/// The words that clients know an overlong conversation by. The reason of every such refusal has them.
+/// The phrase by which clients recognise an overlong conversation. The reason of every such error contains it.
 pub const CONTEXT_OVERFLOW: &str = "maximum context length";
 
-/// What went wrong between us and a provider.
+/// A failed attempt with a provider.
 ///
-/// `Debug` and `Display` are for the operator's log. What the caller may read is
-/// [`UpstreamError::public_message`].
+/// `Debug` and `Display` are for the operator's log; callers get [`UpstreamError::public_message`].
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum UpstreamError {
     #[error("could not connect: {0}")]
     Connect(String),
-    #[error("no answer within {0:?}")]
+    #[error("no response within {0:?}")]
     FirstByte(Duration),
-    #[error("silent for {0:?} in the middle of an answer")]
+    #[error("no data for {0:?} in the middle of a response")]
     Idle(Duration),
-    #[error("not finished within {0:?}")]
+    #[error("response not finished within {0:?}")]
     TooLong(Duration),
-    #[error("answered with status {status}")]
+    #[error("responded with status {status}")]
     Status {
         status: u16,
-        /// The provider's reason, cleaned of names and secrets, where it concerns the caller.
+        /// The provider's message without names and secrets, if it concerns the caller's request.
         reason: Option<String>,
-        /// How long the provider asks us to wait.
+        /// The provider's `Retry-After`.
         retry_after: Option<Duration>,
-        /// It complains of our key or of where we are, and not of the request.
+        /// Whether the provider refuses the gateway's key or region rather than the request.
         about_us: bool,
     },
-    #[error("broke off: {0}")]
+    #[error("response ended early: {0}")]
     Broken(String),
-    #[error("sent what cannot be understood: {0}")]
+    #[error("malformed response: {0}")]
     Malformed(String),
-    #[error("sent more than {0} bytes in one piece")]
+    #[error("one piece of the response exceeds {0} bytes")]
     TooLarge(usize),
-    #[error("was cut short, because the gateway is stopping")]
+    #[error("cancelled because the gateway is stopping")]
     GatewayStopping,
-    /// Where another model can be asked; else an empty answer is an answer.
-    #[error("said nothing")]
+    /// The response has no content. Used only if another model can be tried; otherwise it is delivered as it is.
+    #[error("empty response")]
     Empty,
-    /// Likewise.
-    #[error("was asked for JSON and sent none")]
+    /// The response is not JSON though the request wants JSON. Used only if another model can be tried.
+    #[error("response is not JSON, which the request asks for")]
     NotJson,
-    #[error("reported a failure in its answer: {0}")]
+    #[error("reported a failure in the response: {0}")]
     Reported(String),
 }
 
 impl UpstreamError {
-    /// JSON that does not fit: where, and not what is there, for that is a caller's answer.
+    /// Error for JSON that does not have the expected form. It names the position but does not quote the text, which
+    /// may be a caller's content.
     pub fn unreadable(error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
-        Self::Malformed(format!(
-            "JSON that does not fit at line {line}, column {column}"
-        ))
+        Self::Malformed(format!("unexpected JSON at line {line}, column {column}"))
     }
 
-    /// A provider's own error by its type and code; its message may quote the request or our key.
+    /// Error for an error object in a provider's response. It has the type and the code only: the message may quote
+    /// the request or the key.
     pub fn reported(error: &serde_json::Value) -> Self {
-        let word = |key: &str| {
-            let word = match error.get(key)? {
-                serde_json::Value::String(word) => word.clone(),
+        let field = |key: &str| {
+            let value = match error.get(key)? {
+                serde_json::Value::String(text) => text.clone(),
                 serde_json::Value::Number(number) => number.to_string(),
                 _ => return None,
             };
             let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-            Some(word.chars().filter(plain).take(48).collect::<String>())
+            Some(value.chars().filter(plain).take(48).collect::<String>())
         };
-        let known = |word: Option<String>| word.unwrap_or_else(|| "?".into());
-        let kind = known(word("type").or_else(|| word("status")));
-        Self::Reported(format!("type {kind}, code {}", known(word("code"))))
+        let or_unknown = |value: Option<String>| value.unwrap_or_else(|| "?".into());
+        let kind = or_unknown(field("type").or_else(|| field("status")));
+        let code = or_unknown(field("code"));
+        Self::Reported(format!("type {kind}, code {code}"))
     }
 
-    /// The provider's HTTP status, when it was one that tells of a failure.
+    /// The provider's HTTP status, if it was an error status.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Status { status, .. } => Some(*status),
@@ -80,13 +80,13 @@ impl UpstreamError {
         }
     }
 
-    /// Whether the same request would be refused again: a 4xx that does not pass with time.
+    /// Whether the provider would refuse the request again: a 4xx status that is not temporary.
     pub fn is_callers_fault(&self) -> bool {
         let is_final = |status| (400..500).contains(&status) && !matches!(status, 408 | 409 | 429);
         !self.is_operators_fault() && self.status().is_some_and(is_final)
     }
 
-    /// Whether it complains of the operator's key, account or name for the model.
+    /// Whether the cause is the operator's key, account or model name.
     pub fn is_operators_fault(&self) -> bool {
         self.is_about_us() || matches!(self.status(), Some(401..=404))
     }
@@ -99,13 +99,13 @@ impl UpstreamError {
                 reason: Some(reason),
                 ..
             } => reason.to_lowercase().contains(CONTEXT_OVERFLOW),
-            // Some say it in a body or an event of status 200.
-            Self::Reported(words) => words.contains("context_length_exceeded"),
+            // Some providers report it in a body or an event of status 200.
+            Self::Reported(text) => text.contains("context_length_exceeded"),
             _ => false,
         }
     }
 
-    /// What kind of failure it was, for the operator's counters: of few different values.
+    /// Label of the failure in the operator's metrics. It has few distinct values.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Connect(_) => "connect",
@@ -122,8 +122,8 @@ impl UpstreamError {
         }
     }
 
-    /// Whether another upstream might do better. What this one found wrong with the request, every
-    /// other one would too.
+    /// Whether an attempt with another deployment may succeed. An invalid request would be refused by every other one
+    /// too.
     pub fn is_worth_another_try(&self) -> bool {
         let wrong = matches!(self.status(), Some(400 | 413 | 422)) && !self.is_about_us();
         !wrong && !matches!(self, Self::GatewayStopping | Self::Empty | Self::NotJson)
@@ -133,16 +133,16 @@ impl UpstreamError {
         matches!(self, Self::Status { about_us: true, .. })
     }
 
-    /// How long the provider wants to be left alone.
-    pub fn asked_rest(&self) -> Option<Duration> {
+    /// The provider's `Retry-After`, if it sent one.
+    pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } => *retry_after,
             _ => None,
         }
     }
 
-    /// What the caller reads: no host, no model name, no key, no words we did not choose but for
-    /// a cleaned reason.
+    /// The message for the caller: without host, model name and key, and of the provider's own text at most the
+    /// sanitised reason.
     pub fn public_message(&self) -> String {
         match self {
             Self::Connect(_) => "The model's provider could not be reached.".into(),

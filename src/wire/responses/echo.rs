@@ -1,4 +1,4 @@
-//! What a response repeats of its request.
+//! The fields of a request that its response repeats.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub struct Echo {
     pub prompt_cache_key: Option<JsonText>,
     pub reasoning: Value,
     pub safety_identifier: Option<JsonText>,
-    /// Whether it is to be stored.
+    /// Whether the response is to be stored.
     pub store: bool,
     pub temperature: Value,
     pub text: Value,

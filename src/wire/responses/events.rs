@@ -1,7 +1,7 @@
-//! The events of a streamed response, in the order and the shape that official clients want.
+//! The events of a streamed response, in the order and format that official clients expect.
 //!
-//! An item is announced, filled and closed before the next one is announced; the last event holds
-//! the whole response. Each event is one write: there are readers that keep nothing between two.
+//! An item is added, filled and closed before the next one is added; the last event has the complete response. Each
+//! event is sent in one write, because some clients do not reassemble events that are split.
 
 use bytes::Bytes;
 use serde_json::{Value, json, value::RawValue};
@@ -14,21 +14,21 @@ use crate::wire::{
     chat::{Bill, FinishReason},
     error::Envelope,
     json_text::JsonText,
-    script::Script,
+    stream_writer::StreamWriter,
 };
 
 pub struct Events {
     response: NewResponse,
     sequence: u64,
     items: Vec<OutputItem>,
-    /// Whether the last item can still grow.
+    /// Whether the last item is not closed yet.
     is_open: bool,
-    /// What was said while a call was being made: told when all calls are over, since there may be
-    /// more to come of them.
-    said_late: Vec<JsonText>,
+    /// Text that arrived while a tool call was open. It is written after all calls, because more of their arguments may
+    /// follow.
+    late_text: Vec<JsonText>,
     reason: FinishReason,
     now: fn() -> u64,
-    /// When the answer was complete. Told once, so that what is stored is what was sent.
+    /// When the response was complete. Read once, so that the stored response equals the one sent.
     ended_at: u64,
     stored: bool,
 }
@@ -41,7 +41,7 @@ impl Events {
             sequence: 0,
             items: Vec::new(),
             is_open: false,
-            said_late: Vec::new(),
+            late_text: Vec::new(),
             reason: FinishReason::Stop,
             now,
             ended_at: 0,
@@ -63,7 +63,7 @@ impl Events {
         number
     }
 
-    /// The frequent one, written without a tree.
+    /// Writes a delta, the most frequent event, without building a JSON tree.
     fn delta(&mut self, kind: &str, text: &JsonText, tail: &str, out: &mut Vec<Bytes>) {
         let at = self.items.len() - 1;
         let number = self.next_number();
@@ -77,15 +77,15 @@ impl Events {
         );
     }
 
-    fn announce(&mut self, item: OutputItem, out: &mut Vec<Bytes>) {
+    fn add_item(&mut self, item: OutputItem, out: &mut Vec<Bytes>) {
         self.finish_item("completed", out);
-        let fields = json!({ "output_index": self.items.len(), "item": item.begun() });
+        let fields = json!({ "output_index": self.items.len(), "item": item.in_progress() });
         self.items.push(item);
         self.is_open = true;
         self.event("response.output_item.added", fields, out);
     }
 
-    /// Closes the item that is open, if one is.
+    /// Closes the open item, if there is one.
     fn finish_item(&mut self, status: &str, out: &mut Vec<Bytes>) {
         if !std::mem::take(&mut self.is_open) {
             return;
@@ -121,11 +121,11 @@ impl Events {
         self.event("response.output_item.done", done, out);
     }
 
-    /// Adds to the message that is open, or begins one.
-    fn say(&mut self, text: &JsonText, out: &mut Vec<Bytes>) {
+    /// Appends to the open message, or adds a new one.
+    fn write_text(&mut self, text: &JsonText, out: &mut Vec<Bytes>) {
         if !self.is_open {
             let at = self.items.len();
-            self.announce(OutputItem::message(&self.response.id, at), out);
+            self.add_item(OutputItem::message(&self.response.id, at), out);
             let fields = json!({
                 "item_id": self.items[at].id, "output_index": at, "content_index": 0,
                 "part": text_part(&JsonText::new("")),
@@ -134,14 +134,14 @@ impl Events {
         }
         let tail = "\"content_index\":0,\"logprobs\":[],";
         self.delta("response.output_text.delta", text, tail, out);
-        if let Some(ItemKind::Message { text: said }) =
+        if let Some(ItemKind::Message { text: written }) =
             self.items.last_mut().map(|item| &mut item.kind)
         {
-            said.push(text.clone());
+            written.push(text.clone());
         }
     }
 
-    fn is_calling(&self) -> bool {
+    fn has_open_call(&self) -> bool {
         let last = self.items.last().filter(|_| self.is_open);
         last.is_some_and(|item| matches!(item.kind, ItemKind::Call { .. }))
     }
@@ -156,10 +156,10 @@ impl Events {
     }
 }
 
-impl Script for Events {
+impl StreamWriter for Events {
     fn open(&mut self, _: u32, out: &mut Vec<Bytes>) {
         for kind in ["response.created", "response.in_progress"] {
-            let fields = json!({ "response": self.response.begun() });
+            let fields = json!({ "response": self.response.in_progress() });
             self.event(kind, fields, out);
         }
     }
@@ -168,17 +168,17 @@ impl Script for Events {
         if text.is_empty() {
             return;
         }
-        if self.is_calling() {
-            self.said_late.push(text.clone());
+        if self.has_open_call() {
+            self.late_text.push(text.clone());
         } else {
-            self.say(text, out);
+            self.write_text(text, out);
         }
     }
 
     fn tool_call(&mut self, _: u32, _: usize, id: &str, name: &str, out: &mut Vec<Bytes>) {
         let at = self.items.len();
         let item = OutputItem::call(&self.response.id, at, id, name);
-        self.announce(item, out);
+        self.add_item(item, out);
     }
 
     fn tool_arguments(&mut self, _: u32, _: usize, text: &JsonText, out: &mut Vec<Bytes>) {
@@ -193,10 +193,10 @@ impl Script for Events {
     fn close(&mut self, _: u32, reason: FinishReason, out: &mut Vec<Bytes>) {
         self.reason = reason;
         self.ended_at = (self.now)();
-        let said_late = std::mem::take(&mut self.said_late);
-        if !said_late.is_empty() {
+        let late_text = std::mem::take(&mut self.late_text);
+        if !late_text.is_empty() {
             self.finish_item("completed", out);
-            self.say(&JsonText::concat(&said_late), out);
+            self.write_text(&JsonText::concat(&late_text), out);
         }
         self.finish_item(item_status(reason, true), out);
     }
@@ -221,15 +221,15 @@ impl Script for Events {
     }
 
     fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {
-        // No `response.failed` before it: clients that stop there never learn the code, and others
-        // report the failure twice.
+        // Without a `response.failed` event before it: clients that stop there would miss the error code, and others
+        // would report the failure twice.
         let sequence = self.next_number();
         out.push(error_event(envelope, sequence));
     }
 }
 
-/// The last event of a stream that failed, in every shape that clients look for: flat, as this
-/// endpoint's own, and nested, as the one that official clients raise.
+/// The last event of a failed stream. It has the error twice, for all clients: flat, as this API defines it, and nested
+/// in `error`, as official clients read it.
 pub fn error_event(envelope: &Envelope, sequence: u64) -> Bytes {
     let nested: Value = serde_json::from_str(&envelope.to_json()).unwrap_or_default();
     let event = json!({

@@ -1,4 +1,4 @@
-//! The items of a conversation, and the chat messages they are.
+//! Input items of a conversation, and their conversion to chat messages.
 
 use std::fmt;
 
@@ -13,16 +13,16 @@ use crate::wire::{
     json_text::JsonText,
 };
 
-/// What is said to the model, as it was sent: a text, or items.
+/// The `input` field as the caller sent it: a text, or items.
 #[derive(Debug)]
 pub enum Input {
     Text(JsonText),
-    Items(Vec<Written>),
+    Items(Vec<RawItem>),
 }
 
-/// An item as it was sent; which of its fields mean something depends on its type.
+/// An item as the caller sent it; which fields are used depends on its type.
 #[derive(Debug, Deserialize)]
-pub struct Written {
+pub struct RawItem {
     #[serde(rename = "type")]
     kind: Option<String>,
     id: Option<String>,
@@ -34,31 +34,31 @@ pub struct Written {
     output: Option<Content>,
 }
 
-/// An item with all that its type needs.
+/// A checked item: it has all fields that its type needs.
 #[derive(Debug)]
 pub struct Item {
     id: Option<String>,
-    said: Said,
+    content: ItemContent,
 }
 
-/// What an item says.
+/// The content of an item.
 #[derive(Debug)]
-enum Said {
+enum ItemContent {
     Message(Message),
     Call(ToolCall),
-    /// What the item of its ID says.
+    /// A reference to the earlier item with this ID.
     Reference,
-    /// Nothing that a model reads again.
-    Nothing,
+    /// An item that is not sent to the model, such as reasoning.
+    Ignored,
 }
 
 impl Input {
-    /// The items, or what is wrong with one of them.
+    /// Checks the items. The error names the item and the field.
     pub fn into_items(self) -> Result<Vec<Item>, GatewayError> {
         match self {
             Self::Text(text) => Ok(vec![Item {
                 id: None,
-                said: Said::Message(Message::saying(Role::User, text)),
+                content: ItemContent::Message(Message::text(Role::User, text)),
             }]),
             Self::Items(items) => {
                 let items = items.into_iter().enumerate();
@@ -73,26 +73,26 @@ impl Item {
         self.id.as_deref()
     }
 
-    pub fn says_nothing(&self) -> bool {
-        matches!(self.said, Said::Nothing)
+    pub fn is_ignored(&self) -> bool {
+        matches!(self.content, ItemContent::Ignored)
     }
 
-    /// The item it stands for, if it is a reference.
-    pub fn refers_to(&self) -> Option<&str> {
-        let is_reference = matches!(self.said, Said::Reference);
+    /// The ID of the item that this one refers to, if it is a reference.
+    pub fn reference(&self) -> Option<&str> {
+        let is_reference = matches!(self.content, ItemContent::Reference);
         self.id.as_deref().filter(|_| is_reference)
     }
 }
 
-impl Written {
-    /// `at` is its place in the input.
+impl RawItem {
+    /// Checks the item; `at` is its index in the input.
     fn read(self, at: usize) -> Result<Item, GatewayError> {
         let needed = |field: &str, what: &str| {
             let message = format!("`input[{at}]` is not complete: {what} needs `{field}`.");
             GatewayError::invalid(format!("input[{at}].{field}"), message)
         };
-        let said = match self.kind.as_deref() {
-            None if self.role.is_none() && self.id.is_some() => Said::Reference,
+        let content = match self.kind.as_deref() {
+            None if self.role.is_none() && self.id.is_some() => ItemContent::Reference,
             None | Some("message") => {
                 let role = self.role.as_deref();
                 let role = role.ok_or_else(|| needed("role", "a message"))?;
@@ -110,37 +110,40 @@ impl Written {
                     }
                 };
                 let content = self.content.ok_or_else(|| needed("content", "a message"))?;
-                Said::Message(Message::saying(role, with_refusals(content)))
+                ItemContent::Message(Message::text(role, with_refusals(content)))
             }
             Some(kind @ "function_call") => {
                 let (call_id, name) = (self.call_id, self.name);
                 let call_id = call_id.ok_or_else(|| needed("call_id", kind))?;
                 let name = name.ok_or_else(|| needed("name", kind))?;
                 let arguments = self.arguments.ok_or_else(|| needed("arguments", kind))?;
-                Said::Call(ToolCall::new(call_id, name, arguments))
+                ItemContent::Call(ToolCall::new(call_id, name, arguments))
             }
             Some(kind @ "function_call_output") => {
                 let call_id = self.call_id.ok_or_else(|| needed("call_id", kind))?;
                 let output = self.output.ok_or_else(|| needed("output", kind))?;
-                Said::Message(Message::tool(call_id, with_refusals(output)))
+                ItemContent::Message(Message::tool(call_id, with_refusals(output)))
             }
             Some(kind @ "item_reference") => {
                 self.id.as_ref().ok_or_else(|| needed("id", kind))?;
-                Said::Reference
+                ItemContent::Reference
             }
-            // What a model thought is its own; it is not sent back to it here.
-            Some("reasoning") => Said::Nothing,
+            // Reasoning is not sent back to the model.
+            Some("reasoning") => ItemContent::Ignored,
             Some(other) => {
                 let param = format!("input[{at}].type");
                 let message = format!("`{param}` is `{other}`, which is not served here.");
                 return Err(GatewayError::invalid(param, message));
             }
         };
-        Ok(Item { id: self.id, said })
+        Ok(Item {
+            id: self.id,
+            content,
+        })
     }
 }
 
-/// Text parts a line each, a refusal for the text it is.
+/// The content as one text: text parts and refusals joined with line breaks.
 fn with_refusals(content: Content) -> JsonText {
     match content {
         Content::Text(text) => text,
@@ -153,37 +156,36 @@ fn with_refusals(content: Content) -> JsonText {
     }
 }
 
-/// The items as the messages they are, after those of an earlier conversation; references have
-/// been put in their places.
+/// Appends the items, as messages, to an earlier conversation. References have been resolved before.
 ///
-/// What an assistant says and what it calls, one directly after the other, is one message: the
-/// outputs of its calls must follow it.
+/// Adjacent texts and calls of the assistant become one message, because the outputs of its calls must follow it
+/// directly.
 pub fn conversation(mut messages: Vec<Message>, items: Vec<Item>) -> Vec<Message> {
-    let mut said_late = Vec::new(); // in the last message's turn, after its calls
+    let mut late_texts = Vec::new(); // assistant texts that follow the calls of the last message
     for item in items {
         let last = messages.last_mut();
         let last = last.filter(|last| last.role == Role::Assistant);
-        match (item.said, last) {
-            (Said::Call(call), Some(last)) => last.tool_calls.push(call),
-            (Said::Call(call), None) => messages.push(Message::calling(None, vec![call])),
-            (Said::Message(message), Some(last))
+        match (item.content, last) {
+            (ItemContent::Call(call), Some(last)) => last.tool_calls.push(call),
+            (ItemContent::Call(call), None) => messages.push(Message::tool_calls(None, vec![call])),
+            (ItemContent::Message(message), Some(last))
                 if message.role == Role::Assistant && !last.tool_calls.is_empty() =>
             {
-                said_late.extend(message.content);
+                late_texts.extend(message.content);
             }
-            (Said::Message(message), last) => {
-                say_late(last, &mut said_late);
+            (ItemContent::Message(message), last) => {
+                append_texts(last, &mut late_texts);
                 messages.push(message);
             }
-            (Said::Reference | Said::Nothing, _) => {}
+            (ItemContent::Reference | ItemContent::Ignored, _) => {}
         }
     }
-    say_late(messages.last_mut(), &mut said_late);
+    append_texts(messages.last_mut(), &mut late_texts);
     messages
 }
 
-/// All at once, or a long turn would be copied again for each line of it.
-fn say_late(message: Option<&mut Message>, texts: &mut Vec<JsonText>) {
+/// Appends the texts to a message, all at once: one by one, a long turn would be copied for each text.
+fn append_texts(message: Option<&mut Message>, texts: &mut Vec<JsonText>) {
     if let Some(message) = message.filter(|_| !texts.is_empty()) {
         message.content = Some(JsonText::join_lines(message.content.iter().chain(&*texts)));
         texts.clear();

@@ -1,4 +1,4 @@
-//! `/v1/responses` on the wire: the same call as a chat completion in other words (SPEC §4.2).
+//! The API `/v1/responses` (§4.2): a request becomes a chat request, and the result is written in this API's format.
 
 mod echo;
 mod events;

@@ -1,4 +1,4 @@
-//! The response object: every field, always.
+//! The response object. It always has every field.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::wire::chat::{Answer, Bill, FinishReason};
 
-/// A response that is being made: what is known of it before there is an answer.
+/// A response in the making: the fields that are known before the provider has responded.
 #[derive(Debug)]
 pub struct NewResponse {
     pub id: String,
@@ -16,7 +16,7 @@ pub struct NewResponse {
     pub echo: Echo,
 }
 
-/// How an answer came out.
+/// How a response ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
     pub reason: FinishReason,
@@ -26,11 +26,12 @@ pub struct Ending {
 }
 
 impl NewResponse {
-    /// As it is announced: nothing in it yet.
-    pub fn begun(&self) -> Value {
+    /// The object at the start, without output.
+    pub fn in_progress(&self) -> Value {
         self.object("in_progress", &[], None, None, self.echo.store)
     }
 
+    /// The object of a response that was not streamed.
     pub fn whole(&self, answer: &Answer, bill: Option<Bill>, at: u64, stored: bool) -> Value {
         let reason = answer.choices.first().map(|choice| choice.finish);
         let ending = Ending {
@@ -91,19 +92,19 @@ impl NewResponse {
             "presence_penalty": 0,
             "frequency_penalty": 0,
             "truncation": echo.truncation,
-            "usage": bill.map(counts),
+            "usage": bill.map(usage),
             "user": echo.user,
             "metadata": echo.metadata,
         })
     }
 }
 
-/// What is said when a stored response is deleted.
+/// The body of the response to a deletion.
 pub fn deleted(id: &str) -> Value {
     json!({ "id": id, "object": "response", "deleted": true })
 }
 
-/// The status of a finished response, and why it is not complete if it is not.
+/// The status of a finished response, and the reason if it is incomplete.
 pub fn status(reason: FinishReason) -> (&'static str, Option<&'static str>) {
     match reason {
         FinishReason::Stop | FinishReason::ToolCalls => ("completed", None),
@@ -112,7 +113,7 @@ pub fn status(reason: FinishReason) -> (&'static str, Option<&'static str>) {
     }
 }
 
-fn counts(Bill { usage, cost }: Bill) -> Value {
+fn usage(Bill { usage, cost }: Bill) -> Value {
     json!({
         "input_tokens": usage.prompt,
         "input_tokens_details": {

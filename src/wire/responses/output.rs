@@ -1,4 +1,4 @@
-//! The items of an answer.
+//! The output items of a response.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::wire::{
     json_text::JsonText,
 };
 
-/// An item of the answer, as far as it has come.
+/// An output item, as far as it has been received.
 #[derive(Debug)]
 pub struct OutputItem {
     pub id: String,
@@ -26,14 +26,14 @@ pub enum ItemKind {
     },
 }
 
-/// The ID of a response's item at this place. It holds the response's own, so that whoever refers
-/// to the item can be told from it where to look.
+/// The ID of the response's item at index `at`. It contains the response's ID, so that a reference to the item leads to
+/// the stored response.
 pub fn item_id(prefix: &str, response_id: &str, at: usize) -> String {
     let own = response_id.strip_prefix("resp_").unwrap_or(response_id);
     format!("{prefix}_{own}_{at}")
 }
 
-/// The response that an item is of.
+/// The ID of the response that an item belongs to.
 pub fn response_of_item(item_id: &str) -> Option<String> {
     let own = item_id
         .strip_prefix("msg_")
@@ -62,7 +62,7 @@ impl OutputItem {
         }
     }
 
-    /// The items of a whole answer: what was said, then what was called.
+    /// The items of a complete response: the message, then the tool calls.
     pub fn all_of(answer: &Answer, response_id: &str) -> Vec<Self> {
         let mut items = Vec::new();
         let Some(choice) = answer.choices.first() else {
@@ -86,8 +86,8 @@ impl OutputItem {
         items
     }
 
-    /// The item as it is announced: nothing in it yet.
-    pub fn begun(&self) -> Value {
+    /// The item when it is added, without content.
+    pub fn in_progress(&self) -> Value {
         let id = &self.id;
         match &self.kind {
             ItemKind::Message { .. } => json!({
@@ -101,7 +101,7 @@ impl OutputItem {
         }
     }
 
-    /// The item with all that is in it.
+    /// The item with its content.
     pub fn done(&self, status: &str) -> Value {
         let id = &self.id;
         match &self.kind {
@@ -125,7 +125,7 @@ pub fn text_part(text: &JsonText) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
-/// All items as they are in the finished response: where an answer was cut off, its last item was.
+/// All items of the finished response. If it was cut off, the last item is incomplete.
 pub fn finished(items: &[OutputItem], reason: FinishReason) -> Vec<Value> {
     let last = items.len().saturating_sub(1);
     let items = items.iter().enumerate();

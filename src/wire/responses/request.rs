@@ -1,4 +1,4 @@
-//! The body of `POST /v1/responses`: its shape, and the chat request it is.
+//! Parses the body of `POST /v1/responses` and converts it to a chat request.
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
@@ -14,24 +14,24 @@ use crate::wire::{
     error::GatewayError,
     integer::Whole,
     json_text::JsonText,
-    words::{Modalities, StopSequences},
+    string_list::{Modalities, StopSequences},
 };
 
-/// A request of the right shape; whether its values are allowed is asked later.
+/// A request whose fields have the right types; their values are checked later.
 #[derive(Debug)]
 pub struct ResponsesRequest {
-    /// All of it but the conversation.
+    /// All fields but the conversation.
     pub chat: Box<ChatRequest>,
-    /// Said before anything else, and not inherited by the responses that follow.
+    /// The first system message. Responses that continue this one do not inherit it.
     pub instructions: Option<JsonText>,
     pub items: Vec<Item>,
     pub previous_response_id: Option<String>,
     pub echo: Echo,
 }
 
-/// As it is written. `null` is the same as absent; what is not named here is passed over.
+/// The body as the caller sent it. `null` is treated as absent; other fields are ignored.
 #[derive(Deserialize)]
-struct Written {
+struct RawRequest {
     model: Option<String>,
     input: Option<Input>,
     instructions: Option<JsonText>,
@@ -72,118 +72,113 @@ struct Reasoning {
 }
 
 impl ResponsesRequest {
-    /// Reads a body, or says which field is wrong and why.
+    /// Parses a body. The error names the field that is wrong and why.
     pub fn parse(body: &[u8]) -> Result<Self, GatewayError> {
-        let written: Written = body::parse(body)?;
-        let Some(model) = written.model.clone().filter(|model| !model.is_empty()) else {
+        let raw: RawRequest = body::parse(body)?;
+        let Some(model) = raw.model.clone().filter(|model| !model.is_empty()) else {
             let message = "`model` is missing; send a model ID.";
             return Err(GatewayError::invalid("model", message));
         };
-        written.refuse_what_is_not_served()?;
-        written.refuse_what_is_too_long()?;
-        let items = written.input.map(Input::into_items).transpose()?;
+        raw.check_unsupported()?;
+        raw.check_echo_sizes()?;
+        let items = raw.input.map(Input::into_items).transpose()?;
         let items = items.unwrap_or_default();
-        let is_silent = items.iter().all(Item::says_nothing);
-        if is_silent && written.previous_response_id.is_none() {
+        let is_empty = items.iter().all(Item::is_ignored);
+        if is_empty && raw.previous_response_id.is_none() {
             let message = "`input` is missing or empty; send a text or at least one item.";
             return Err(GatewayError::invalid("input", message));
         }
-        let choice = written
-            .tool_choice
-            .as_ref()
-            .map(tools::choice)
-            .transpose()?;
-        let offered = written.tools.unwrap_or_default().into_iter().enumerate();
+        let choice = raw.tool_choice.as_ref().map(tools::choice).transpose()?;
+        let offered = raw.tools.unwrap_or_default().into_iter().enumerate();
         let offered = offered.map(|(at, tool)| tool.into_tool(at));
         let offered: Vec<_> = offered.collect::<Result<_, _>>()?;
-        let (effort, summary) = match written.reasoning {
+        let (effort, summary) = match raw.reasoning {
             Some(reasoning) => (reasoning.effort, reasoning.summary),
             None => (None, None),
         };
         let default = Echo::default();
         let echo = Echo {
             model: model.clone(),
-            instructions: written.instructions.clone(),
-            max_output_tokens: number_of(written.max_output_tokens),
-            max_tool_calls: number_of(written.max_tool_calls),
-            parallel_tool_calls: written.parallel_tool_calls.unwrap_or(true),
-            previous_response_id: written.previous_response_id.clone(),
-            prompt_cache_key: written.prompt_cache_key.clone(),
+            instructions: raw.instructions.clone(),
+            max_output_tokens: integer(raw.max_output_tokens),
+            max_tool_calls: integer(raw.max_tool_calls),
+            parallel_tool_calls: raw.parallel_tool_calls.unwrap_or(true),
+            previous_response_id: raw.previous_response_id.clone(),
+            prompt_cache_key: raw.prompt_cache_key.clone(),
             reasoning: json!({ "effort": effort, "summary": summary }),
-            safety_identifier: written.safety_identifier,
-            store: written.store.unwrap_or(true),
-            temperature: number(written.temperature.as_ref()).unwrap_or(default.temperature),
-            text: match &written.text {
-                Some(text) => text.shown()?,
+            safety_identifier: raw.safety_identifier,
+            store: raw.store.unwrap_or(true),
+            temperature: if_number(raw.temperature.as_ref()).unwrap_or(default.temperature),
+            text: match &raw.text {
+                Some(text) => text.echo()?,
                 None => default.text,
             },
-            tool_choice: written.tool_choice.unwrap_or(default.tool_choice),
-            tools: tools::shown(&offered)?,
-            top_logprobs: number_of(written.top_logprobs).unwrap_or(0),
-            top_p: number(written.top_p.as_ref()).unwrap_or(default.top_p),
-            truncation: written.truncation.unwrap_or(default.truncation),
-            user: written.user,
-            metadata: match &written.metadata {
-                Some(metadata) => tools::repeated("metadata", metadata)?,
+            tool_choice: raw.tool_choice.unwrap_or(default.tool_choice),
+            tools: tools::echo_tools(&offered)?,
+            top_logprobs: integer(raw.top_logprobs).unwrap_or(0),
+            top_p: if_number(raw.top_p.as_ref()).unwrap_or(default.top_p),
+            truncation: raw.truncation.unwrap_or(default.truncation),
+            user: raw.user,
+            metadata: match &raw.metadata {
+                Some(metadata) => tools::echo_value("metadata", metadata)?,
                 None => default.metadata,
             },
         };
         let chat = Box::new(ChatRequest {
             model,
-            stream: written.stream.unwrap_or(false),
-            max_output_tokens: number_of(written.max_output_tokens),
-            max_completion_tokens: number_of(written.max_completion_tokens),
-            max_tokens: number_of(written.max_tokens),
+            stream: raw.stream.unwrap_or(false),
+            max_output_tokens: integer(raw.max_output_tokens),
+            max_completion_tokens: integer(raw.max_completion_tokens),
+            max_tokens: integer(raw.max_tokens),
             sampling: Sampling {
-                temperature: written.temperature,
-                top_p: written.top_p,
+                temperature: raw.temperature,
+                top_p: raw.top_p,
                 ..Sampling::default()
             },
             tools: offered,
             tool_choice: choice,
-            parallel_tool_calls: written.parallel_tool_calls,
-            response_format: written
+            parallel_tool_calls: raw.parallel_tool_calls,
+            response_format: raw
                 .text
                 .map(TextSettings::into_format)
                 .transpose()?
                 .flatten(),
             reasoning_effort: effort,
-            tool_execution: written.tool_execution.unwrap_or_default(),
-            prompt_cache_key: written.prompt_cache_key,
+            tool_execution: raw.tool_execution.unwrap_or_default(),
+            prompt_cache_key: raw.prompt_cache_key,
             ..ChatRequest::default()
         });
         Ok(Self {
             chat,
-            instructions: written.instructions,
+            instructions: raw.instructions,
             items,
-            previous_response_id: written.previous_response_id,
+            previous_response_id: raw.previous_response_id,
             echo,
         })
     }
 
-    /// The chat request, with this conversation behind the instructions.
+    /// The chat request, with `conversation` after the instructions.
     pub fn into_chat(self, conversation: Vec<Message>) -> Box<ChatRequest> {
         let instructions = self.instructions.into_iter();
-        let instructions = instructions.map(|text| Message::saying(Role::System, text));
+        let instructions = instructions.map(|text| Message::text(Role::System, text));
         let mut chat = self.chat;
         chat.messages = instructions.chain(conversation).collect();
         chat
     }
 }
 
-fn number_of(whole: Option<Whole>) -> Option<u64> {
+fn integer(whole: Option<Whole>) -> Option<u64> {
     whole.map(|Whole(number)| number)
 }
 
-/// A model that drops a setting never looks at its value, which may then be anything.
-fn number(value: Option<&Value>) -> Option<Value> {
+/// The value if it is a number. It may be anything, because a model that drops the setting ignores its value.
+fn if_number(value: Option<&Value>) -> Option<Value> {
     value.filter(|value| value.is_number()).cloned()
 }
 
-impl Written {
-    /// What is repeated in each event though no model reads it has a bound, or it would cost us and
-    /// nobody else.
-    fn refuse_what_is_too_long(&self) -> Result<(), GatewayError> {
+impl RawRequest {
+    /// Limits the size of fields that no model reads but events repeat: their bytes are not billed to the caller.
+    fn check_echo_sizes(&self) -> Result<(), GatewayError> {
         let text = |text: &Option<JsonText>| text.as_ref().map_or(0, |text| text.as_json().len());
         let json = |value: Option<&Value>| value.map_or(0, |value| value.to_string().len());
         let metadata = self.metadata.as_ref().map_or(0, |map| map.as_json().len());
@@ -200,15 +195,15 @@ impl Written {
         ];
         match sent.into_iter().find(|(_, bytes, most)| bytes > most) {
             Some((field, bytes, most)) => {
-                let message = format!("`{field}` has {bytes} bytes; at most {most} are taken.");
+                let message = format!("`{field}` has {bytes} bytes; at most {most} are accepted.");
                 Err(GatewayError::invalid(field, message))
             }
             None => Ok(()),
         }
     }
 
-    /// What would mean something else if it were dropped.
-    fn refuse_what_is_not_served(&self) -> Result<(), GatewayError> {
+    /// Refuses unsupported fields that cannot be ignored without changing the meaning.
+    fn check_unsupported(&self) -> Result<(), GatewayError> {
         let refused = [
             (
                 "background",

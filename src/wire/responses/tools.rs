@@ -1,4 +1,4 @@
-//! Functions, the choice among them and structured output, in this endpoint's flat form.
+//! Functions, `tool_choice` and structured output in the flat form of this API.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::wire::{
     error::GatewayError,
 };
 
-/// A function, or something that other services run and this one does not.
+/// A tool of any type; only functions are supported.
 #[derive(Debug, Deserialize)]
 pub struct FlatTool {
     #[serde(rename = "type")]
@@ -20,7 +20,7 @@ pub struct FlatTool {
 }
 
 impl FlatTool {
-    /// `at` is its place in the list.
+    /// `at` is its index in the list.
     pub fn into_tool(self, at: usize) -> Result<Tool, GatewayError> {
         if self.kind != "function" {
             let param = format!("tools[{at}].type");
@@ -42,36 +42,36 @@ impl FlatTool {
     }
 }
 
-/// The tools as a response repeats them.
-pub fn shown(tools: &[Tool]) -> Result<Value, GatewayError> {
+/// The tools in the form in which a response repeats them.
+pub fn echo_tools(tools: &[Tool]) -> Result<Value, GatewayError> {
     #[derive(Serialize)]
-    struct Shown<'a> {
+    struct EchoedTool<'a> {
         r#type: &'static str,
         name: &'a str,
         description: Option<&'a str>,
         parameters: Option<&'a Schema>,
         strict: Option<bool>,
     }
-    let shown = tools.iter().map(|tool| Shown {
+    let echoed = tools.iter().map(|tool| EchoedTool {
         r#type: "function",
         name: &tool.function.name,
         description: tool.function.description.as_deref(),
         parameters: tool.function.parameters.as_ref(),
         strict: tool.function.strict,
     });
-    repeated("tools", &shown.collect::<Vec<_>>())
+    echo_value("tools", &echoed.collect::<Vec<_>>())
 }
 
-/// What was sent, as a response repeats it. A schema goes upstream unread, but what cannot be read
-/// (half a surrogate pair, a number beyond all bounds) cannot be repeated.
-pub fn repeated(param: &str, sent: &impl Serialize) -> Result<Value, GatewayError> {
+/// A value in the form in which a response repeats it. Schemas are sent upstream unparsed, but a value that cannot be
+/// parsed (an unpaired surrogate, a number out of range) cannot be repeated and is refused.
+pub fn echo_value(param: &str, sent: &impl Serialize) -> Result<Value, GatewayError> {
     serde_json::to_value(sent).map_err(|_| {
         let message = format!("`{param}` holds a text or a number that cannot be read.");
         GatewayError::invalid(param, message)
     })
 }
 
-/// `auto`, `none`, `required`, one function, or some of them.
+/// Parses `tool_choice`: `auto`, `none`, `required`, one function, or a subset of them.
 pub fn choice(written: &Value) -> Result<ToolChoice, GatewayError> {
     read_choice(written).ok_or_else(|| {
         let message = "`tool_choice` must be `auto`, `none`, `required`, {\"type\": \"function\", \
@@ -81,8 +81,8 @@ pub fn choice(written: &Value) -> Result<ToolChoice, GatewayError> {
 }
 
 fn read_choice(written: &Value) -> Option<ToolChoice> {
-    if let Some(word) = written.as_str() {
-        return match word {
+    if let Some(mode) = written.as_str() {
+        return match mode {
             "auto" => Some(ToolChoice::Auto),
             "none" => Some(ToolChoice::None),
             "required" => Some(ToolChoice::Required),
@@ -132,12 +132,12 @@ enum FormatKind {
 }
 
 impl TextSettings {
-    /// As a response repeats it.
-    pub fn shown(&self) -> Result<Value, GatewayError> {
+    /// The field in the form in which a response repeats it.
+    pub fn echo(&self) -> Result<Value, GatewayError> {
         let format = match &self.format {
             None => json!({ "type": "text" }),
             Some(format) if format.kind == FormatKind::JsonSchema => {
-                repeated("text.format", format)?
+                echo_value("text.format", format)?
             }
             Some(format) => json!({ "type": format.kind }),
         };

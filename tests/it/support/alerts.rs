@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
-use tollgate::{backoffice::ToldAlert, base::timestamp, gateway::alerts};
+use tollgate::{backoffice::AlertWithDeliveries, base::timestamp, gateway::alerts};
 
 use super::{FakeUpstream, TestGateway, upstream::Received};
 
@@ -78,11 +78,14 @@ impl Watched {
     }
 
     /// Open alerts and closed alerts.
-    pub async fn alerts(&self) -> (Vec<ToldAlert>, Vec<ToldAlert>) {
+    pub async fn alerts(&self) -> (Vec<AlertWithDeliveries>, Vec<AlertWithDeliveries>) {
         let backoffice = &self.gateway.inside().backoffice;
         (
-            backoffice.told_open_alerts(100).await.unwrap(),
-            backoffice.told_closed_alerts(None, 100).await.unwrap(),
+            backoffice.open_alerts_with_deliveries(100).await.unwrap(),
+            backoffice
+                .closed_alerts_with_deliveries(None, 100)
+                .await
+                .unwrap(),
         )
     }
 

@@ -1,7 +1,7 @@
-//! The heads as they are shipped, learned without the part they are judged on: four tiers, domains,
-//! and changes that leave a task as it was.
+//! Cross-validation of the shipped heads: quality tiers, domains, and robustness to changes that do not change the
+//! task.
 
-use super::{Judge, pairs::print, transfer::RANKINGS};
+use super::{Evaluation, pairs::print, transfer::RANKINGS};
 use crate::{
     changes::{CHANGES, stem},
     data::{Data, mixed},
@@ -12,20 +12,20 @@ use crate::{
     tiers,
 };
 
-/// Where the second, third and fourth tier of the built-in tiered hybrid begin.
+/// Difficulties at which the second, third and fourth tier of the built-in tiered hybrid begin.
 const CUTS: [f32; 3] = [0.2, 0.3, 0.65];
-/// How far below the best a cheaper tier may be, in the rule that robustness is measured with.
+/// How far below the best the expected quality of a cheaper tier may be, in the rule that measures robustness.
 const DELTA: f32 = 0.10;
 const PER_BENCH: usize = 700;
 const TIERED: [&str; 5] = ["gsm8k", "math-l5", "crux", "mmlupro", "ulab"];
 
-pub fn run(judge: &Judge, report: &mut Report) {
-    let Judge {
+pub fn run(evaluation: &Evaluation, report: &mut Report) {
+    let Evaluation {
         data,
         examples,
         copies,
         table,
-    } = judge;
+    } = evaluation;
     let usable = heads::usable(data);
     let mut judged = Vec::new();
     for bench in TIERED {
@@ -163,7 +163,7 @@ fn policies(data: &Data, seen: &[(usize, Scores)], report: &mut Report) {
     report.at_most("cost of 95 % of the top tier's quality", cost, 0.67);
 }
 
-/// The five families as one set, tier 2 against tier 4.
+/// Rankings of all five data sets together, for tier 2 against tier 4.
 fn rankings(data: &Data, seen: &[(usize, Scores)], report: &Report) {
     report.line("  the same prompts ranked for a model of tier 2 and one of tier 4");
     let cases = |score: &dyn Fn(usize, &Scores) -> f64| -> Vec<Case> {

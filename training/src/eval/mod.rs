@@ -1,5 +1,4 @@
-//! What the scorer is worth on prompts it has not seen: five parts, each judged by what was
-//! learned from the other four.
+//! Evaluates the scorer on unseen prompts by five-fold cross-validation.
 
 use crate::{
     data::{Data, Others},
@@ -13,37 +12,37 @@ mod pairs;
 mod speed;
 mod transfer;
 
-/// What every part of the evaluation needs.
-pub struct Judge<'a> {
+/// The input of every part of the evaluation.
+pub struct Evaluation<'a> {
     pub data: &'a Data,
     pub examples: &'a Examples,
     pub copies: &'a Copies,
-    /// The weights as they are; of them only the table of pieces is used where heads are learned.
+    /// The weights under evaluation; parts that learn heads use only the embedding table.
     pub table: &'a Weights,
 }
 
-/// Every figure; [`Report::end`] says whether every bar is met.
+/// Computes all figures; [`Report::end`] returns whether every bar is met.
 pub fn run(data: &Data, others: &Others, weights: &Weights) -> Report {
     let mut report = Report::new();
     report.begin("features");
     let prompts: Vec<&str> = data.rows.iter().map(|row| row.prompt.as_str()).collect();
     let examples = &Examples::new(&prompts, weights);
     let copies = &Copies::new(data, examples, weights);
-    let judge = Judge {
+    let evaluation = Evaluation {
         data,
         examples,
         copies,
         table: weights,
     };
-    pairs::run(&judge, &mut report);
-    folds::run(&judge, &mut report);
+    pairs::run(&evaluation, &mut report);
+    folds::run(&evaluation, &mut report);
     transfer::never_seen(others, weights, &report);
-    transfer::leave_one_out(&judge, &report);
+    transfer::leave_one_out(&evaluation, &report);
     speed::run(&prompts, weights, &mut report);
     report
 }
 
-/// How sharply to tell domains apart: what surprises least in one part held out.
+/// The sharpness of the softmax over domains with the lowest cross-entropy on a held-out fold.
 pub fn sharpness(data: &Data, examples: &Examples, copies: &Copies, table: &Weights) -> f32 {
     let usable = heads::usable(data);
     let (judged, rows): (Vec<usize>, Vec<usize>) =

@@ -1,6 +1,6 @@
-//! The published pair of models: a head is learned for it, from the same features as the others.
+//! Evaluates a head that is learned for the published pair of models, from the features of the shipped heads.
 
-use super::Judge;
+use super::Evaluation;
 use crate::{
     data::{Data, mixed},
     heads::{self, Copies, Examples},
@@ -9,24 +9,24 @@ use crate::{
     ridge::{Matrix, fit, predict},
 };
 
-/// Labels of one draw, where labels are few.
+/// Number of labels per draw, in the evaluation with few labels.
 const FEW: usize = 1_500;
 const DRAWS: u64 = 5;
 
-pub fn run(judge: &Judge, report: &mut Report) {
-    let Judge {
+pub fn run(evaluation: &Evaluation, report: &mut Report) {
+    let Evaluation {
         data,
         examples,
         copies,
         ..
-    } = *judge;
+    } = *evaluation;
     let of = |keep: &dyn Fn(usize) -> bool| -> Vec<usize> {
         let paired = (0..data.rows.len()).filter(|row| data.rows[*row].pair().is_some());
         paired.filter(|row| keep(*row)).collect()
     };
     let bench = |row: usize| data.rows[row].bench.as_str();
     let mmlu = of(&|row| bench(row) == "mmlu");
-    let clean = of(&|row| bench(row) == "mmlu" && !data.rows[row].miscounted());
+    let clean = of(&|row| bench(row) == "mmlu" && !data.rows[row].is_mislabelled());
     let gsm8k = of(&|row| bench(row) == "gsm8k");
     let mut mix = data.sample(clean.clone(), gsm8k.len(), 1 << 40);
     mix.extend(&gsm8k);
@@ -69,7 +69,7 @@ struct Set<'a> {
 
 impl Set<'_> {
     fn learn(&self, rows: &[usize]) -> Matrix<1> {
-        let used = self.copies.with_slips(self.examples, rows);
+        let used = self.copies.with_typos(self.examples, rows);
         let mut gains: Vec<[f32; 1]> = rows
             .iter()
             .map(|row| self.data.rows[*row].pair().unwrap_or_default())
@@ -93,7 +93,7 @@ impl Set<'_> {
         rows.iter().map(case).collect()
     }
 
-    /// Each of five parts by a head learned from the others, near-duplicates left out.
+    /// Cross-validation: each of five folds by a head learned from the others without near-duplicates.
     fn judge(
         &self,
         name: &str,
@@ -130,8 +130,8 @@ impl Set<'_> {
         print(name, "ours", &self.cases(judged, |row| scores[row]), report)
     }
 
-    /// Learned from a few labels only, drawn at random; judged on all the rest, as published figures
-    /// are, and on what does not nearly repeat one of them.
+    /// Evaluation with a few random labels for learning: on all other prompts, like the published figures, and on those
+    /// that are not near-duplicates of a learned one.
     fn few(&self, mmlu: &[usize], report: &Report) {
         let mut found = Vec::new();
         for draw in 0..DRAWS {
@@ -176,7 +176,7 @@ impl Set<'_> {
     }
 }
 
-/// A line for one ranking of one set.
+/// Prints a line for one ranking of one set.
 pub fn print(name: &str, ranking: &str, cases: &[Case], report: &Report) -> Figures {
     let figures = pair::figures(cases);
     let (low, high) = pair::interval(cases);
@@ -190,7 +190,7 @@ pub fn print(name: &str, ranking: &str, cases: &[Case], report: &Report) -> Figu
     figures
 }
 
-/// Each family counts by the root of its size.
+/// Weights of the rows: a data set counts by the square root of its size.
 fn balance(data: &Data, rows: &[usize]) -> Vec<f32> {
     let gsm8k = |row: &usize| data.rows[*row].bench == "gsm8k";
     let few = rows.iter().filter(|row| gsm8k(row)).count().max(1) as f32;

@@ -1,4 +1,4 @@
-//! How long scoring takes, and whether it is the same on every thread.
+//! Measures the time of scoring, and checks that all threads compute the same scores.
 
 use std::{hint::black_box, thread};
 
@@ -9,27 +9,26 @@ use crate::{
     scorer::{Scorer, Weights},
 };
 
-/// Up to this size a prompt has the tighter bar.
+/// Prompts up to this size have the tighter bar.
 const USUAL: usize = 4 << 10;
 const RUNS: usize = 3;
 const LONG: usize = 100 << 10;
 
-/// What this thread has used of a processor, in microseconds: unlike the time on the wall it does
-/// not count what others use.
-fn processor() -> f64 {
+/// The CPU time of this thread in microseconds. Unlike wall-clock time it does not include other processes.
+fn cpu_time() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// The quantiles over the prompts, of the least of a few runs each: where processors are shared,
-/// what others do slows a run down even in the processor's own time.
+/// Quantiles over the prompts of the shortest of a few runs each: on shared processors, other processes slow down a run
+/// even in CPU time.
 fn times(scorer: &Scorer, prompts: &[&str]) -> [f64; 4] {
     let mut times = vec![f64::MAX; prompts.len()];
     for _ in 0..RUNS {
         for (least, prompt) in times.iter_mut().zip(prompts) {
-            let before = processor();
+            let before = cpu_time();
             black_box(scorer.score(black_box(prompt)));
-            *least = least.min(processor() - before);
+            *least = least.min(cpu_time() - before);
         }
     }
     times.sort_by(f64::total_cmp);
@@ -78,7 +77,7 @@ pub fn run(prompts: &[&str], weights: &Weights, report: &mut Report) {
     let score = || -> Vec<_> { prompts.iter().map(|prompt| bits(&scorer, prompt)).collect() };
     let (here, there) = thread::scope(|scope| {
         let there = scope.spawn(score);
-        (score(), there.join().expect("it only calculates"))
+        (score(), there.join().expect("the thread does not panic"))
     });
     let same = here.iter().zip(&there).filter(|(a, b)| a == b).count();
     report.bar(
@@ -89,7 +88,9 @@ pub fn run(prompts: &[&str], weights: &Weights, report: &mut Report) {
 }
 
 fn bits(scorer: &Scorer, prompt: &str) -> Vec<u32> {
-    let (scores, meaning) = scorer.score_with_meaning(prompt);
+    let (scores, embedding) = scorer.score_with_embedding(prompt);
     let all = scores.quality.iter().chain(&scores.domains);
-    all.chain(meaning.numbers()).map(|n| n.to_bits()).collect()
+    all.chain(embedding.numbers())
+        .map(|n| n.to_bits())
+        .collect()
 }

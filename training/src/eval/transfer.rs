@@ -1,11 +1,11 @@
-//! How well the quality heads order prompts of a set they were not learned from.
+//! Evaluates how well the quality heads rank prompts of a data set that they were not learned from.
 //!
-//! For the weakest and the strongest model of the set, whichever they are: nothing is learned for
-//! this pair, prompts are ranked by what the heads expect of tiers.
+//! The figures are for the weakest and the strongest model of the set. No head is learned for this pair: prompts are
+//! ranked by the expected quality of the tiers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Judge, pairs::print};
+use super::{Evaluation, pairs::print};
 use crate::{
     data::{KNOWN, Others, Row, mixed},
     heads,
@@ -14,11 +14,10 @@ use crate::{
     scorer::{Scorer, TIERS, Weights},
 };
 
-/// From what is expected of the tiers to a number that is higher where a strong model is needed.
+/// Maps the expected quality of the tiers to a number that is higher if a strong model is needed.
 type Ranking = fn(&[f32; TIERS]) -> f32;
 
-/// Ways to read the need for a strong model from the tiers' expected quality; the last is the sum of
-/// the two before it.
+/// Rankings by the need for a strong model; the last is the sum of the two before it.
 pub const RANKINGS: [(&str, Ranking); 4] = [
     ("q4 - q1", |q| q[3] - q[0]),
     ("q4 - q2", |q| q[3] - q[1]),
@@ -28,7 +27,7 @@ pub const RANKINGS: [(&str, Ranking); 4] = [
     }),
 ];
 
-/// The weakest and the strongest model by mean score, of those that answered nearly everything.
+/// The weakest and the strongest model by mean score, of those with scores for at least 90 % of the prompts.
 fn extremes(rows: &[&Row]) -> Option<(String, String)> {
     let mut models: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
     for row in rows {
@@ -47,7 +46,7 @@ fn extremes(rows: &[&Row]) -> Option<(String, String)> {
     (strong.0 > weak.0).then(|| (weak.1.into(), strong.1.into()))
 }
 
-/// The figures of one set, a line per ranking.
+/// Prints the figures of one set, a line per ranking.
 fn judge(name: &str, rows: &[&Row], scorer: &Scorer, report: &Report) {
     let Some((weak, strong)) = extremes(rows) else {
         report.line(&format!("  {name}: no model is better than another"));
@@ -94,14 +93,14 @@ fn judge(name: &str, rows: &[&Row], scorer: &Scorer, report: &Report) {
     }
 }
 
-/// Each known set, judged by heads that were learned from the others.
-pub fn leave_one_out(judge_with: &Judge, report: &Report) {
-    let Judge {
+/// Evaluates each known set with heads learned from the others.
+pub fn leave_one_out(evaluation: &Evaluation, report: &Report) {
+    let Evaluation {
         data,
         examples,
         copies,
         table,
-    } = judge_with;
+    } = evaluation;
     report.line("Each set by heads learned from the other sets only");
     for bench in KNOWN {
         report.begin(&format!("without {bench}"));
@@ -112,7 +111,7 @@ pub fn leave_one_out(judge_with: &Judge, report: &Report) {
         if judged.is_empty() {
             continue;
         }
-        // Nor from near-duplicates of its prompts in the others.
+        // Also excludes near-duplicates of its prompts in the other sets.
         let seen: BTreeSet<usize> = judged.iter().map(|row| data.clusters[*row]).collect();
         let rows: Vec<usize> = others
             .into_iter()
@@ -126,7 +125,7 @@ pub fn leave_one_out(judge_with: &Judge, report: &Report) {
     }
 }
 
-/// Sets in the data that nothing was learned from, judged by the weights as they are.
+/// Evaluates the weights on the data sets that nothing was learned from.
 pub fn never_seen(others: &Others, weights: &Weights, report: &Report) {
     let benches: BTreeSet<&str> = others.rows.iter().map(|row| row.bench.as_str()).collect();
     report.begin("sets never learned from");

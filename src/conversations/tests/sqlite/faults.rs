@@ -1,4 +1,4 @@
-//! Locks, disks that hang, queues that are full.
+//! Faults: locks, a disk that hangs, a full queue, panics.
 
 use std::{
     sync::mpsc,
@@ -8,8 +8,8 @@ use std::{
 use super::*;
 use crate::{conversations::path_beside, db::sqlite::FileError};
 
-/// Keeps the thread busy until it is dropped.
-struct Hanging(#[expect(dead_code, reason = "held")] mpsc::Sender<()>);
+/// Blocks the worker's thread until it is dropped.
+struct Hanging(#[expect(dead_code, reason = "its drop ends the blocking step")] mpsc::Sender<()>);
 
 async fn hang(given: &Given) -> Hanging {
     let (release, released) = mpsc::channel();
@@ -29,20 +29,20 @@ async fn hang(given: &Given) -> Hanging {
     Hanging(release)
 }
 
-async fn until_well(given: &Given) {
+async fn until_healthy(given: &Given) {
     let started = Instant::now();
-    while given.in_file().worker.is_failing() {
+    while given.sqlite_store().worker.is_failing() {
         assert!(started.elapsed() < Duration::from_secs(5), "still failing");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test]
-async fn a_file_that_someone_locks_is_unavailable_until_they_let_go() {
+async fn a_locked_file_is_unavailable_until_it_is_unlocked() {
     let given = Given::sqlite();
     given.store("a", "before").await;
-    let stranger = Connection::open(given.file()).unwrap();
-    stranger.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let other_process = Connection::open(given.file()).unwrap();
+    other_process.execute_batch("BEGIN EXCLUSIVE").unwrap();
     for _ in 0..3 {
         let started = Instant::now();
         let refused = given.conversations.store(record("a", "during")).await;
@@ -54,34 +54,34 @@ async fn a_file_that_someone_locks_is_unavailable_until_they_let_go() {
         );
         assert!(unavailable, "{refused:?}");
         assert!(started.elapsed() < SETTINGS.deadline);
-        assert!(given.in_file().worker.is_failing());
+        assert!(given.sqlite_store().worker.is_failing());
     }
     assert!(given.has("a", "before").await, "a lock does not stop reads");
-    stranger.execute_batch("ROLLBACK").unwrap();
+    other_process.execute_batch("ROLLBACK").unwrap();
     given.store("a", "after").await;
     assert!(given.has("a", "before").await && given.has("a", "after").await);
     assert!(!given.has("a", "during").await);
-    until_well(&given).await;
+    until_healthy(&given).await;
 }
 
-/// A file without a write-ahead log keeps readers out as well.
+/// A lock on a file without a write-ahead log blocks readers as well.
 #[tokio::test]
-async fn a_file_that_is_locked_before_it_is_opened_is_opened_later() {
+async fn a_file_locked_before_it_is_opened_is_opened_later() {
     let folder = TempDir::new().unwrap();
     let database = folder.path().join("t.db");
-    let stranger = Connection::open(path_beside(&database)).unwrap();
-    stranger.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let other_process = Connection::open(path_beside(&database)).unwrap();
+    other_process.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let conversations = Conversations::beside(&database);
     let started = Instant::now();
     assert!(conversations.find("a", "resp_1").await.is_err());
     assert!(started.elapsed() < SETTINGS.deadline);
-    stranger.execute_batch("ROLLBACK").unwrap();
+    other_process.execute_batch("ROLLBACK").unwrap();
     let kept = conversations.store(record("a", "resp_1")).await;
-    assert_eq!(kept.unwrap(), Kept::Stored);
+    assert_eq!(kept.unwrap(), StoreOutcome::Stored);
     assert!(conversations.find("a", "resp_1").await.unwrap().is_some());
 }
 
-/// The limit is the connection's own, so that it heals shows that the connection is another one.
+/// The page limit belongs to the connection, so storing succeeds again only on a new connection.
 #[tokio::test]
 async fn a_connection_that_failed_is_not_used_again() {
     let given = Given::sqlite();
@@ -89,7 +89,7 @@ async fn a_connection_that_failed_is_not_used_again() {
     let fill = |connection: &mut Connection| {
         connection.query_row("PRAGMA max_page_count = 1", [], |row| row.get::<_, i64>(0))
     };
-    given.in_file().worker.run(fill).await.unwrap();
+    given.sqlite_store().worker.run(fill).await.unwrap();
     let large = Record {
         input: "x".repeat(200 << 10),
         ..record("a", "large")
@@ -98,14 +98,14 @@ async fn a_connection_that_failed_is_not_used_again() {
     assert!(refused.unwrap_err().to_string().ends_with("is full"));
     assert_eq!(
         given.conversations.store(large).await.unwrap(),
-        Kept::Stored
+        StoreOutcome::Stored
     );
     assert!(given.has("a", "before").await);
-    until_well(&given).await;
+    until_healthy(&given).await;
 }
 
 #[tokio::test]
-async fn whoever_has_waited_long_enough_is_told_and_the_work_is_done_later() {
+async fn an_operation_that_timed_out_is_executed_later() {
     let given = Given::with(
         Kind::Sqlite,
         Settings {
@@ -119,23 +119,23 @@ async fn whoever_has_waited_long_enough_is_told_and_the_work_is_done_later() {
     let stored = given.conversations.store(record("a", "resp_1")).await;
     assert!(matches!(stored, Err(StorageError::TimedOut)), "{stored:?}");
     assert!(started.elapsed() < Duration::from_secs(2));
-    assert!(given.in_file().worker.is_failing());
+    assert!(given.sqlite_store().worker.is_failing());
     drop(hanging);
-    until_well(&given).await;
+    until_healthy(&given).await;
     assert!(given.has("a", "resp_1").await);
 }
 
 #[tokio::test]
-async fn a_full_queue_answers_at_once() {
+async fn a_full_queue_refuses_at_once() {
     let given = Given::sqlite();
     let hanging = hang(&given).await;
-    let waiting = (0..SETTINGS.waiting).map(|number| {
+    let waiting = (0..SETTINGS.max_waiting).map(|number| {
         let conversations = given.conversations.clone();
         let record = record("a", &format!("resp_{number}"));
         tokio::spawn(async move { conversations.store(record).await })
     });
     let waiting: Vec<_> = waiting.collect();
-    tokio::time::sleep(Duration::from_millis(200)).await; // each has queued by then
+    tokio::time::sleep(Duration::from_millis(200)).await; // until all of them are queued
     let started = Instant::now();
     let refused = given.conversations.find("a", "resp_1").await;
     let full = matches!(refused, Err(StorageError::Unavailable(Cause::QueueFull)));
@@ -143,17 +143,17 @@ async fn a_full_queue_answers_at_once() {
     assert!(started.elapsed() < SETTINGS.deadline / 10);
     drop(hanging);
     for waiting in waiting {
-        assert_eq!(waiting.await.unwrap().unwrap(), Kept::Stored);
+        assert_eq!(waiting.await.unwrap().unwrap(), StoreOutcome::Stored);
     }
-    until_well(&given).await;
+    until_healthy(&given).await;
 }
 
 #[tokio::test]
-async fn a_panic_takes_down_its_own_caller_only() {
+async fn a_panic_fails_its_own_operation_only() {
     let given = Given::sqlite();
     given.store("a", "resp_1").await;
     let work = |_: &mut Connection| -> rusqlite::Result<()> { panic!("on purpose") };
-    let panicked = given.in_file().worker.run(work).await;
+    let panicked = given.sqlite_store().worker.run(work).await;
     let stopped = matches!(panicked, Err(StorageError::Unavailable(Cause::Stopped)));
     assert!(stopped, "{panicked:?}");
     assert!(given.has("a", "resp_1").await);
@@ -170,7 +170,7 @@ async fn dropping_waits_no_longer_than_the_deadline() {
         },
     );
     let hanging = hang(&given).await;
-    // Whoever kept the thread busy gives up too, and holds nothing any more.
+    // The blocking step's caller times out too and drops its reference.
     tokio::time::sleep(Duration::from_millis(600)).await;
     let started = Instant::now();
     drop(Arc::into_inner(given.conversations).expect("the only one"));

@@ -1,4 +1,4 @@
-//! The file: where it is, whose it is, and what may become of it.
+//! Path, permissions, size and damage of the file.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -20,7 +20,7 @@ fn the_file_is_beside_the_ledgers() {
 }
 
 #[tokio::test]
-async fn the_files_are_for_their_owner_alone() {
+async fn the_files_are_readable_by_their_owner_only() {
     let given = Given::sqlite();
     given.store("a", "resp_1").await;
     let folder = given.file().parent().unwrap().to_owned();
@@ -32,14 +32,14 @@ async fn the_files_are_for_their_owner_alone() {
     }
 }
 
-/// What was evicted makes room for what comes.
+/// The space of evicted records is reused.
 #[tokio::test]
-async fn the_file_does_not_grow_without_end() {
+async fn the_file_has_a_maximum_size() {
     let given = Given::with(
         Kind::Sqlite,
         Settings {
             in_all: 4,
-            ..PATIENT
+            ..LONG_DEADLINE
         },
     );
     for number in 0..100 {
@@ -57,10 +57,10 @@ async fn the_file_does_not_grow_without_end() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_deleted_is_made_anew() {
+async fn a_deleted_file_is_created_again() {
     let given = Given::sqlite();
     given.store("a", "resp_1").await;
-    // With and without the files beside it.
+    // Alone, and together with the files that SQLite puts beside it.
     for folder in [false, true] {
         if folder {
             std::fs::remove_dir_all(given.file().parent().unwrap()).unwrap();
@@ -87,7 +87,7 @@ async fn a_file_of_garbage_is_unavailable_until_it_is_removed() {
         "not a database, and long enough to be none".repeat(99),
     )
     .unwrap();
-    let conversations = given.place.open(PATIENT, &given.now_ms);
+    let conversations = given.place.open(LONG_DEADLINE, &given.now_ms);
     for _ in 0..2 {
         let found = conversations.find("a", "resp_1").await;
         assert!(found.is_err(), "{found:?}");
@@ -98,13 +98,12 @@ async fn a_file_of_garbage_is_unavailable_until_it_is_removed() {
     assert!(probe(&file.with_file_name("t.db")).is_err());
     std::fs::remove_file(&file).unwrap();
     let stored = conversations.store(record("a", "resp_1")).await;
-    assert_eq!(stored.unwrap(), Kept::Stored);
+    assert_eq!(stored.unwrap(), StoreOutcome::Stored);
 }
 
-/// Whatever is written over the file while it is open: an answer or an error, and well again once
-/// it is removed.
+/// Operations on an overwritten file succeed or fail, and all succeed again once it is removed.
 #[tokio::test]
-async fn a_file_that_is_overwritten_while_it_is_open_stops_nothing() {
+async fn a_file_overwritten_while_open_can_be_replaced() {
     for garbage in ["", "garbage", &"x".repeat(1 << 16)] {
         let given = Given::sqlite();
         for number in 0..50 {
@@ -124,7 +123,7 @@ async fn a_file_that_is_overwritten_while_it_is_open_stops_nothing() {
 }
 
 #[tokio::test]
-async fn a_place_that_cannot_be_written_is_tried_again() {
+async fn an_unwritable_folder_is_tried_again() {
     let folder = TempDir::new().unwrap();
     let database = folder.path().join("store/t.db");
     std::fs::write(folder.path().join("store"), "a file, not a folder").unwrap();
@@ -141,12 +140,12 @@ async fn a_place_that_cannot_be_written_is_tried_again() {
     std::fs::remove_file(folder.path().join("store")).unwrap();
     assert!(probe(&database).unwrap().ends_with("will be created"));
     let kept = conversations.store(record("a", "resp_1")).await;
-    assert_eq!(kept.unwrap(), Kept::Stored);
+    assert_eq!(kept.unwrap(), StoreOutcome::Stored);
     assert!(probe(&database).unwrap().ends_with("exists (version 1)"));
 }
 
 #[tokio::test]
-async fn a_file_of_a_newer_version_is_left_alone() {
+async fn a_file_of_another_version_is_refused_and_unchanged() {
     let folder = TempDir::new().unwrap();
     let database = folder.path().join("t.db");
     let newer = Connection::open(path_beside(&database)).unwrap();
@@ -155,8 +154,8 @@ async fn a_file_of_a_newer_version_is_left_alone() {
     let before = std::fs::read(path_beside(&database)).unwrap();
     let conversations = Conversations::beside(&database);
     let refused = conversations.find("a", "resp_1").await.unwrap_err();
-    let words = "t.responses.db was written by a newer tollgate (version 7, this one knows 1)";
-    assert!(refused.to_string().ends_with(words), "{refused}");
-    assert!(probe(&database).unwrap_err().ends_with(words));
+    let reason = "t.responses.db was written by a newer tollgate (version 7, this one knows 1)";
+    assert!(refused.to_string().ends_with(reason), "{refused}");
+    assert!(probe(&database).unwrap_err().ends_with(reason));
     assert_eq!(std::fs::read(path_beside(&database)).unwrap(), before);
 }

@@ -1,4 +1,4 @@
-//! What is peculiar to a file.
+//! Tests of the SQLite file.
 
 use super::*;
 
@@ -13,7 +13,7 @@ impl Given {
         file_in(folder)
     }
 
-    fn in_file(&self) -> &InFile {
+    fn sqlite_store(&self) -> &SqliteStore {
         let Conversations::File(file) = &*self.conversations else {
             unreachable!("it was opened as a file")
         };

@@ -36,7 +36,7 @@ fn a_url_is_read_as_libpq_reads_it() {
     assert_eq!(read.tls.mode, SslMode::Prefer);
     assert_eq!(read.deadline, Duration::from_secs(2));
     assert_eq!(read.application_name, "tollgate");
-    assert!(!read.must_take_writes, "there is no other");
+    assert!(!read.writable_only, "it is the only host");
 
     let read = address(
         "postgres://u@h/db?sslmode=require&connect_timeout=5&application_name=a%20b\
@@ -46,17 +46,17 @@ fn a_url_is_read_as_libpq_reads_it() {
     assert_eq!(read.tls.mode, SslMode::Require);
     assert_eq!(read.deadline, Duration::from_secs(5));
     assert_eq!(read.application_name, "a b");
-    assert!(read.must_take_writes);
+    assert!(read.writable_only);
 
-    assert!(address("postgres://u@h1,h2/db").must_take_writes);
-    assert!(!address("postgres://u@h1,h2/db?target_session_attrs=any").must_take_writes);
+    assert!(address("postgres://u@h1,h2/db").writable_only);
+    assert!(!address("postgres://u@h1,h2/db?target_session_attrs=any").writable_only);
     let socket = &address("postgres://u@%2Frun/db").hosts[0].name;
     assert_eq!(*socket, HostName::Socket("/run".into()));
 }
 
 #[test]
 fn a_mistake_is_named_without_the_password() {
-    for (url, words) in [
+    for (url, expected) in [
         ("mysql://u:hush@h/db", "does not start with `postgres://`"),
         ("postgres://h/db", "names no user"),
         ("postgres://:hush@h/db", "names no user"),
@@ -94,18 +94,18 @@ fn a_mistake_is_named_without_the_password() {
             "postgres://u:hush@h/db?target_session_attrs=standby",
             "`target_session_attrs`",
         ),
-        // Characters that should have been encoded.
+        // Passwords with unescaped characters.
         ("postgres://u:hush/hush@h/db", ""),
         ("postgres://u:hush?hush@h/db", ""),
     ] {
         let mistake = Address::parse(url).unwrap_err();
-        assert!(mistake.contains(words), "{url}: {mistake}");
+        assert!(mistake.contains(expected), "{url}: {mistake}");
         assert!(!mistake.contains("hush"), "{url}: {mistake}");
     }
 }
 
 #[test]
-fn what_may_pass_is_told_from_a_mistake() {
+fn transient_codes_are_distinguished_from_mistakes() {
     for (code, is_transient) in [
         ("08006", true),
         ("57P01", true),

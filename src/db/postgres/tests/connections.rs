@@ -5,13 +5,13 @@ use tokio_postgres::types::Type;
 use super::*;
 
 #[tokio::test]
-async fn a_connection_answers_and_a_dropped_one_is_closed() {
+async fn a_connection_runs_queries_and_is_closed_when_dropped() {
     let server = PostgresServer::shared();
     let url = server.database();
     let connected = address(&url).connect().await.unwrap();
-    let asked = connected.query_typed_one("SELECT $1 || 'b'", &[(&"a", Type::TEXT)]);
-    let answer: String = asked.await.unwrap().get(0);
-    assert_eq!(answer, "ab");
+    let query = connected.query_typed_one("SELECT $1 || 'b'", &[(&"a", Type::TEXT)]);
+    let result: String = query.await.unwrap().get(0);
+    assert_eq!(result, "ab");
     assert!(!connected.is_closed());
     drop(connected);
     let name = url.rsplit_once('/').unwrap().1;
@@ -24,13 +24,13 @@ async fn a_connection_answers_and_a_dropped_one_is_closed() {
 }
 
 #[tokio::test]
-async fn no_statement_is_left_behind() {
+async fn no_prepared_statement_is_left_behind() {
     let server = PostgresServer::shared();
     let connected = address(&server.database()).connect().await.unwrap();
     for _ in 0..3 {
         connected.query_typed("SELECT 1", &[]).await.unwrap();
-        let asked = connected.query_typed_one("SELECT count(*) FROM pg_prepared_statements", &[]);
-        assert_eq!(asked.await.unwrap().get::<_, i64>(0), 0);
+        let query = connected.query_typed_one("SELECT count(*) FROM pg_prepared_statements", &[]);
+        assert_eq!(query.await.unwrap().get::<_, i64>(0), 0);
     }
 }
 
@@ -54,7 +54,7 @@ async fn a_lost_connection_is_noticed_and_the_next_one_works() {
 }
 
 #[tokio::test]
-async fn what_was_committed_outlives_a_crash() {
+async fn committed_data_survives_a_crash() {
     let server = PostgresServer::own_with(&["fsync=on"]);
     let url = server.database();
     let name = url.rsplit_once('/').unwrap().1;
@@ -65,7 +65,7 @@ async fn what_was_committed_outlives_a_crash() {
 }
 
 #[tokio::test]
-async fn mistakes_are_told_from_what_may_pass() {
+async fn mistakes_are_not_transient() {
     let server = PostgresServer::shared();
     let missing = address(&server.url("no_such_database")).connect().await;
     let missing = missing.err().unwrap();
@@ -100,7 +100,7 @@ async fn a_password_lets_in_and_is_never_shown() {
 }
 
 #[tokio::test]
-async fn a_probe_says_what_answers() {
+async fn a_probe_returns_version_and_mode() {
     let server = PostgresServer::shared();
     let url = server.database();
     let probed = address(&url).probe().await.unwrap();
@@ -110,12 +110,12 @@ async fn a_probe_says_what_answers() {
         format!("PostgreSQL {} answers", probed.version)
     );
     let name = url.rsplit_once('/').unwrap().1;
-    let copy = format!("ALTER DATABASE {name} SET default_transaction_read_only = on");
-    server.psql("postgres", &copy);
+    let read_only = format!("ALTER DATABASE {name} SET default_transaction_read_only = on");
+    server.psql("postgres", &read_only);
     let probed = address(&url).probe().await.unwrap();
     assert!(matches!(
         &probed,
-        Probed {
+        ServerInfo {
             is_read_only: true,
             ..
         }

@@ -1,6 +1,6 @@
-//! Real servers, and what stands in for one.
+//! Tests with real PostgreSQL servers.
 
-use super::{Address, Error, Probed};
+use super::{Address, Error, ServerInfo};
 use crate::db::testing::postgres_server::PostgresServer;
 
 mod address;

@@ -62,8 +62,8 @@ async fn each_mode_encrypts_and_checks_as_libpq_does() {
         let url = format!("postgres://postgres@{host}:{port}/postgres?{settings}");
         match (is_encrypted(&url).await, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{url}"),
-            (Err(error), Err(words)) => {
-                assert!(error.to_string().contains(words), "{url}: {error}");
+            (Err(error), Err(expected)) => {
+                assert!(error.to_string().contains(expected), "{url}: {error}");
                 assert!(!error.is_transient(), "{url}: {error}");
             }
             (found, expected) => panic!("{url}: {found:?}, not {expected:?}"),
@@ -81,6 +81,6 @@ async fn a_server_without_tls_is_refused_where_it_is_required() {
 
 async fn is_encrypted(url: &str) -> Result<bool, Error> {
     let connected = address(url).connect().await?;
-    let question = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
-    Ok(connected.query_typed_one(question, &[]).await?.try_get(0)?)
+    let query = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    Ok(connected.query_typed_one(query, &[]).await?.try_get(0)?)
 }

@@ -1,40 +1,44 @@
-//! A server whose clock is set while it runs: no fresh minute, and no wait beyond a minute.
+//! A server whose clock jumps: the windows are not emptied, and no request has to wait for more than 60 seconds.
 
 use super::*;
 
 const HOUR: i64 = 3_600;
 
+/// A limiter whose window is full.
 async fn full(server: &Server, ledger: &Ledger) -> Arc<Shared> {
     let limiter = limiter(&server.url(), DEADLINE, ledger).await;
     for call in 1..=60 {
         let mut admission = admit(&limiter, call, 1).await.unwrap();
-        ledger.keep(call, &admission);
+        ledger.store(call, &admission);
         admission.settle(1);
     }
     limiter.drain(Duration::from_secs(5)).await;
     limiter
 }
 
-/// How long the next request has to wait.
+/// How many milliseconds the next request has to wait.
 async fn wait(limiter: &Arc<Shared>, call: u64) -> u64 {
     match admit(limiter, call, 1).await {
         Err(NotAdmitted::Refused(refusal)) => refusal.wait_ms.unwrap(),
         Err(NotAdmitted::Unavailable) => panic!("{:?}", limiter.why_not_ready()),
-        Ok(_) => panic!("it is the same minute"),
+        Ok(_) => panic!("the window was emptied"),
     }
 }
 
-/// Nothing is admitted, from the first request on, until the minute is back.
-async fn until_put_right(limiter: &Arc<Shared>, jumps: u64) {
-    eventually("put right", async || {
-        assert!(admit(limiter, 99, 1).await.is_err(), "a fresh minute");
+/// Waits until the windows are restored; nothing may be admitted meanwhile, from the first request on.
+async fn until_restored(limiter: &Arc<Shared>, jumps: u64) {
+    eventually("restored", async || {
+        assert!(
+            admit(limiter, 99, 1).await.is_err(),
+            "admitted to an emptied window"
+        );
         limiter.clock_jumps().get() == jumps && limiter.is_ready()
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_hands_out_no_fresh_minute() {
+async fn a_jump_of_the_clock_does_not_empty_windows() {
     let server = Server::start_with_clock().await;
     let ledger = Ledger::default();
     let busy = full(&server, &ledger).await;
@@ -44,8 +48,8 @@ async fn a_clock_that_is_set_hands_out_no_fresh_minute() {
     );
     for (jumps, hours) in [(1, 1), (2, -1)] {
         server.set_clock(hours * HOUR);
-        // With the first request after it, or without one.
-        until_put_right(&busy, jumps).await;
+        // One gateway notices it at its next request, the other at its regular check.
+        until_restored(&busy, jumps).await;
         eventually("noticed", async || idle.clock_jumps().get() == jumps).await;
         ready(&idle).await;
         ready(&busy).await;
@@ -57,13 +61,13 @@ async fn a_clock_that_is_set_hands_out_no_fresh_minute() {
     }
     assert!(
         begun.elapsed() < Duration::from_secs(25),
-        "the waits say so"
+        "the test took too long for the expected waits"
     );
 }
 
-/// While nobody is connected, too: the history is another one, and so are the times.
+/// The server has another replication ID and another time, and no gateway was connected when they changed.
 #[tokio::test]
-async fn a_server_that_comes_back_with_another_time_hands_out_no_fresh_minute() {
+async fn a_restart_with_another_time_does_not_empty_windows() {
     let mut server = Server::start_with_clock().await;
     let ledger = Ledger::default();
     drop(full(&server, &ledger).await);
@@ -74,24 +78,24 @@ async fn a_server_that_comes_back_with_another_time_hands_out_no_fresh_minute() 
     assert!(wait(&limiter, 100).await > 30_000);
 }
 
-/// Half of it, so that the rest of the minute is known to be right.
+/// Half of the entries are old, which shows that restored entries leave the window when they should.
 #[tokio::test]
-async fn what_is_put_back_by_its_age_leaves_the_window_in_its_time() {
+async fn entries_restored_by_age_leave_the_window_when_they_should() {
     let server = Server::start_with_clock().await;
     let ledger = Ledger::default();
     let limiter = limiter(&server.url(), DEADLINE, &ledger).await;
     for call in 1..=60 {
         let admission = admit(&limiter, call, 1).await.unwrap();
-        ledger.keep(call, &admission);
+        ledger.store(call, &admission);
     }
     // As if the first half had been admitted fifty seconds ago.
-    for kept in ledger.kept.lock().unwrap().iter_mut().take(30) {
-        kept.age_ms = 50_000;
-        kept.at_ms -= 50_000;
+    for stored in ledger.stored.lock().unwrap().iter_mut().take(30) {
+        stored.age_ms = 50_000;
+        stored.at_ms -= 50_000;
     }
     let _: () = server.run("FLUSHALL").await;
     server.set_clock(HOUR);
-    until_put_right(&limiter, 1).await;
+    until_restored(&limiter, 1).await;
     let wait = wait(&limiter, 100).await;
     assert!((1..=10_000).contains(&wait), "{wait}");
 }

@@ -1,4 +1,4 @@
-//! A server that is away, slow, deaf, full or set up wrongly.
+//! A server that is down, slow, silent, out of memory or misconfigured.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::*;
 
-/// The requests that count just now, as the server has them.
+/// How many requests the server counts in the window.
 async fn counted(server: &Server) -> u64 {
     let keys: Vec<String> = server.run("KEYS *:counts:a:m").await;
     match keys.first() {
@@ -19,7 +19,7 @@ async fn counted(server: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn without_a_server_nothing_is_admitted_and_with_it_everything_goes_on() {
+async fn nothing_is_admitted_until_a_server_that_died_is_back() {
     let mut server = Server::start(&[]).await;
     let limiter = limiter(&server.url(), DEADLINE, &Ledger::default()).await;
     let mut admission = admit(&limiter, 1, 100).await.unwrap();
@@ -35,15 +35,22 @@ async fn without_a_server_nothing_is_admitted_and_with_it_everything_goes_on() {
     for call in 10..1_010 {
         assert!(admit(&limiter, call, 1).await.is_err());
     }
-    assert!(begun.elapsed() < Duration::from_secs(1), "they wait");
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "refusals without a connection must not wait"
+    );
     server.restart().await;
     ready(&limiter).await;
-    assert_eq!(left(&limiter).await, (60, 1_000), "the ledger knew of none");
+    assert_eq!(
+        left(&limiter).await,
+        (60, 1_000),
+        "the ledger had no reservations"
+    );
     assert!(admit(&limiter, 4, 1).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stands_still_holds_nobody_up_and_keeps_no_trace() {
+async fn a_stopped_server_delays_no_request_and_counts_none() {
     let server = Server::start(&[]).await;
     let deadline = Duration::from_millis(50);
     let limiter = limiter(&server.url(), deadline, &Ledger::default()).await;
@@ -57,15 +64,14 @@ async fn a_server_that_stands_still_holds_nobody_up_and_keeps_no_trace() {
     );
     let unavailable = Some(NotAdmitted::Unavailable);
     assert!(tries.into_iter().all(|tried| tried.err() == unavailable));
-    eventually("known to be away", async || !limiter.is_ready()).await;
+    eventually("found unusable", async || !limiter.is_ready()).await;
     server.signal("CONT");
-    eventually("all taken back", async || {
+    eventually("all buried", async || {
         limiter.drain(Duration::from_secs(1)).await;
-        *limiter.inner.untold.borrow() == 0
+        *limiter.inner.pending_updates.borrow() == 0
     })
     .await;
-    // What was sent and never answered was carried out all the same, and before or after that
-    // taken back.
+    // The server carried out the attempts that had timed out, and buried their entries before or after that.
     eventually("nothing counted", async || counted(&server).await == 0).await;
     ready(&limiter).await;
     eventually("admitted again", async || {
@@ -75,37 +81,37 @@ async fn a_server_that_stands_still_holds_nobody_up_and_keeps_no_trace() {
 }
 
 #[tokio::test]
-async fn an_admission_whose_answer_is_lost_is_taken_back() {
+async fn an_admission_whose_reply_is_lost_is_buried() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::to(server.port).await;
     let limiter = limiter(&proxy.url(), Duration::from_millis(100), &Ledger::default()).await;
-    proxy.lose_answers(true);
+    proxy.lose_replies(true);
     assert!(admit(&limiter, 1, 100).await.is_err());
-    proxy.lose_answers(false);
+    proxy.lose_replies(false);
     limiter.drain(Duration::from_secs(10)).await;
     assert_eq!(counted(&server).await, 0);
-    // A try that was on its way all the time comes too late.
-    let late = Run::admit(&Minute::of("a", "m"), "1.0", 100, CEILINGS);
+    // An attempt that arrives after that is too late.
+    let late = Run::admit(&WindowKeys::of("a", "m"), "1.0", 100, CEILINGS);
     let link = Link::to(&Address::parse(&server.url()).unwrap()).await;
-    let answer = late.ask(&link.unwrap()).await.unwrap();
-    assert_eq!(answer, Answer::Buried);
+    let reply = late.send(&link.unwrap()).await.unwrap();
+    assert_eq!(reply, Reply::Buried);
     assert_eq!(counted(&server).await, 0);
 }
 
 #[tokio::test]
-async fn a_second_try_is_the_same_request() {
+async fn a_second_attempt_is_the_same_request() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::to(server.port).await;
     let limiter = limiter(&proxy.url(), DEADLINE, &Ledger::default()).await;
-    proxy.delay_next_answer(DEADLINE + Duration::from_millis(100));
+    proxy.delay_next_reply(DEADLINE + Duration::from_millis(100));
     let admission = admit(&limiter, 1, 100).await.unwrap();
     assert_eq!(counted(&server).await, 1);
     admission.cancel();
-    eventually("taken back", async || counted(&server).await == 0).await;
+    eventually("cancelled", async || counted(&server).await == 0).await;
 }
 
 #[tokio::test]
-async fn who_goes_away_before_the_answer_is_not_counted() {
+async fn a_caller_that_leaves_before_the_reply_is_not_counted() {
     let server = Server::start(&[]).await;
     let limiter = limiter(&server.url(), DEADLINE, &Ledger::default()).await;
     server.signal("STOP");
@@ -114,7 +120,7 @@ async fn who_goes_away_before_the_answer_is_not_counted() {
     server.signal("CONT");
     limiter.drain(Duration::from_secs(5)).await;
     assert_eq!(counted(&server).await, 0);
-    assert_eq!(*limiter.inner.untold.borrow(), 0);
+    assert_eq!(*limiter.inner.pending_updates.borrow(), 0);
 }
 
 #[tokio::test]
@@ -128,12 +134,15 @@ async fn a_server_that_may_evict_is_not_used() {
         KNOWN_WITHIN,
         Ledger::default().rebuild(),
     );
-    let says = async |word: &str| {
+    let reports = async |text: &str| {
         limiter
             .why_not_ready()
-            .is_some_and(|why| why.contains(word))
+            .is_some_and(|why| why.contains(text))
     };
-    eventually("said why", async || says("allkeys-lru").await).await;
+    eventually("the reason is reported", async || {
+        reports("allkeys-lru").await
+    })
+    .await;
     assert!(admit(&limiter, 1, 1).await.is_err());
     assert!(address.probe().await.unwrap_err().contains("noeviction"));
     let _: () = server.run("CONFIG SET maxmemory-policy noeviction").await;
@@ -141,16 +150,19 @@ async fn a_server_that_may_evict_is_not_used() {
     let probed = address.probe().await.unwrap();
     assert!(probed.starts_with("Redis ") && probed.contains(", master"));
     let _: () = server.run("CONFIG SET maxmemory-policy volatile-ttl").await;
-    eventually("noticed later", async || says("volatile-ttl").await).await;
+    eventually("the change is noticed", async || {
+        reports("volatile-ttl").await
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn a_server_without_room_admits_nothing() {
+async fn a_server_out_of_memory_admits_nothing() {
     let server = Server::start(&["--maxmemory", "100mb"]).await;
     let limiter = limiter(&server.url(), DEADLINE, &Ledger::default()).await;
     let _: () = server.run("CONFIG SET maxmemory 1").await;
     assert!(admit(&limiter, 1, 1).await.is_err());
-    eventually("said why", async || {
+    eventually("the reason is reported", async || {
         limiter
             .why_not_ready()
             .is_some_and(|why| why.contains("OOM"))
@@ -162,7 +174,7 @@ async fn a_server_without_room_admits_nothing() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_and_a_script_that_is_unknown_are_no_failures() {
+async fn a_cut_connection_and_an_unknown_script_are_recovered_from() {
     let server = Server::start(&[]).await;
     let limiter = limiter(&server.url(), DEADLINE, &Ledger::default()).await;
     let _: () = server.run("SCRIPT FLUSH").await;

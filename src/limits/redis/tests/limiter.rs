@@ -1,10 +1,10 @@
-//! What the limiter promises while nothing goes wrong.
+//! The limiter's behaviour while nothing fails.
 
 use super::*;
 use crate::base::rate::Limit;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn side_by_side_on_three_gateways_exactly_as_many_are_admitted_as_may() {
+async fn three_gateways_together_admit_exactly_up_to_the_ceiling() {
     let server = Server::start(&[]).await;
     let ledger = Ledger::default();
     let mut tasks = Vec::new();
@@ -36,32 +36,40 @@ async fn side_by_side_on_three_gateways_exactly_as_many_are_admitted_as_may() {
 }
 
 #[tokio::test]
-async fn what_becomes_of_a_request_is_said_once() {
+async fn cancel_settle_and_drop_change_the_window_once() {
     let server = Server::start(&[]).await;
     let limiter = limiter(&server.url(), DEADLINE, &Ledger::default()).await;
     admit(&limiter, 1, 100).await.unwrap().cancel();
-    assert_eq!(left(&limiter).await, (60, 1_000), "as if it had never been");
+    assert_eq!(left(&limiter).await, (60, 1_000), "cancelled: not counted");
     let mut admission = admit(&limiter, 2, 100).await.unwrap();
     admission.settle(30);
     admission.settle(50);
     admission.cancel();
-    assert_eq!(left(&limiter).await, (59, 970), "what it used");
+    assert_eq!(
+        left(&limiter).await,
+        (59, 970),
+        "settled: counted with its usage, the first time only"
+    );
     drop(admit(&limiter, 3, 100).await.unwrap());
-    assert_eq!(left(&limiter).await, (58, 970), "counted, and nothing used");
+    assert_eq!(
+        left(&limiter).await,
+        (58, 970),
+        "dropped: counted without tokens"
+    );
     let mut admission = admit(&limiter, 4, 100).await.unwrap();
     admission.settle(u64::MAX);
-    assert_eq!(left(&limiter).await, (57, 0), "more than there is");
+    assert_eq!(left(&limiter).await, (57, 0), "usage above the ceiling");
 }
 
 #[tokio::test]
-async fn the_same_request_again_is_one_request() {
+async fn admitting_a_call_twice_counts_one_request() {
     let server = Server::start(&[]).await;
     let ledger = Ledger::default();
     let one = limiter(&server.url(), DEADLINE, &ledger).await;
     let other = limiter(&server.url(), DEADLINE, &ledger).await;
     let first = admit(&one, 7, 100).await.unwrap();
     let second = admit(&other, 7, 100).await.unwrap();
-    assert_eq!(first.places(), second.places());
+    assert_eq!(first.reservations(), second.reservations());
     assert_eq!(left(&one).await, (59, 900));
 }
 
@@ -74,10 +82,10 @@ async fn a_request_of_many_steps_is_one_request() {
     assert_eq!(left(&limiter).await, (59, 400), "100 used and 500 reserved");
     admission.renew(300, 600, CEILINGS).await.unwrap();
     assert_eq!(left(&limiter).await, (59, 0));
-    let places: Vec<_> = (admission.places().iter())
-        .map(|place| (place.step, place.tokens))
+    let reservations: Vec<_> = (admission.reservations().iter())
+        .map(|reservation| (reservation.step, reservation.tokens))
         .collect();
-    assert_eq!(places, [(0, 100), (1, 300), (2, 600)]);
+    assert_eq!(reservations, [(0, 100), (1, 300), (2, 600)]);
     match admission.renew(550, 51, CEILINGS).await {
         Err(NotRenewed::Refused(refusal)) => assert_eq!(refusal.limit, Limit::Tokens),
         other => panic!("{other:?}"),
@@ -86,7 +94,7 @@ async fn a_request_of_many_steps_is_one_request() {
     assert_eq!(
         left(&limiter).await,
         (59, 50),
-        "what its steps used stays used"
+        "the usage of its steps stays"
     );
 }
 
@@ -106,7 +114,7 @@ async fn accounts_and_models_do_not_share_a_window() {
 }
 
 #[tokio::test]
-async fn a_step_whose_forerunner_is_gone_is_lost() {
+async fn a_step_whose_previous_entry_is_gone_is_lost() {
     let server = Server::start(&[]).await;
     let limiter = limiter(&server.url(), DEADLINE, &Ledger::default()).await;
     let mut admission = admit(&limiter, 1, 100).await.unwrap();

@@ -1,17 +1,17 @@
-//! Against real servers, each test with its own.
+//! Tests with real Redis servers; each test starts its own.
 
 use std::sync::Mutex;
 
 use super::{super::NotRenewed, *};
 
-mod beside_memory;
 mod clocks;
+mod data_loss;
 mod failures;
-mod forgetting;
 mod limiter;
-mod places;
 mod proxy;
+mod same_as_memory;
 mod server;
+mod topologies;
 
 use proxy::Proxy;
 use server::{Server, eventually};
@@ -24,49 +24,50 @@ const CEILINGS: Ceilings = Ceilings {
     tokens: 1_000,
 };
 
-/// What a ledger would know, as far as the minute is concerned.
+/// Stands in for the ledger: the reservations that it would have.
 #[derive(Clone, Default)]
 struct Ledger {
-    kept: Arc<Mutex<Vec<StoredReservation>>>,
-    begun: Arc<Mutex<Vec<std::time::Instant>>>,
-    is_away: Arc<Mutex<bool>>,
+    stored: Arc<Mutex<Vec<StoredReservation>>>,
+    stored_at: Arc<Mutex<Vec<std::time::Instant>>>,
+    is_down: Arc<Mutex<bool>>,
 }
 
 impl Ledger {
     fn rebuild(&self) -> Rebuild {
         let ledger = self.clone();
         Box::new(move || {
-            let mut kept = ledger.kept.lock().unwrap().clone();
-            for (kept, begun) in kept.iter_mut().zip(&*ledger.begun.lock().unwrap()) {
-                kept.age_ms += u64::try_from(begun.elapsed().as_millis()).unwrap();
+            let mut all = ledger.stored.lock().unwrap().clone();
+            for (stored, stored_at) in all.iter_mut().zip(&*ledger.stored_at.lock().unwrap()) {
+                stored.age_ms += u64::try_from(stored_at.elapsed().as_millis()).unwrap();
             }
-            let is_away = *ledger.is_away.lock().unwrap();
+            let is_down = *ledger.is_down.lock().unwrap();
             Box::pin(async move {
-                if is_away {
-                    Err("it is away".to_owned())
+                if is_down {
+                    Err("it is down".to_owned())
                 } else {
-                    Ok(kept)
+                    Ok(all)
                 }
             })
         })
     }
 
-    fn keep(&self, call: u64, admission: &Admission) {
-        let place = admission.places()[0];
-        self.begun.lock().unwrap().push(std::time::Instant::now());
-        self.kept.lock().unwrap().push(StoredReservation {
+    fn store(&self, call: u64, admission: &Admission) {
+        let reservation = admission.reservations()[0];
+        let now = std::time::Instant::now();
+        self.stored_at.lock().unwrap().push(now);
+        self.stored.lock().unwrap().push(StoredReservation {
             account: "a".to_owned(),
             model: "m".to_owned(),
             call,
-            step: place.step,
-            at_ms: place.at_ms,
+            step: reservation.step,
+            at_ms: reservation.at_ms,
             age_ms: 0,
-            tokens: place.tokens,
+            tokens: reservation.tokens,
         });
     }
 
     fn count(&self) -> usize {
-        self.kept.lock().unwrap().len()
+        self.stored.lock().unwrap().len()
     }
 }
 
@@ -90,7 +91,7 @@ async fn admit(limiter: &Arc<Shared>, call: u64, need: u64) -> Result<Admission,
     limiter.admit(call, "a", "m", need, CEILINGS).await
 }
 
-/// How many requests and tokens fit into the minute, told by a request that never does.
+/// How many requests and tokens are left in the window, from the refusal of a request that is too large.
 async fn left(limiter: &Arc<Shared>) -> (u32, u32) {
     limiter.drain(Duration::from_secs(5)).await;
     match admit(limiter, 0, 5_000).await {

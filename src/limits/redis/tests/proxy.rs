@@ -1,4 +1,4 @@
-//! Stands between a limiter and its server, and loses or delays what the server says.
+//! A TCP proxy between a limiter and its server that can lose or delay the server's replies.
 
 use std::sync::{
     Arc,
@@ -14,31 +14,31 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub struct Proxy {
     pub port: u16,
-    way: Arc<Way>,
+    state: Arc<State>,
     _task: AbortOnDropHandle<()>,
 }
 
-struct Way {
+struct State {
     to: AtomicU16,
-    is_deaf: AtomicBool,
-    /// For the next answer alone.
+    loses_replies: AtomicBool,
+    /// Delay of the next reply only.
     delay_ms: AtomicU64,
 }
 
 impl Proxy {
     pub async fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let way = Arc::new(Way {
+        let state = Arc::new(State {
             to: AtomicU16::new(port),
-            is_deaf: AtomicBool::new(false),
+            loses_replies: AtomicBool::new(false),
             delay_ms: AtomicU64::new(0),
         });
         Self {
             port: listener.local_addr().unwrap().port(),
-            way: way.clone(),
+            state: state.clone(),
             _task: AbortOnDropHandle::new(tokio::spawn(async move {
                 while let Ok((client, _)) = listener.accept().await {
-                    tokio::spawn(pass(client, way.clone()));
+                    tokio::spawn(pass(client, state.clone()));
                 }
             })),
         }
@@ -48,24 +48,24 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// New connections go there.
+    /// Makes new connections go to this port.
     pub fn turn_to(&self, port: u16) {
-        self.way.to.store(port, Relaxed);
+        self.state.to.store(port, Relaxed);
     }
 
-    /// Answers are lost; once that is over, so are the connections that lost one.
-    pub fn lose_answers(&self, lose: bool) {
-        self.way.is_deaf.store(lose, Relaxed);
+    /// Starts or stops losing replies. When it stops, connections that lost a reply are closed.
+    pub fn lose_replies(&self, lose: bool) {
+        self.state.loses_replies.store(lose, Relaxed);
     }
 
-    pub fn delay_next_answer(&self, delay: Duration) {
+    pub fn delay_next_reply(&self, delay: Duration) {
         let delay = u64::try_from(delay.as_millis()).unwrap();
-        self.way.delay_ms.store(delay, Relaxed);
+        self.state.delay_ms.store(delay, Relaxed);
     }
 }
 
-async fn pass(client: TcpStream, way: Arc<Way>) {
-    let port = way.to.load(Relaxed);
+async fn pass(client: TcpStream, state: Arc<State>) {
+    let port = state.to.load(Relaxed);
     let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
         return;
     };
@@ -73,20 +73,20 @@ async fn pass(client: TcpStream, way: Arc<Way>) {
     let (from_server, mut to_server) = server.into_split();
     tokio::select! {
         _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
-        () = answers(from_server, to_client, way) => {}
+        () = replies(from_server, to_client, state) => {}
     }
 }
 
-async fn answers(mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, way: Arc<Way>) {
+async fn replies(mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, state: Arc<State>) {
     let mut buffer = vec![0; 65_536];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        if way.is_deaf.load(Relaxed) {
-            while way.is_deaf.load(Relaxed) {
+        if state.loses_replies.load(Relaxed) {
+            while state.loses_replies.load(Relaxed) {
                 sleep(Duration::from_millis(5)).await;
             }
             return;
         }
-        sleep(Duration::from_millis(way.delay_ms.swap(0, Relaxed))).await;
+        sleep(Duration::from_millis(state.delay_ms.swap(0, Relaxed))).await;
         if to.write_all(&buffer[..read]).await.is_err() {
             return;
         }

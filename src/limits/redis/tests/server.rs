@@ -1,4 +1,4 @@
-//! A Redis server of one's own.
+//! A private Redis server for one test.
 
 use std::{
     net::TcpListener,
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::db::testing::fake_clock::FakeClock;
 
-/// Killed when dropped.
+/// A running `redis-server`; dropping it kills the process.
 pub struct Server {
     process: Child,
     pub port: u16,
@@ -20,7 +20,7 @@ pub struct Server {
     clock: Option<FakeClock>,
 }
 
-/// Waits for something that takes a while, or fails.
+/// Waits until the condition holds; panics after 15 seconds.
 pub async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
     let begun = Instant::now();
     while !is_so().await {
@@ -44,7 +44,7 @@ impl Server {
         Self::start_by(None, folder, args).await
     }
 
-    /// With a clock that can be set.
+    /// Starts a server whose clock can be set.
     pub async fn start_with_clock() -> Self {
         let folder = TempDir::new().unwrap();
         let clock = FakeClock::in_folder(folder.path());
@@ -62,11 +62,11 @@ impl Server {
             folder,
             clock,
         };
-        server.answers().await;
+        server.until_up().await;
         server
     }
 
-    /// Sets its clock, by how many seconds it is ahead of the machine's.
+    /// Sets how many seconds the server's clock is ahead of the machine's.
     pub fn set_clock(&self, seconds: i64) {
         self.clock.as_ref().unwrap().set(seconds);
     }
@@ -88,10 +88,10 @@ impl Server {
 
     pub async fn restart_killed(&mut self) {
         self.process = spawn(&self.folder, self.port, &self.args, self.clock.as_ref());
-        self.answers().await;
+        self.until_up().await;
     }
 
-    /// `STOP` or `CONT`.
+    /// Sends the process a signal, `STOP` or `CONT`.
     pub fn signal(&self, signal: &str) {
         let id = self.process.id().to_string();
         let status = Command::new("kill").args(["-s", signal, &id]).status();
@@ -103,19 +103,19 @@ impl Server {
         client.get_multiplexed_async_connection().await
     }
 
-    /// Runs a command given as words.
+    /// Runs a command, given as words separated by spaces.
     pub async fn run<T: FromRedisValue>(&self, words: &str) -> T {
         let mut connection = self.connection().await.unwrap();
         command(words).query_async(&mut connection).await.unwrap()
     }
 
-    async fn answers(&self) {
-        eventually("a server that answers", async || {
+    async fn until_up(&self) {
+        eventually("a server that replies", async || {
             let Ok(mut connection) = self.connection().await else {
                 return false;
             };
-            let answer = command("PING").exec_async(&mut connection).await;
-            answer.is_ok()
+            let reply = command("PING").exec_async(&mut connection).await;
+            reply.is_ok()
         })
         .await;
     }
@@ -139,7 +139,7 @@ fn command(words: &str) -> Cmd {
 }
 
 fn spawn(folder: &TempDir, port: u16, args: &[String], clock: Option<&FakeClock>) -> Child {
-    // A sentinel's file comes before its options.
+    // A Sentinel's configuration file must come before its options.
     let (file, args): (Vec<&String>, _) = args.iter().partition(|arg| arg.contains(".conf"));
     let mut command = Command::new("redis-server");
     if file.is_empty() {

@@ -1,4 +1,4 @@
-//! The object of a whole answer.
+//! The response object of a response that is not streamed.
 
 use serde_json::{Value, json};
 
@@ -34,11 +34,11 @@ fn a_response_has_every_field_always() {
         let keys = object.as_object().unwrap().keys();
         keys.cloned().collect()
     };
-    assert_eq!(keys(&new_response().begun()), keys(&all));
+    assert_eq!(keys(&new_response().in_progress()), keys(&all));
 }
 
 #[test]
-fn what_was_said_comes_before_what_was_called() {
+fn text_comes_before_tool_calls() {
     use FinishReason::{ContentFilter, Length, Stop, ToolCalls};
 
     let calls: &[_] = &[("call_a", "f"), ("call_b", "g")];

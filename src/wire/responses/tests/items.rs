@@ -1,11 +1,11 @@
-//! Items, and the messages they are.
+//! Items and the messages they become.
 
 use serde_json::{Value, json};
 
-use super::{super::conversation, parse, refused, written};
+use super::{super::conversation, messages_json, parse, refused};
 use crate::wire::chat::Message;
 
-/// The messages of these items.
+/// The messages that these items become.
 #[track_caller]
 fn messages(items: Value) -> Value {
     after(Vec::new(), items)
@@ -14,7 +14,7 @@ fn messages(items: Value) -> Value {
 #[track_caller]
 fn after(earlier: Vec<Message>, items: Value) -> Value {
     let request = parse(json!({ "input": items })).unwrap();
-    written(&conversation(earlier, request.items))
+    messages_json(&conversation(earlier, request.items))
 }
 
 fn call(id: &str) -> Value {
@@ -76,7 +76,7 @@ fn every_way_to_write_a_message_is_read() {
             "user",
             "a",
         ),
-        // An answer as it was given, sent back.
+        // An output item of an earlier response, sent back.
         (
             json!({
                 "id": "msg_1_0", "type": "message", "role": "assistant", "status": "completed",
@@ -129,7 +129,7 @@ fn a_functions_output_is_a_text_or_parts_of_one() {
 
 #[test]
 fn calls_belong_to_the_assistants_message_beside_them() {
-    let said = |text: &str| json!({ "role": "assistant", "content": text });
+    let assistant = |text: &str| json!({ "role": "assistant", "content": text });
     let calling = |content: Value, ids: &[&str]| {
         let calls: Vec<_> = ids.iter().map(|id| called(id)).collect();
         json!({ "role": "assistant", "content": content, "tool_calls": calls })
@@ -142,19 +142,19 @@ fn calls_belong_to_the_assistants_message_beside_them() {
             json!([calling(Value::Null, &["a", "b"]), tool("b"), tool("a")]),
         ),
         (
-            json!([said("x"), call("a"), output("a")]),
+            json!([assistant("x"), call("a"), output("a")]),
             json!([calling(json!("x"), &["a"]), tool("a")]),
         ),
-        // Said after the calls, and still the same turn: the outputs follow it.
+        // Text after the calls belongs to the same turn: the outputs follow it.
         (
-            json!([call("a"), said("x"), output("a")]),
+            json!([call("a"), assistant("x"), output("a")]),
             json!([calling(json!("x"), &["a"]), tool("a")]),
         ),
         (
             json!([
-                said("x"),
+                assistant("x"),
                 call("a"),
-                said("y"),
+                assistant("y"),
                 call("b"),
                 output("a"),
                 output("b")
@@ -162,13 +162,19 @@ fn calls_belong_to_the_assistants_message_beside_them() {
             json!([calling(json!("x\ny"), &["a", "b"]), tool("a"), tool("b")]),
         ),
         (
-            json!([call("a"), output("a"), call("b"), output("b"), said("x")]),
+            json!([
+                call("a"),
+                output("a"),
+                call("b"),
+                output("b"),
+                assistant("x")
+            ]),
             json!([
                 calling(Value::Null, &["a"]),
                 tool("a"),
                 calling(Value::Null, &["b"]),
                 tool("b"),
-                said("x"),
+                assistant("x"),
             ]),
         ),
         (
@@ -178,20 +184,23 @@ fn calls_belong_to_the_assistants_message_beside_them() {
         (
             json!([
                 call("a"),
-                said("x"),
-                said("y"),
+                assistant("x"),
+                assistant("y"),
                 output("a"),
-                said("z"),
-                said("w")
+                assistant("z"),
+                assistant("w")
             ]),
             json!([
                 calling(json!("x\ny"), &["a"]),
                 tool("a"),
-                said("z"),
-                said("w"),
+                assistant("z"),
+                assistant("w"),
             ]),
         ),
-        (json!([said("x"), said("y")]), json!([said("x"), said("y")])),
+        (
+            json!([assistant("x"), assistant("y")]),
+            json!([assistant("x"), assistant("y")]),
+        ),
     ] {
         assert_eq!(messages(items.clone()), expected, "{items}");
     }
@@ -204,7 +213,7 @@ fn items_go_on_where_an_earlier_conversation_ended() {
         { "role": "assistant", "content": null, "tool_calls": [called("a")] },
     ]);
     let earlier: Vec<Message> = serde_json::from_value(stored.clone()).unwrap();
-    assert_eq!(written(&earlier), stored, "it is stored as it is");
+    assert_eq!(messages_json(&earlier), stored, "it is stored as it is");
     let all = after(earlier, json!([output("a")]));
     assert_eq!(all, json!([stored[0], stored[1], tool("a")]));
 }
@@ -217,16 +226,16 @@ fn an_item_that_is_only_named_is_a_reference() {
         json!({ "type": null, "id": "msg_1_0" }),
     ] {
         let request = parse(json!({ "input": [item] })).unwrap();
-        assert_eq!(request.items[0].refers_to(), Some("msg_1_0"), "{item}");
+        assert_eq!(request.items[0].reference(), Some("msg_1_0"), "{item}");
     }
     let whole = json!({ "id": "msg_1_0", "role": "assistant", "content": "a" });
     let request = parse(json!({ "input": [whole] })).unwrap();
-    assert_eq!(request.items[0].refers_to(), None);
+    assert_eq!(request.items[0].reference(), None);
     assert_eq!(request.items[0].id(), Some("msg_1_0"));
 }
 
 #[test]
-fn what_is_wrong_with_an_item_is_said_by_its_place() {
+fn errors_name_the_item_by_its_index() {
     let without = |mut item: Value, field: &str| {
         item.as_object_mut().unwrap().remove(field);
         item
@@ -287,7 +296,7 @@ fn what_is_wrong_with_an_item_is_said_by_its_place() {
     ] {
         assert_eq!(refused(json!({ "input": input })), "input", "{input}");
     }
-    // It is not needed where there is something to go on from.
+    // `input` is not needed if the request continues an earlier response.
     let more = json!({ "input": null, "previous_response_id": "resp_1" });
     assert!(parse(more).unwrap().items.is_empty());
 }

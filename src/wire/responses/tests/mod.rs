@@ -1,8 +1,8 @@
-//! Both directions as a whole: what a request says, and what an answer looks like.
+//! Tests of whole requests and whole responses.
 
 #![expect(
     clippy::needless_pass_by_value,
-    reason = "json!(…) reads best where it is used"
+    reason = "json!(…) as an argument reads best without a reference"
 )]
 
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ const BILL: Bill = Bill {
     cost: NanoUsd::new(4_200_000),
 };
 
-/// The smallest request with more fields, or other ones.
+/// Parses the smallest request, with fields added or replaced.
 fn parse(more: Value) -> Result<ResponsesRequest, GatewayError> {
     let mut body = json!({ "model": "m", "input": "Hi" });
     body.as_object_mut()
@@ -44,12 +44,12 @@ fn parse(more: Value) -> Result<ResponsesRequest, GatewayError> {
     ResponsesRequest::parse(body.to_string().as_bytes())
 }
 
-/// Messages as they are stored.
-fn written(messages: &[Message]) -> Value {
+/// Messages in the form in which they are stored.
+fn messages_json(messages: &[Message]) -> Value {
     serde_json::from_str(&Message::write_all(messages)).unwrap()
 }
 
-/// The field that a refusal names.
+/// The field that the error for an invalid request names.
 #[track_caller]
 fn refused(more: Value) -> String {
     let error = parse(more.clone()).map(|_| ()).unwrap_err();

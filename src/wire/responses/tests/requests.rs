@@ -1,10 +1,10 @@
-//! Fields, and the chat request they make.
+//! Fields of a request and the chat request they become.
 
 use serde_json::{Value, json};
 
 use super::{
     super::{output::item_id, response_of_item},
-    parse, refused, written,
+    messages_json, parse, refused,
 };
 use crate::wire::{
     chat::{ToolChoice, ToolExecution},
@@ -12,14 +12,14 @@ use crate::wire::{
     responses::ResponsesRequest,
 };
 
-/// What a response would repeat of a request with these fields.
+/// The value of `field` in the response to a request with these fields.
 #[track_caller]
 fn echoed(more: Value, field: &str) -> Value {
     let response = super::NewResponse {
         echo: parse(more).unwrap().echo,
         ..super::new_response()
     };
-    response.begun()[field].clone()
+    response.in_progress()[field].clone()
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn every_field_is_repeated_as_it_was_sent_or_as_it_is_without() {
             assert_eq!(null, otherwise, "null is the same as absent: {field}");
         }
     }
-    // What a tool was sent without is there all the same.
+    // Optional fields that a tool was sent without are repeated as null.
     let bare = json!([{ "type": "function", "name": "f" }]);
     let shown = json!([{
         "type": "function", "name": "f", "description": null, "parameters": null, "strict": null,
@@ -112,7 +112,7 @@ fn fields_become_those_of_a_chat_request() {
         json!({ "type": "json_object" })
     );
     assert_eq!(
-        written(&chat.messages),
+        messages_json(&chat.messages),
         json!([{ "role": "system", "content": "Be brief." }])
     );
 }
@@ -139,7 +139,7 @@ fn fields_that_change_nothing_here_are_accepted_whatever_they_hold() {
 }
 
 #[test]
-fn what_would_mean_something_else_or_nothing_is_refused_by_its_name() {
+fn unsupported_fields_are_refused_by_name() {
     let tool = |kind: &str| json!({ "tools": [{ "type": kind }] });
     let format = |format: Value| json!({ "text": { "format": format } });
     for (more, param) in [
@@ -170,7 +170,7 @@ fn what_would_mean_something_else_or_nothing_is_refused_by_its_name() {
             "tools[0].parameters",
         ),
         (
-            // Chat's own form.
+            // The nested form of chat completions.
             json!({ "tools": [{ "type": "function", "function": { "name": "f" } }] }),
             "tools[0].name",
         ),
@@ -202,9 +202,9 @@ fn what_would_mean_something_else_or_nothing_is_refused_by_its_name() {
     }
 }
 
-/// Schemas go upstream unread, but a response repeats them.
+/// Schemas are sent upstream unparsed, but a response repeats them.
 #[test]
-fn what_cannot_be_repeated_is_refused() {
+fn values_that_cannot_be_repeated_are_refused() {
     for bad in [r#""\ud800""#, "1e999"] {
         for (more, param) in [
             (
@@ -229,7 +229,7 @@ fn what_cannot_be_repeated_is_refused() {
 }
 
 #[test]
-fn what_is_only_repeated_has_bounds() {
+fn fields_that_are_only_repeated_have_size_limits() {
     let text = |bytes: usize| json!("x".repeat(bytes - 2));
     let map = |bytes: usize| json!({ "k": "x".repeat(bytes - 8) });
     let choice = |bytes: usize| json!({ "type": "function", "name": "x".repeat(bytes - 29) });
@@ -254,7 +254,7 @@ fn what_is_only_repeated_has_bounds() {
             assert!(taken || param.as_deref() == Some(field));
         }
     }
-    // Of a model that drops it, the value may be anything.
+    // The value may be anything, because the model may drop the parameter.
     assert_eq!(echoed(json!({ "temperature": "x" }), "temperature"), 1.0);
 }
 
@@ -262,15 +262,15 @@ fn what_is_only_repeated_has_bounds() {
 fn the_choice_of_a_tool_has_five_forms() {
     let function = |name: &str| json!({ "type": "function", "name": name });
     let allowed = |mode: &str| json!({ "type": "allowed_tools", "mode": mode, "tools": [function("f"), function("g")] });
-    for (written, read) in [
+    for (sent, read) in [
         (json!("auto"), ToolChoice::Auto),
         (json!("none"), ToolChoice::None),
         (json!("required"), ToolChoice::Required),
         (function("f"), ToolChoice::Named("f".into())),
     ] {
-        let request = parse(json!({ "tool_choice": written })).unwrap();
-        assert_eq!(request.chat.tool_choice, Some(read), "{written}");
-        assert_eq!(request.echo.tool_choice, written);
+        let request = parse(json!({ "tool_choice": sent })).unwrap();
+        assert_eq!(request.chat.tool_choice, Some(read), "{sent}");
+        assert_eq!(request.echo.tool_choice, sent);
     }
     for (mode, required) in [("auto", false), ("required", true)] {
         let request = parse(json!({ "tool_choice": allowed(mode) })).unwrap();
@@ -280,7 +280,7 @@ fn the_choice_of_a_tool_has_five_forms() {
         assert_eq!(some.required, required);
         assert_eq!(some.names, ["f", "g"]);
     }
-    for written in [
+    for sent in [
         json!("any"),
         json!(5),
         json!([]),
@@ -292,8 +292,8 @@ fn the_choice_of_a_tool_has_five_forms() {
         json!({ "type": "allowed_tools", "mode": "auto" }),
         json!({ "type": "allowed_tools", "mode": "auto", "tools": [{ "type": "mcp" }] }),
     ] {
-        let param = refused(json!({ "tool_choice": written }));
-        assert_eq!(param, "tool_choice", "{written}");
+        let param = refused(json!({ "tool_choice": sent }));
+        assert_eq!(param, "tool_choice", "{sent}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whole streams, from the parts of a provider's answer to the events of ours.
+//! Whole streams: parts of a provider's response in, events out.
 
 use axum::http::StatusCode;
 use proptest::prelude::*;
@@ -10,11 +10,11 @@ use crate::wire::{
     error::Envelope,
     json_text::JsonText,
     part::Part,
-    script::Script as _,
-    shape::Shape,
+    stream_normalizer::StreamNormalizer,
+    stream_writer::StreamWriter as _,
 };
 
-fn said(text: &str) -> Part {
+fn text(text: &str) -> Part {
     Part::Content {
         choice: 0,
         text: JsonText::new(text),
@@ -22,8 +22,8 @@ fn said(text: &str) -> Part {
     }
 }
 
-/// A fragment of a call; the first one of each has its ID and name.
-fn called(slot: u32, id_and_name: Option<(&str, &str)>, arguments: &str) -> Part {
+/// A fragment of a tool call; the first one of a call has its ID and name.
+fn tool_call(slot: u32, id_and_name: Option<(&str, &str)>, arguments: &str) -> Part {
     let (id, name) = id_and_name.unzip();
     Part::ToolCall {
         choice: 0,
@@ -38,31 +38,31 @@ fn finished(reason: FinishReason) -> Part {
     Part::Finish { choice: 0, reason }
 }
 
-fn shape(parts: Vec<Part>) -> Shape<Events> {
-    let mut shape = Shape::new(Events::new(new_response(), || 200), 1);
+fn stream(parts: Vec<Part>) -> StreamNormalizer<Events> {
+    let mut stream = StreamNormalizer::new(Events::new(new_response(), || 200), 1);
     for part in parts {
-        shape.on_part(part).unwrap();
+        stream.on_part(part).unwrap();
     }
-    shape
+    stream
 }
 
-fn frames(shape: &mut Shape<Events>) -> Vec<String> {
-    let frames = shape.take_ready();
+fn frames(stream: &mut StreamNormalizer<Events>) -> Vec<String> {
+    let frames = stream.take_ready();
     let frames = frames.map(|frame| String::from_utf8(frame.to_vec()).unwrap());
     frames.collect()
 }
 
-/// The frames of an answer that is complete.
+/// The frames of a complete response.
 fn complete(mut parts: Vec<Part>, reason: FinishReason) -> Vec<String> {
     parts.extend([finished(reason), Part::Usage(USAGE)]);
-    let mut shape = shape(parts);
-    shape.close().unwrap();
-    shape.bill(Some(BILL));
-    shape.end();
-    frames(&mut shape)
+    let mut stream = stream(parts);
+    stream.close().unwrap();
+    stream.bill(Some(BILL));
+    stream.end();
+    frames(&mut stream)
 }
 
-/// The data of each event, whose frame must be as it should; `[DONE]` is not among them.
+/// The data of each event but `[DONE]`; asserts that the frames are well-formed and numbered.
 #[track_caller]
 fn events(frames: &[String]) -> Vec<Value> {
     let frames = frames.iter().filter(|frame| *frame != "data: [DONE]\n\n");
@@ -77,13 +77,13 @@ fn events(frames: &[String]) -> Vec<Value> {
     events.collect()
 }
 
-/// One event a line, with what differs from the response as it began.
+/// One event per line; of the response object only the fields that differ from its initial state.
 fn listed(frames: &[String]) -> String {
-    let begun = new_response().begun();
+    let initial = new_response().in_progress();
     let mut shown = String::new();
     for mut event in events(frames) {
         if let Some(response) = event.get_mut("response").and_then(Value::as_object_mut) {
-            response.retain(|key, value| key == "id" || begun[key] != *value);
+            response.retain(|key, value| key == "id" || initial[key] != *value);
         }
         shown.push_str(&event.to_string());
         shown.push('\n');
@@ -94,7 +94,7 @@ fn listed(frames: &[String]) -> String {
     shown
 }
 
-/// What the last event has, the events before it have said.
+/// Asserts that the response in the last event matches the events before it.
 #[track_caller]
 fn assert_consistent(frames: &[String]) {
     let events = events(frames);
@@ -117,7 +117,7 @@ fn assert_consistent(frames: &[String]) {
         assert_eq!(last["output"][at], done["item"]);
         let deltas = events.iter().filter(|event| event.get("delta").is_some());
         let deltas = deltas.filter(|event| event["item_id"] == added["item"]["id"]);
-        let told: String = deltas
+        let sent: String = deltas
             .map(|event| event["delta"].as_str().unwrap())
             .collect();
         let item = &done["item"];
@@ -126,7 +126,7 @@ fn assert_consistent(frames: &[String]) {
         } else {
             &item["arguments"]
         };
-        assert_eq!(*whole, told);
+        assert_eq!(*whole, sent);
     }
     assert_eq!(last["output"].as_array().unwrap().len(), added.len());
 }
@@ -139,63 +139,63 @@ fn streams_that_are_complete() {
     for (name, parts, reason) in [
         (
             "text",
-            vec![said("Grüß "), said(""), said("dich\u{0}")],
+            vec![text("Grüß "), text(""), text("dich\u{0}")],
             Stop,
         ),
         (
             "function_call",
             vec![
-                called(0, f, ""),
-                called(0, None, "{\"a\""),
-                called(0, None, ":1}"),
+                tool_call(0, f, ""),
+                tool_call(0, None, "{\"a\""),
+                tool_call(0, None, ":1}"),
             ],
             ToolCalls,
         ),
         (
             "function_call_without_arguments",
-            vec![called(0, f, "")],
+            vec![tool_call(0, f, "")],
             ToolCalls,
         ),
         (
             "text_and_two_calls",
             vec![
-                said("Let me see."),
-                called(0, f, "{\"a\":1}"),
-                called(1, g, "{\"b\":2}"),
+                text("Let me see."),
+                tool_call(0, f, "{\"a\":1}"),
+                tool_call(1, g, "{\"b\":2}"),
             ],
             ToolCalls,
         ),
         (
             "interleaved_calls",
             vec![
-                called(0, f, "{\"a\""),
-                called(1, g, "{\"b\""),
-                called(0, None, ":1}"),
-                called(1, None, ":2}"),
+                tool_call(0, f, "{\"a\""),
+                tool_call(1, g, "{\"b\""),
+                tool_call(0, None, ":1}"),
+                tool_call(1, None, ":2}"),
             ],
             ToolCalls,
         ),
-        // A provider that goes on talking in the middle of a call.
+        // A provider that sends text in the middle of a call.
         (
             "text_within_a_call",
             vec![
-                called(0, f, "{\"a\""),
-                said("One "),
-                called(0, None, ":1}"),
-                said("moment."),
-                called(1, g, ""),
+                tool_call(0, f, "{\"a\""),
+                text("One "),
+                tool_call(0, None, ":1}"),
+                text("moment."),
+                tool_call(1, g, ""),
             ],
             ToolCalls,
         ),
-        ("length", vec![said("Once upon")], Length),
+        ("length", vec![text("Once upon")], Length),
         (
             "length_within_a_call",
-            vec![said("Hm"), called(0, f, "{\"a\"")],
+            vec![text("Hm"), tool_call(0, f, "{\"a\"")],
             Length,
         ),
-        ("content_filter", vec![said("I can")], ContentFilter),
+        ("content_filter", vec![text("I can")], ContentFilter),
         ("content_filter_without_text", vec![], ContentFilter),
-        ("empty", vec![said("")], Stop),
+        ("empty", vec![text("")], Stop),
     ] {
         let frames = complete(parts, reason);
         assert_consistent(&frames);
@@ -205,9 +205,9 @@ fn streams_that_are_complete() {
 
 #[test]
 fn a_stream_that_fails_midway_ends_with_what_every_client_looks_for() {
-    let mut shape = shape(vec![said("Once "), said("upon")]);
-    let told = frames(&mut shape);
-    shape.fail(&Envelope {
+    let mut stream = stream(vec![text("Once "), text("upon")]);
+    let sent = frames(&mut stream);
+    stream.fail(&Envelope {
         status: StatusCode::OK,
         message: "It broke off.".into(),
         kind: "upstream_stream_error",
@@ -215,17 +215,17 @@ fn a_stream_that_fails_midway_ends_with_what_every_client_looks_for() {
         param: None,
         extra: Map::new(),
     });
-    let all = [told, frames(&mut shape)].concat();
+    let all = [sent, frames(&mut stream)].concat();
     insta::assert_snapshot!(listed(&all));
     assert!(!all.concat().contains("[DONE]"));
 }
 
 #[test]
 fn usage_that_is_not_known_is_null() {
-    let mut shape = shape(vec![said("Hi"), finished(FinishReason::Stop)]);
-    shape.close().unwrap();
-    shape.end();
-    let frames = frames(&mut shape);
+    let mut stream = stream(vec![text("Hi"), finished(FinishReason::Stop)]);
+    stream.close().unwrap();
+    stream.end();
+    let frames = frames(&mut stream);
     assert_eq!(
         events(&frames).last().unwrap()["response"]["usage"],
         Value::Null
@@ -233,58 +233,62 @@ fn usage_that_is_not_known_is_null() {
 }
 
 #[test]
-fn what_could_not_be_stored_says_so_at_the_end() {
+fn a_response_that_could_not_be_stored_ends_with_store_false() {
     let ended = |is_stored: bool| {
-        let parts = vec![said("Hi"), finished(FinishReason::Stop), Part::Usage(USAGE)];
-        let mut shape = shape(parts);
-        shape.close().unwrap();
-        shape.bill(Some(BILL));
-        let kept = shape.script().to_store(Some(BILL)).unwrap();
+        let parts = vec![text("Hi"), finished(FinishReason::Stop), Part::Usage(USAGE)];
+        let mut stream = stream(parts);
+        stream.close().unwrap();
+        stream.bill(Some(BILL));
+        let stored = stream.writer().to_store(Some(BILL)).unwrap();
         if !is_stored {
-            shape.script().not_stored();
+            stream.writer().not_stored();
         }
-        shape.end();
-        let frames = frames(&mut shape);
-        let told = events(&frames).pop().unwrap()["response"].clone();
-        (serde_json::from_str::<Value>(&kept).unwrap(), told)
+        stream.end();
+        let frames = frames(&mut stream);
+        let sent = events(&frames).pop().unwrap()["response"].clone();
+        (serde_json::from_str::<Value>(&stored).unwrap(), sent)
     };
-    let (kept, told) = ended(true);
-    assert_eq!(told["store"], true);
-    assert_eq!(kept, told, "what is stored is what was told");
+    let (stored, sent) = ended(true);
+    assert_eq!(sent["store"], true);
+    assert_eq!(stored, sent, "the stored response equals the one sent");
     assert_eq!(ended(false).1["store"], false);
     let mut unwanted = new_response();
     unwanted.echo.store = false;
     assert_eq!(Events::new(unwanted, || 200).to_store(Some(BILL)), None);
 }
 
-/// What a provider may send of one choice, in any order. Fragments of a call need not be JSON.
+/// Any part that a provider may send for one choice. Fragments of a call need not be JSON.
 fn any_part() -> impl Strategy<Value = Part> {
-    let text = prop::sample::select(vec!["", "a", "ü ", "\u{0}\n"]);
+    let texts = prop::sample::select(vec!["", "a", "ü ", "\u{0}\n"]);
     let fragment = prop::sample::select(vec!["", "{", "\"x\":1", "}", "{}", "no"]);
     let call = (0..3_u32, prop::option::of(0..3_usize), fragment);
     let named = [("call_a", "f"), ("call_b", "g"), ("call_c", "h")];
     prop_oneof![
-        text.prop_map(said),
-        call.prop_map(move |(slot, id, arguments)| called(slot, id.map(|id| named[id]), arguments)),
+        texts.prop_map(text),
+        call.prop_map(move |(slot, id, arguments)| tool_call(
+            slot,
+            id.map(|id| named[id]),
+            arguments
+        )),
         Just(Part::Silence),
     ]
 }
 
 proptest! {
-    /// Whatever comes, the events are consistent, and both endpoints tell the same.
+    /// For any parts, the events are consistent, and both APIs have the same text and calls.
     #[test]
-    fn events_tell_what_chat_would(parts in prop::collection::vec(any_part(), 0..12)) {
+    fn events_match_chat_frames(parts in prop::collection::vec(any_part(), 0..12)) {
         let all = [
-            // A call without a name is a failure, and another test's.
-            vec![called(0, Some(("call_0", "f")), ""), called(1, Some(("call_1", "g")), "")],
-            vec![called(2, Some(("call_2", "h")), "")],
+            // Names all calls first: a call without a name is an error, which another test covers.
+            vec![tool_call(0, Some(("call_0", "f")), ""), tool_call(1, Some(("call_1", "g")), "")],
+            vec![tool_call(2, Some(("call_2", "h")), "")],
             parts,
         ].concat();
         let frames = complete(all.clone(), FinishReason::ToolCalls);
         assert_consistent(&frames);
         let output = events(&frames).pop().unwrap()["response"]["output"].clone();
-        let mut chat = Told::default();
-        let mut response = Told::default();
+        let mut chat = Content::default();
+        let mut response = Content::default();
         for item in output.as_array().unwrap() {
             if item["type"] == "message" {
                 response.text.push_str(item["content"][0]["text"].as_str().unwrap());
@@ -310,24 +314,24 @@ proptest! {
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct Content {
     text: String,
     calls: Vec<(String, String, String)>,
 }
 
-/// The deltas of the same answer as a chat completion.
+/// The deltas of these parts as a chat completion.
 fn chat_deltas(mut parts: Vec<Part>) -> Vec<Value> {
     parts.push(finished(FinishReason::ToolCalls));
     let usage = ShowUsage {
         at_all: false,
         cached: false,
     };
-    let mut shape = Shape::new(Frames::new("id", 1, "m", usage), 1);
+    let mut stream = StreamNormalizer::new(Frames::new("id", 1, "m", usage), 1);
     for part in parts {
-        shape.on_part(part).unwrap();
+        stream.on_part(part).unwrap();
     }
-    shape.close().unwrap();
-    let frames = shape.take_ready().map(|frame| {
+    stream.close().unwrap();
+    let frames = stream.take_ready().map(|frame| {
         let frame = String::from_utf8(frame.to_vec()).unwrap();
         let frame: Value = serde_json::from_str(frame.strip_prefix("data: ").unwrap()).unwrap();
         frame["choices"][0]["delta"].clone()

@@ -1,14 +1,13 @@
-//! A streamed answer held to SPEC §6.1, whatever the provider sends.
+//! Makes a streamed response conform to §6.1, whatever the provider sends.
 //!
-//! Nothing of the provider's is relayed: each frame is written anew from a [`Part`]. Official
-//! clients concatenate what they should only get once (role, tool name) and stumble over nulls,
-//! so what is passed on is exactly what the contract promises:
+//! No frame of the provider is relayed: each one is written anew from a [`Part`]. Official clients concatenate fields
+//! that should come once (role, tool name) and fail on nulls, so the output is exactly what the contract promises:
 //!
 //! - each choice is opened once, choice 0 first;
 //! - a tool call's ID and name come once, then its arguments; calls are numbered from 0 without
-//!   gaps, and one is over before the next begins;
+//!   gaps, and one ends before the next begins;
 //! - each choice is closed once, and nothing of it follows;
-//! - an answer without an end is an error, however politely the connection was closed.
+//! - a response without a finish reason is an error, even if the connection was closed properly.
 
 use bytes::Bytes;
 
@@ -17,21 +16,23 @@ use crate::wire::{
     chat::{Bill, FinishReason, Usage},
     error::{Envelope, UpstreamError},
     part::Part,
-    script::Script,
+    stream_writer::StreamWriter,
 };
 
-pub struct Shape<S> {
-    script: S,
-    /// How many choices were asked for; a provider that makes up more is not heard.
+pub struct StreamNormalizer<W> {
+    writer: W,
+    /// How many choices the request wants; parts of further ones are ignored.
     n: u32,
     choices: Vec<Choice>,
-    /// What the provider has counted.
+    /// The usage that the provider reported.
     usage: Option<Usage>,
+    /// Set before the end: what is charged and shown.
     bill: Option<Bill>,
+    /// Frames to be sent, oldest first.
     ready: Vec<Bytes>,
 }
 
-/// The most text one choice may have: far beyond what any model writes.
+/// The most text that a choice may have: far more than any model writes.
 const MAX_TEXT_BYTES: usize = 16 << 20;
 
 #[derive(Default)]
@@ -41,10 +42,10 @@ struct Choice {
     finish: Option<FinishReason>,
 }
 
-impl<S: Script> Shape<S> {
-    pub fn new(script: S, n: u32) -> Self {
+impl<W: StreamWriter> StreamNormalizer<W> {
+    pub fn new(writer: W, n: u32) -> Self {
         Self {
-            script,
+            writer,
             n,
             choices: Vec::new(),
             usage: None,
@@ -53,7 +54,7 @@ impl<S: Script> Shape<S> {
         }
     }
 
-    /// The frames that are ready to leave, oldest first.
+    /// Takes the frames that are ready to be sent, oldest first.
     pub fn take_ready(&mut self) -> std::vec::Drain<'_, Bytes> {
         self.ready.drain(..)
     }
@@ -62,18 +63,18 @@ impl<S: Script> Shape<S> {
         self.usage
     }
 
-    pub fn script(&mut self) -> &mut S {
-        &mut self.script
+    pub fn writer(&mut self) -> &mut W {
+        &mut self.writer
     }
 
-    pub fn into_script(self) -> S {
-        self.script
+    pub fn into_writer(self) -> W {
+        self.writer
     }
 
     pub fn on_part(&mut self, part: Part) -> Result<(), UpstreamError> {
         match part {
             Part::Silence => {}
-            Part::Usage(usage) => self.usage = Some(usage), // the last one counts
+            Part::Usage(usage) => self.usage = Some(usage), // the last report counts
             Part::Content {
                 choice,
                 text,
@@ -82,10 +83,10 @@ impl<S: Script> Shape<S> {
                 if let Some(opened) = self.opened(choice) {
                     opened.text_bytes += text.as_json().len();
                     if opened.text_bytes > MAX_TEXT_BYTES {
-                        let endless = "more text than can be meant";
-                        return Err(UpstreamError::Malformed(endless.into()));
+                        let message = "a choice with too much text";
+                        return Err(UpstreamError::Malformed(message.into()));
                     }
-                    self.script
+                    self.writer
                         .content(choice, &text, logprobs.as_deref(), &mut self.ready);
                 }
             }
@@ -104,7 +105,7 @@ impl<S: Script> Shape<S> {
                         name,
                         arguments,
                     })?;
-                    calls.write(choice, &mut self.script, &mut self.ready);
+                    calls.write(choice, &mut self.writer, &mut self.ready);
                 }
             }
             Part::Finish { choice, reason } => {
@@ -116,7 +117,7 @@ impl<S: Script> Shape<S> {
         Ok(())
     }
 
-    /// What is charged and shown in the place of what the provider counted.
+    /// Sets the bill that is shown in place of the usage that the provider reported.
     pub fn bill(&mut self, bill: Option<Bill>) {
         self.bill = bill;
     }
@@ -125,44 +126,38 @@ impl<S: Script> Shape<S> {
         self.bill
     }
 
-    /// The end of the provider's answer: the choices are closed, or it is said what is missing.
+    /// Ends the provider's response: closes all choices, or returns an error if the response is incomplete.
     ///
-    /// They are closed here and not before, so that nothing can follow.
+    /// Choices are closed here and not earlier, so that nothing of them can follow.
     pub fn close(&mut self) -> Result<(), UpstreamError> {
         let reasons: Option<Vec<_>> = self.choices.iter().map(|choice| choice.finish).collect();
         let reasons = reasons.filter(|reasons| !reasons.is_empty());
-        let reasons = reasons.ok_or_else(|| {
-            UpstreamError::Broken("the answer ended without a finish reason".into())
-        })?;
-        if self
-            .choices
-            .iter()
-            .any(|choice| choice.calls.has_nameless())
-        {
+        let reasons = reasons.ok_or_else(|| UpstreamError::Broken("no finish reason".into()))?;
+        if self.choices.iter().any(|choice| choice.calls.has_unnamed()) {
             return Err(UpstreamError::Malformed(
                 "a tool call without a name".into(),
             ));
         }
         for ((index, choice), reason) in (0..).zip(&mut self.choices).zip(reasons) {
-            let (script, ready) = (&mut self.script, &mut self.ready);
-            choice.calls.finish(index, reason, script, ready);
-            script.close(index, reason, ready);
+            let (writer, ready) = (&mut self.writer, &mut self.ready);
+            choice.calls.finish(index, reason, writer, ready);
+            writer.close(index, reason, ready);
         }
         Ok(())
     }
 
-    /// The last frames of an answer that is complete.
+    /// Writes the last frames of a complete response.
     pub fn end(&mut self) {
-        self.script.end(self.bill, &mut self.ready);
+        self.writer.end(self.bill, &mut self.ready);
     }
 
-    /// The last frames of an answer that is not.
+    /// Drops the frames not sent yet and writes the last frames of a failed response.
     pub fn fail(&mut self, envelope: &Envelope) {
         self.ready.clear();
-        self.script.fail(envelope, &mut self.ready);
+        self.writer.fail(envelope, &mut self.ready);
     }
 
-    /// The choice, opened (and every one before it) if it is new.
+    /// The choice; opens it, and all before it, if it is new. `None` for a choice beyond those requested.
     fn opened(&mut self, choice: u32) -> Option<&mut Choice> {
         if choice >= self.n {
             return None;
@@ -170,7 +165,7 @@ impl<S: Script> Shape<S> {
         let index = choice as usize;
         while self.choices.len() <= index {
             let next = u32::try_from(self.choices.len()).ok()?;
-            self.script.open(next, &mut self.ready);
+            self.writer.open(next, &mut self.ready);
             self.choices.push(Choice::default());
         }
         self.choices.get_mut(index)

@@ -1,4 +1,4 @@
-//! Two halves of the labels: one to fit to, the other to see whether the fit holds.
+//! Splits the labels into two halves: one for fitting, one for checking the fit.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use sha2::{Digest as _, Sha256};
 
 use super::labels::Label;
 
-/// For each label, whether it is in the half that is fitted to.
+/// For each label, whether it is in the half for fitting.
 ///
-/// Prompts of the same words go together: a fit that has seen one of them knows the other. Which
-/// half they go to follows from their words alone, not from their place in the file.
-pub fn fitting(labels: &[Label]) -> Vec<bool> {
-    let mut alike: BTreeMap<[u8; 32], Vec<usize>> = BTreeMap::new();
+/// Prompts with equal sets of words are in the same half, because a fit to one of them has seen the others. The half
+/// depends on the words only and not on the position in the file.
+pub fn fitting_half(labels: &[Label]) -> Vec<bool> {
+    let mut groups: BTreeMap<[u8; 32], Vec<usize>> = BTreeMap::new();
     for (at, label) in labels.iter().enumerate() {
         let digest = Sha256::digest(words(&label.prompt).as_bytes());
-        alike.entry(digest.into()).or_default().push(at);
+        groups.entry(digest.into()).or_default().push(at);
     }
     let mut fits = vec![false; labels.len()];
     let (mut fitted, mut held_out) = (0, 0);
-    for group in alike.values() {
+    for group in groups.values() {
         if fitted <= held_out {
             fitted += group.len();
             for at in group {
@@ -31,7 +31,7 @@ pub fn fitting(labels: &[Label]) -> Vec<bool> {
     fits
 }
 
-/// The different words of a text in small letters; of one without words, the text itself.
+/// The sorted distinct words of a text in lower case; if it has none, the text itself.
 fn words(text: &str) -> String {
     let lower = text.to_lowercase();
     let parts = lower.split(|c: char| !c.is_alphanumeric());
@@ -56,17 +56,17 @@ mod tests {
             scores: BTreeMap::new(),
         };
         let words = (0..100).map(|at| format!("Question {at} of many"));
-        let alike = words.flat_map(|text| [text.to_uppercase(), format!("  {text}?! {text}")]);
-        let labels: Vec<_> = alike.map(label).collect();
-        let fits = fitting(&labels);
+        let groups = words.flat_map(|text| [text.to_uppercase(), format!("  {text}?! {text}")]);
+        let labels: Vec<_> = groups.map(label).collect();
+        let fits = fitting_half(&labels);
         for pair in fits.chunks(2) {
             assert_eq!(pair[0], pair[1]);
         }
         assert_eq!(fits.iter().filter(|fits| **fits).count(), 100);
         let mut backwards = labels;
         backwards.reverse();
-        let mut again = fitting(&backwards);
+        let mut again = fitting_half(&backwards);
         again.reverse();
-        assert_eq!(again, fits, "the place in the file decides nothing");
+        assert_eq!(again, fits, "the position in the file does not matter");
     }
 }

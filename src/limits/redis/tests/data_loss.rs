@@ -1,14 +1,14 @@
-//! A server that forgets: the minute goes on as if it had not.
+//! A server that loses data: the ceilings hold as if it had not.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use super::*;
 
-/// Gateways that try and try, with a ledger that hears of what they admit.
+/// Gateways that send requests in a loop and store the admitted ones in a ledger.
 struct Rush {
     limiters: Vec<Arc<Shared>>,
     is_over: Arc<AtomicBool>,
-    /// How often a request was refused because the minute is full.
+    /// How often a request was refused because the window is full.
     refusals: Arc<AtomicU64>,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
@@ -33,9 +33,9 @@ impl Rush {
                         let call = gateway * 1_000_000 + n;
                         match admit(&limiter, call, 1).await {
                             Ok(admission) => {
-                                // On its way to the ledger while others go on.
+                                // The reservation reaches the ledger only after a while.
                                 tokio::time::sleep(Duration::from_millis(20)).await;
-                                ledger.keep(call, &admission);
+                                ledger.store(call, &admission);
                                 held.push(admission);
                             }
                             Err(NotAdmitted::Refused(_)) => {
@@ -53,11 +53,11 @@ impl Rush {
         rush
     }
 
-    /// Waits until the minute is found full, again.
+    /// Waits until requests are refused because the window is full.
     async fn is_full(&self) {
         let before = self.refusals.load(Relaxed);
         let later = async || self.refusals.load(Relaxed) > before + 6;
-        eventually("a full minute", later).await;
+        eventually("a full window", later).await;
     }
 
     async fn end(self) {
@@ -69,7 +69,7 @@ impl Rush {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flush_under_load_hands_out_no_fresh_minute() {
+async fn a_flush_under_load_does_not_empty_windows() {
     let server = Server::start(&[]).await;
     let ledger = Ledger::default();
     let rush = Rush::of(3, &server.url(), &ledger).await;
@@ -85,7 +85,7 @@ async fn a_flush_under_load_hands_out_no_fresh_minute() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_hands_out_no_fresh_minute() {
+async fn a_restart_does_not_empty_windows() {
     let mut server = Server::start(&[]).await;
     let ledger = Ledger::default();
     let rush = Rush::of(3, &server.url(), &ledger).await;
@@ -102,7 +102,7 @@ async fn a_restart_hands_out_no_fresh_minute() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_missed_the_latest_takes_over_and_hands_out_no_more() {
+async fn a_failover_to_a_stale_replica_admits_no_more() {
     let mut old = Server::start(&[]).await;
     let new = Server::start(&["--replicaof", &format!("127.0.0.1 {}", old.port)]).await;
     eventually("following", async || {
@@ -121,7 +121,10 @@ async fn a_replica_that_missed_the_latest_takes_over_and_hands_out_no_more() {
     })
     .await;
     let _: () = new.run("REPLICAOF NO ONE").await;
-    eventually("some that only one knows", async || ledger.count() > 30).await;
+    eventually("some that only the old primary has", async || {
+        ledger.count() > 30
+    })
+    .await;
     proxy.turn_to(new.port);
     old.kill();
     rush.is_full().await;
@@ -130,48 +133,52 @@ async fn a_replica_that_missed_the_latest_takes_over_and_hands_out_no_more() {
 }
 
 #[tokio::test]
-async fn while_the_ledger_cannot_tell_nothing_is_admitted() {
+async fn nothing_is_admitted_while_the_ledger_cannot_be_read() {
     let server = Server::start(&[]).await;
     let ledger = Ledger::default();
     let limiter = limiter(&server.url(), DEADLINE, &ledger).await;
     let admission = admit(&limiter, 1, 100).await.unwrap();
-    ledger.keep(1, &admission);
-    *ledger.is_away.lock().unwrap() = true;
+    ledger.store(1, &admission);
+    *ledger.is_down.lock().unwrap() = true;
     let _: () = server.run("FLUSHALL").await;
     assert!(admit(&limiter, 2, 100).await.is_err());
-    eventually("said why", async || {
+    eventually("the reason is reported", async || {
         limiter
             .why_not_ready()
-            .is_some_and(|why| why.contains("it is away"))
+            .is_some_and(|why| why.contains("it is down"))
     })
     .await;
     assert!(admit(&limiter, 3, 100).await.is_err());
-    *ledger.is_away.lock().unwrap() = false;
+    *ledger.is_down.lock().unwrap() = false;
     ready(&limiter).await;
     assert_eq!(left(&limiter).await, (59, 900));
     let mut admission = admission;
     admission.renew(40, 10, CEILINGS).await.unwrap();
-    assert_eq!(left(&limiter).await, (59, 950), "it is the same entry");
+    assert_eq!(
+        left(&limiter).await,
+        (59, 950),
+        "the restored entry was settled"
+    );
 }
 
 #[tokio::test]
-async fn what_is_put_back_changes_nothing_that_is_there() {
+async fn restoring_does_not_change_existing_entries() {
     let server = Server::start(&[]).await;
     let ledger = Ledger::default();
     let limiter = limiter(&server.url(), DEADLINE, &ledger).await;
     for call in 1..=2 {
         let mut admission = admit(&limiter, call, 100).await.unwrap();
-        ledger.keep(call, &admission);
+        ledger.store(call, &admission);
         admission.settle(30);
     }
-    let old = |kept: &StoredReservation| StoredReservation {
-        at_ms: kept.at_ms - 60_000,
+    let old = |stored: &StoredReservation| StoredReservation {
+        at_ms: stored.at_ms - 60_000,
         age_ms: 60_000,
         call: 9,
-        ..kept.clone()
+        ..stored.clone()
     };
-    let old = old(&ledger.kept.lock().unwrap()[0]);
-    ledger.kept.lock().unwrap().push(old);
+    let old = old(&ledger.stored.lock().unwrap()[0]);
+    ledger.stored.lock().unwrap().push(old);
     limiter.drain(Duration::from_secs(5)).await;
     let mark = script::mark(script::partition("a"));
     let _: i64 = server.run(&format!("DEL {mark}")).await;
@@ -181,23 +188,27 @@ async fn what_is_put_back_changes_nothing_that_is_there() {
 }
 
 #[tokio::test]
-async fn what_the_ledger_said_before_the_server_forgot_again_is_not_put_back() {
+async fn a_restore_from_before_another_loss_is_refused() {
     let server = Server::start(&[]).await;
     let link = Link::to(&Address::parse(&server.url()).unwrap())
         .await
         .unwrap();
-    let doubt = async |name| Run::doubt(1, name).ask(&link).await.unwrap();
-    let Answer::Doubtful(first) = doubt(7).await else {
-        panic!("it is new");
+    let doubt = async |name| Run::doubt(1, name).send(&link).await.unwrap();
+    let Reply::Doubtful(first) = doubt(7).await else {
+        panic!("a new server is in doubt");
     };
-    assert_eq!(doubt(8).await, Answer::Doubtful(first.clone()), "one name");
+    assert_eq!(
+        doubt(8).await,
+        Reply::Doubtful(first.clone()),
+        "the first name stays"
+    );
     let _: () = server.run("FLUSHALL").await;
-    let restore = async |name: &str| Run::restore(1, name).ask(&link).await.unwrap();
-    assert_eq!(restore(&first).await, Answer::Unmarked);
-    let Answer::Doubtful(second) = doubt(9).await else {
-        panic!("it forgot");
+    let restore = async |name: &str| Run::restore(1, name).send(&link).await.unwrap();
+    assert_eq!(restore(&first).await, Reply::Unmarked);
+    let Reply::Doubtful(second) = doubt(9).await else {
+        panic!("a flushed server is in doubt");
     };
-    assert_eq!(restore(&first).await, Answer::Unmarked);
-    assert_eq!(restore(&second).await, Answer::Sound);
-    assert_eq!(doubt(10).await, Answer::Sound);
+    assert_eq!(restore(&first).await, Reply::Unmarked);
+    assert_eq!(restore(&second).await, Reply::Sound);
+    assert_eq!(doubt(10).await, Reply::Sound);
 }

@@ -1,29 +1,30 @@
-//! Pre-tokens that a thread has merged lately. Prompts come again and again, and so do the words in them.
+//! Cache of the token counts of short pre-tokens, one for each thread. Prompts are sent repeatedly, and so are their
+//! words.
 
 use std::cell::Cell;
 
 use super::{
     table::{LONGEST_WORD, word_hash},
     vocabulary::Vocabulary,
-    words::key_of,
+    word_table::key_of,
 };
 
-/// How many a thread remembers: 32 KiB of them.
-const REMEMBERED: usize = 2048;
-/// Where they begin, in bits.
+/// Slots for each thread: 32 KiB.
+const SLOTS: usize = 2048;
+/// The bit at which the counts start in a slot.
 const COUNTS: usize = 8 * LONGEST_WORD;
 
 thread_local! {
-    /// Bytes of a pre-token as in the table of words. In the last byte are two numbers of tokens, one for each
-    /// vocabulary and four bits long, which are zero where it has not been merged yet.
-    static RECENT: [Cell<u128>; REMEMBERED] = const { [const { Cell::new(0) }; REMEMBERED] };
+    /// Each slot has the bytes of a pre-token, as in the word table. The last byte has two counts of four bits, one for
+    /// each vocabulary; 0 means that the pre-token was not merged with it yet.
+    static CACHE: [Cell<u128>; SLOTS] = const { [const { Cell::new(0) }; SLOTS] };
 }
 
-/// The tokens of a word that this thread has merged with both vocabularies: the larger number.
+/// The larger token count of a word, if this thread has merged it with both vocabularies.
 #[inline]
 pub fn larger(key: u128) -> Option<u64> {
-    RECENT.with(|recent| {
-        let found = recent[word_hash(key) % REMEMBERED].get();
+    CACHE.with(|cache| {
+        let found = cache[word_hash(key) % SLOTS].get();
         let counts = (found >> COUNTS) as u64;
         let (cl100k, o200k) = (counts & 0xF, counts >> 4);
         let is_known = (found ^ key) << 8 == 0 && cl100k > 0 && o200k > 0;
@@ -31,21 +32,21 @@ pub fn larger(key: u128) -> Option<u64> {
     })
 }
 
-/// The tokens of a short pre-token as this thread merged it before, or as `merge` counts them now.
+/// The token count of a pre-token: from the cache, or counted by `merge` and then cached if it is short.
 pub fn count(piece: &[u8], vocabulary: Vocabulary, merge: impl FnOnce() -> u64) -> u64 {
     let Some(key) = key_of(piece) else {
         return merge();
     };
     let shift = COUNTS + 4 * vocabulary as usize;
-    RECENT.with(|recent| {
-        let slot = &recent[word_hash(key) % REMEMBERED];
+    CACHE.with(|cache| {
+        let slot = &cache[word_hash(key) % SLOTS];
         let mut found = slot.get();
         if (found ^ key) << 8 != 0 {
             found = key;
         }
         match (found >> shift & 0xF) as u64 {
             0 => {
-                // At most as many as it has bytes, which are fifteen.
+                // At most as many as the pre-token's bytes, which are fifteen.
                 let count = merge();
                 slot.set(found | u128::from(count) << shift);
                 count

@@ -1,7 +1,7 @@
-//! Lists of words, found by their hash.
+//! Tells which lists a word is in, by its hash.
 //!
-//! A prompt has a thousand words and the lists a hundred: comparing all with all would take longer
-//! than everything else.
+//! A perfect hash table: a prompt has a thousand words and the lists have a hundred, so comparing all with all would
+//! take longer than the rest of the scoring.
 
 use super::hash;
 
@@ -9,26 +9,26 @@ const BITS: u32 = 10;
 const SLOTS: usize = 1 << BITS;
 
 /// Up to sixteen lists.
-pub(super) struct Listed {
-    /// Part of a word's hash, and a bit for each list it is in.
+pub(super) struct WordLists {
+    /// The low half of a word's hash, and a bit for each list that has the word.
     slots: [(u32, u16); SLOTS],
-    /// With it every word has a slot of its own, so that there is only one to look at.
+    /// Seed with which no two words share a slot, so that a lookup checks only one.
     seed: u64,
 }
 
-impl Listed {
-    /// Tries one seed after the other; this happens when the program is built.
+impl WordLists {
+    /// Tries seeds until one has no collision. Evaluated at compile time.
     pub const fn new(lists: &[&[&str]]) -> Self {
         let mut seed = 1;
         loop {
-            if let Some(slots) = arranged(lists, seed) {
+            if let Some(slots) = slots_for_seed(lists, seed) {
                 return Self { slots, seed };
             }
             seed += 2;
         }
     }
 
-    /// A bit for each list the word is in.
+    /// A bit for each list that has the word.
     pub fn of(&self, hash: u64) -> u16 {
         let (there, lists) = self.slots[slot(hash, self.seed)];
         if there == hash as u32 { lists } else { 0 }
@@ -39,7 +39,7 @@ const fn slot(hash: u64, seed: u64) -> usize {
     hash::top(hash.wrapping_mul(seed), BITS) as usize
 }
 
-const fn arranged(lists: &[&[&str]], seed: u64) -> Option<[(u32, u16); SLOTS]> {
+const fn slots_for_seed(lists: &[&[&str]], seed: u64) -> Option<[(u32, u16); SLOTS]> {
     let (mut slots, mut list) = ([(0, 0); SLOTS], 0);
     while list < lists.len() {
         let mut word = 0;
@@ -63,9 +63,10 @@ mod tests {
 
     #[test]
     fn a_word_is_in_the_lists_that_name_it() {
-        static LISTED: Listed = Listed::new(&[&["one", "both"], &[], &["both", "incorrectly"]]);
+        static LISTS: WordLists =
+            WordLists::new(&[&["one", "both"], &[], &["both", "incorrectly"]]);
         for (word, lists) in [("one", 1), ("both", 5), ("incorrectly", 4), ("none", 0)] {
-            assert_eq!(LISTED.of(hash::word(word)), lists, "{word}");
+            assert_eq!(LISTS.of(hash::word(word)), lists, "{word}");
         }
     }
 }

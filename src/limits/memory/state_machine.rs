@@ -1,4 +1,4 @@
-//! The real limiter beside a list of everything that ever happened, restarts included.
+//! State-machine test: compares the limiter with a complete list of all admissions, across restarts.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,10 +19,10 @@ const KEYS: [(&str, &str); 3] = [("a", "m"), ("a", "n"), ("b", "m")];
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     now_ms: u64,
-    /// Everything that was let through, in order.
+    /// Everything that was admitted, in order.
     entries: Vec<Entry>,
     calls: usize,
-    /// What the ledger would know of calls that are over.
+    /// Tokens of the finished calls, as the ledger would have them.
     used: HashMap<usize, u64>,
 }
 
@@ -34,7 +34,7 @@ pub struct Entry {
     reserved: u64,
     running: bool,
     call: usize,
-    /// The request's first step, which counts as the request.
+    /// Whether it is the request's first step, which counts as the request.
     first: bool,
 }
 
@@ -44,12 +44,12 @@ pub enum Event {
         key: usize,
         need: u64,
     },
-    /// Let through by the limiter, and refused by what comes after it.
+    /// Admitted by the limiter, and refused by a later check.
     AdmitAndCancel {
         key: usize,
         need: u64,
     },
-    /// A step is over, and another one wanted.
+    /// A step has ended, and another one is requested.
     Renew {
         which: usize,
         used: u64,
@@ -59,14 +59,14 @@ pub enum Event {
         which: usize,
         tokens: u64,
     },
-    /// Nobody ever says what it used.
+    /// Dropped without being settled.
     Abandon {
         which: usize,
     },
     Advance {
         ms: u64,
     },
-    /// The process is killed and comes back.
+    /// The process is killed and started again.
     Restart,
 }
 
@@ -91,7 +91,7 @@ impl Model {
         tokens + need <= u64::from(CEILINGS.tokens)
     }
 
-    fn enter(&mut self, key: usize, tokens: u64, call: usize, first: bool) {
+    fn add(&mut self, key: usize, tokens: u64, call: usize, first: bool) {
         self.entries.push(Entry {
             key,
             at_ms: self.now_ms,
@@ -103,7 +103,7 @@ impl Model {
         });
     }
 
-    /// What a call's latest step used, and that it was its last.
+    /// Ends a call: its latest step used `tokens`.
     fn finish(&mut self, which: usize, tokens: u64, charged: bool) {
         let at = self.running()[which];
         let call = self.entries[at].call;
@@ -140,7 +140,7 @@ impl ReferenceStateMachine for Model {
             8 => (0..KEYS.len(), need()).prop_map(|(key, need)| Event::Admit { key, need }),
             1 => (0..KEYS.len(), need()).prop_map(|(key, need)| Event::AdmitAndCancel { key, need }),
             4 => (0_u64..25_000).prop_map(|ms| Event::Advance { ms }),
-            // To the edge of the window, where a millisecond decides.
+            // To the edge of the window, where one millisecond decides.
             1 => prop_oneof![Just(WINDOW_MS), Just(WINDOW_MS - 1), Just(1)]
                 .prop_map(|ms| Event::Advance { ms }),
             1 => Just(Event::Restart),
@@ -172,7 +172,7 @@ impl ReferenceStateMachine for Model {
             Event::Admit { key, need } => {
                 if model.fits(key, need, model.now_ms) {
                     model.calls += 1;
-                    model.enter(key, need, model.calls, true);
+                    model.add(key, need, model.calls, true);
                 }
             }
             Event::AdmitAndCancel { .. } => {}
@@ -182,7 +182,7 @@ impl ReferenceStateMachine for Model {
                 model.entries[at].tokens = used;
                 if model.step_fits(key, need, model.now_ms) {
                     model.entries[at].running = false;
-                    model.enter(key, need, call, false);
+                    model.add(key, need, call, false);
                 } else {
                     model.finish(which, used, false);
                 }
@@ -191,7 +191,7 @@ impl ReferenceStateMachine for Model {
             Event::Abandon { which } => model.finish(which, 0, false),
             Event::Advance { ms } => model.now_ms += ms,
             Event::Restart => {
-                // What a call used as a whole counts at its last step that is still in the window.
+                // A call's usage counts as one sum at its last step that is still in the window.
                 let latest: HashMap<usize, usize> = model
                     .entries
                     .iter()
@@ -203,7 +203,7 @@ impl ReferenceStateMachine for Model {
                     match model.used.get(&entry.call) {
                         Some(used) if latest[&entry.call] == at => entry.tokens = *used,
                         Some(_) => entry.tokens = 0,
-                        // Nobody knows: it counts as it was reserved.
+                        // The ledger does not have it: it counts with the tokens it reserved.
                         None => entry.tokens = entry.reserved,
                     }
                 }
@@ -217,17 +217,17 @@ pub struct Real {
     folder: TempDir,
     now_ms: Arc<AtomicU64>,
     limiter: Arc<Memory>,
-    /// In the order of the model's entries that are running.
+    /// In the order of the model's running entries.
     running: Vec<Running>,
     calls: u64,
-    /// What the ledger would know.
+    /// Tokens of the finished calls, as the ledger would have them.
     used: HashMap<u64, u64>,
 }
 
 struct Running {
     call: u64,
-    place: Admission,
-    /// What its earlier steps used.
+    admission: Admission,
+    /// Tokens that its earlier steps used.
     before: u64,
 }
 
@@ -244,7 +244,7 @@ impl Real {
         let used = tokens.map_or(0, |tokens| running.before + tokens);
         self.used.insert(running.call, used);
         if let Some(tokens) = tokens {
-            running.place.settle(tokens);
+            running.admission.settle(tokens);
         }
     }
 }
@@ -270,11 +270,11 @@ fn check_refusal(refusal: &Refusal, model: &Model, key: usize, need: u64) {
     let wait = refusal.wait_ms.expect("it is smaller than the ceiling");
     assert!(
         model.fits(key, need, model.now_ms + wait),
-        "{wait} ms are enough"
+        "it fits after {wait} ms"
     );
     assert!(
         !model.fits(key, need, model.now_ms + wait - 1),
-        "and not one too many"
+        "and not a millisecond earlier"
     );
 }
 
@@ -306,12 +306,12 @@ impl StateMachineTest for LimiterMachine {
                 let expected = model.running().len() > real.running.len();
                 assert_eq!(admitted.is_ok(), expected);
                 match admitted {
-                    Ok(place) => {
+                    Ok(admission) => {
                         real.calls = call;
-                        place.keep().unwrap();
+                        admission.keep().unwrap();
                         real.running.push(Running {
                             call,
-                            place,
+                            admission,
                             before: 0,
                         });
                     }
@@ -322,23 +322,23 @@ impl StateMachineTest for LimiterMachine {
                 let (account, of) = KEYS[key];
                 let call = real.calls + 1;
                 match real.limiter.admit(call, account, of, need, CEILINGS) {
-                    Ok(place) => place.cancel(),
+                    Ok(admission) => admission.cancel(),
                     Err(refusal) => check_refusal(&refusal, model, key, need),
                 }
             }
             Event::Renew { which, used, need } => {
                 let mut running = real.running.remove(which);
-                let key = running.place.key.clone();
-                match running.place.renew(used, need, CEILINGS) {
+                let key = running.admission.key.clone();
+                match running.admission.renew(used, need, CEILINGS) {
                     Ok(()) => {
-                        running.place.keep().unwrap();
+                        running.admission.keep().unwrap();
                         running.before += used;
                         real.running.push(running);
                     }
                     Err(refusal) => {
-                        let is_it =
+                        let is_key =
                             |(account, of): &(&str, &str)| *key == format!("{account} {of}");
-                        let key = KEYS.iter().position(is_it).unwrap();
+                        let key = KEYS.iter().position(is_key).unwrap();
                         check_step_refusal(&refusal, model, key, need);
                         real.used.insert(running.call, 0);
                     }
@@ -351,9 +351,9 @@ impl StateMachineTest for LimiterMachine {
                 real.now_ms.fetch_add(ms, Relaxed);
             }
             Event::Restart => {
-                // Killed: what was running is never heard of again.
+                // Killed: the running calls are never settled, nor dropped.
                 for running in real.running.drain(..) {
-                    std::mem::forget(running.place);
+                    std::mem::forget(running.admission);
                 }
                 real.resume();
             }
@@ -366,7 +366,7 @@ impl StateMachineTest for LimiterMachine {
             for window in shard.lock().unwrap().windows.values() {
                 assert!(
                     window.requests() <= CEILINGS.requests as usize,
-                    "bounded by the ceiling"
+                    "more requests than the ceiling"
                 );
             }
         }
@@ -374,10 +374,10 @@ impl StateMachineTest for LimiterMachine {
 }
 
 proptest! {
-    /// A clock that is set back while the process is down can delay a request, and lets none through
-    /// that would have had to wait.
+    /// If the clock is set back while the process is down, requests may be delayed, but none is admitted that would
+    /// have had to wait.
     #[test]
-    fn a_clock_that_was_set_back_lets_no_more_through(
+    fn a_clock_that_was_set_back_admits_no_more(
         back_ms in 0_u64..200_000, later_ms in 0_u64..70_000, before in 0_usize..8,
     ) {
         let clock = Arc::new(AtomicU64::new(START));
@@ -389,9 +389,9 @@ proptest! {
         };
         let admit_all = |limiter: &Arc<Memory>, times: usize| {
             let admitted = (0..times).filter_map(|call| {
-                let place = limiter.admit(call as u64, "a", "m", 1, CEILINGS).ok()?;
-                place.keep().unwrap();
-                Some(place)
+                let admission = limiter.admit(call as u64, "a", "m", 1, CEILINGS).ok()?;
+                admission.keep().unwrap();
+                Some(admission)
             });
             admitted.collect::<Vec<_>>()
         };
@@ -399,7 +399,7 @@ proptest! {
         clock.fetch_sub(back_ms, Relaxed);
         let limiter = resume();
         let second = admit_all(&limiter, 10).len();
-        prop_assert_eq!(first + second, 5, "it is the same minute");
+        prop_assert_eq!(first + second, 5, "the window did not start anew");
         clock.fetch_add(later_ms, Relaxed);
         let third = admit_all(&limiter, 10).len();
         prop_assert_eq!(third, if later_ms < WINDOW_MS { 0 } else { 5 });
@@ -409,5 +409,5 @@ proptest! {
 prop_state_machine! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
     #[test]
-    fn the_limiter_does_what_a_list_of_everything_does(sequential 1..60 => LimiterMachine);
+    fn the_limiter_agrees_with_the_list_of_admissions(sequential 1..60 => LimiterMachine);
 }

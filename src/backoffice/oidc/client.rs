@@ -1,4 +1,4 @@
-//! Asking the issuer: bounded in time and bytes, and no redirect is followed.
+//! HTTP requests to the issuer, bounded in time and bytes. Redirects are not followed.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::{
     net::connect::{self, chain},
 };
 
-const MAX_ANSWER_BYTES: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-pub struct Web {
+pub struct HttpClient {
     http: connect::Client,
     timeout: Duration,
 }
 
-impl Web {
+impl HttpClient {
     pub fn new(timeout: Duration) -> Result<Self, String> {
         Ok(Self {
             http: connect::client(timeout)?,
@@ -29,19 +29,19 @@ impl Web {
         })
     }
 
-    /// A request to be given more headers.
+    /// A request with the headers that all requests have.
     pub fn request(method: Method, url: &str) -> Builder {
         let agent = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
         Request::builder()
             .method(method)
             .uri(url)
             .header(header::ACCEPT, "application/json")
-            // No encoding to unpack, no bomb in it.
+            // Without compression there are no decompression bombs.
             .header(header::ACCEPT_ENCODING, "identity")
             .header(header::USER_AGENT, agent)
     }
 
-    /// `what` is asked for, in words.
+    /// Fetches a JSON document; `what` names it in error messages.
     pub async fn get<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -53,47 +53,48 @@ impl Web {
             let bearer = format!("Bearer {}", bearer.reveal());
             request = request.header(header::AUTHORIZATION, bearer);
         }
-        match self.ask(what, request, String::new()).await? {
+        match self.send(what, request, String::new()).await? {
             (StatusCode::OK, body) => read(what, &body),
             (status, _) => Err(unexpected(what, status)),
         }
     }
 
-    pub async fn ask(
+    /// Sends a request and returns status and body of the response; `what` names the resource in error messages.
+    pub async fn send(
         &self,
         what: &str,
         request: Builder,
         body: String,
     ) -> Result<(StatusCode, Bytes), OidcError> {
-        let failed = |why: &str| OidcError::Unavailable(format!("{what} cannot be had: {why}"));
+        let failed = |why: &str| OidcError::Unavailable(format!("{what} cannot be used: {why}"));
         let request = request.body(Full::new(Bytes::from(body)));
-        // Its own words would repeat what could not be sent.
-        let request = request.map_err(|_| failed("it cannot be asked for"))?;
-        let asking = async {
+        // Leaves out the error's text, which may repeat a secret.
+        let request = request.map_err(|_| failed("the request is invalid"))?;
+        let sending = async {
             let response = self.http.request(request).await;
             let response = response.map_err(|error| failed(&chain(&error)))?;
             let status = response.status();
-            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect();
+            let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect();
             let body = body.await.map_err(|error| failed(&chain(&*error)))?;
             Ok((status, body.to_bytes()))
         };
-        let asked = timeout(self.timeout, asking).await;
-        asked.unwrap_or_else(|_| Err(failed("nothing was answered in time")))
+        let sent = timeout(self.timeout, sending).await;
+        sent.unwrap_or_else(|_| Err(failed("the request timed out")))
     }
 }
 
 pub fn read<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, OidcError> {
-    // Which word was wrong is not told: it may be a token.
-    let wrong = |_| OidcError::Unavailable(format!("{what} cannot be read"));
-    serde_json::from_slice(body).map_err(wrong)
+    // Leaves out the error's text, which may contain a part of a token.
+    let invalid = |_| OidcError::Unavailable(format!("{what} cannot be used: invalid JSON"));
+    serde_json::from_slice(body).map_err(invalid)
 }
 
 pub fn unexpected(what: &str, status: StatusCode) -> OidcError {
     let status = status.as_u16();
-    OidcError::Unavailable(format!("{what} cannot be had: status {status}"))
+    OidcError::Unavailable(format!("{what} cannot be used: status {status}"))
 }
 
-/// The word for a refusal, e.g. `invalid_grant`, if it is one.
+/// The error code of a refusal (RFC 6749), e.g. `invalid_grant`.
 pub fn error_code(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Refusal {
@@ -103,7 +104,7 @@ pub fn error_code(body: &[u8]) -> Option<String> {
     Some(refusal.error).filter(|code| is_error_code(code))
 }
 
-/// A word that may stand in the log.
+/// Whether the text has the form of an error code and can be logged.
 pub fn is_error_code(code: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     (1..=40).contains(&code.len()) && code.bytes().all(plain)

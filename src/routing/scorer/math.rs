@@ -1,14 +1,14 @@
-//! Logarithms that are the same on every machine.
+//! Logarithms and exponentials with identical results on every machine.
 //!
-//! The ones of the platform's mathematics library differ in their last bit from one platform to
-//! the next, and a decision must not. Addition, multiplication and division do not differ.
+//! Those of the platform's math library can differ in the last bit between platforms, and decisions must not. Addition,
+//! multiplication and division do not differ.
 
-/// More than the tokens a window can hold.
+/// Size of the table; more than the number of tokens in the text window.
 const SIZE: usize = 1 << 13;
 
 const LN_2: f64 = std::f64::consts::LN_2;
 
-/// ln(x) for x ≥ 1, by halving until below two and the series of the inverse hyperbolic tangent.
+/// ln(x) for x ≥ 1: x is halved until it is below 1.5, then the series of the inverse hyperbolic tangent is used.
 const fn ln(mut x: f64) -> f64 {
     let mut twos = 0.0;
     while x >= 1.5 {
@@ -34,7 +34,7 @@ static LN_1P: [f32; SIZE] = {
     table
 };
 
-/// ln(1 + n); where n is past the table, as at its end.
+/// ln(1 + n); for n beyond the table, its last value.
 pub(super) fn ln_1p(n: usize) -> f32 {
     LN_1P[n.min(SIZE - 1)]
 }
@@ -48,14 +48,14 @@ static IN_256THS: [i16; 256] = {
     table
 };
 
-/// ln(1 + n) in whole 256ths.
+/// ln(1 + n) in 256ths, rounded down.
 pub(super) fn ln_1p_256(n: u8) -> i16 {
     IN_256THS[usize::from(n)]
 }
 
 /// e^x, to about seven digits.
 pub(super) fn exp(x: f64) -> f64 {
-    // (1 + x/1024 + …)^1024: ten squarings, after a series that is short for so small a number.
+    // (e^(x/1024))^1024: a short series for the small exponent, then ten squarings.
     let small = x.clamp(-40.0, 40.0) / 1024.0;
     let mut value = 1.0 + small * (1.0 + small / 2.0 * (1.0 + small / 3.0 * (1.0 + small / 4.0)));
     for _ in 0..10 {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_logarithms_and_powers() {
+    fn results_are_accurate() {
         for n in [0_u16, 1, 2, 3, 7, 100, 8_191] {
             assert!((ln_1p(n.into()) - f32::from(n).ln_1p()).abs() < 1e-6, "{n}");
         }

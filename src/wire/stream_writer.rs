@@ -1,4 +1,4 @@
-//! How a streamed answer is written down, whichever endpoint it was asked at.
+//! The interface by which a streamed response is written in the format of one API.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -9,13 +9,12 @@ use super::{
 };
 use crate::wire::error::Envelope;
 
-/// Writes the frames of one streamed answer.
+/// Writes the frames of one streamed response in the format of one API.
 ///
-/// It is told of things in order: a choice is opened before anything of it comes, choice 0 first; a
-/// tool call is begun once, then its arguments come, and it is over before the next one begins;
-/// each choice is closed once; the answer ends after all of that. What is ready to leave is added
-/// to `out`.
-pub trait Script: Send {
+/// The calls come in order: a choice is opened before its content, choice 0 first; a tool call is started once, then
+/// come its arguments, and it ends before the next one starts; each choice is closed once; `end` or `fail` comes last.
+/// Frames that are ready to be sent are appended to `out`.
+pub trait StreamWriter: Send {
     fn open(&mut self, choice: u32, out: &mut Vec<Bytes>);
 
     fn content(
@@ -26,7 +25,7 @@ pub trait Script: Send {
         out: &mut Vec<Bytes>,
     );
 
-    /// `number` counts the choice's calls from 0.
+    /// Starts a tool call. `number` counts the choice's calls from 0.
     fn tool_call(&mut self, choice: u32, number: usize, id: &str, name: &str, out: &mut Vec<Bytes>);
 
     fn tool_arguments(
@@ -39,22 +38,22 @@ pub trait Script: Send {
 
     fn close(&mut self, choice: u32, reason: FinishReason, out: &mut Vec<Bytes>);
 
-    /// What is to be stored of a complete answer, where the caller wants that.
+    /// The complete response to be stored, if the caller wants it stored.
     fn to_store(&self, _bill: Option<Bill>) -> Option<String> {
         None
     }
 
-    /// It could not be stored.
+    /// Records that storing the response failed.
     fn not_stored(&mut self) {}
 
-    /// The answer is complete and paid for.
+    /// Writes the last frames of a response that is complete and charged.
     fn end(&mut self, bill: Option<Bill>, out: &mut Vec<Bytes>);
 
-    /// The last frames of an answer that failed after its head was sent.
+    /// Writes the last frames of a response that failed after its head was sent.
     fn fail(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>);
 }
 
-impl<S: Script + ?Sized> Script for Box<S> {
+impl<S: StreamWriter + ?Sized> StreamWriter for Box<S> {
     fn open(&mut self, choice: u32, out: &mut Vec<Bytes>) {
         (**self).open(choice, out);
     }

@@ -1,15 +1,15 @@
-//! What a text means: 64 numbers that are near one another for texts about the same thing.
+//! The embedding of a text: 64 numbers that are similar for texts about similar things.
 
 use super::{pieces::DIM, total};
 
-/// The numbers of a text's pieces added up, at length one.
+/// The sum of the embeddings of a text's pieces, normalised to length 1.
 ///
-/// All are zero where no word has a piece; such a text is near nothing.
+/// It is all zero if no word has a piece; such a text is similar to nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Meaning([f32; DIM]);
+pub struct Embedding([f32; DIM]);
 
-impl Meaning {
-    /// The sum is one of integers, so that its order is of no consequence.
+impl Embedding {
+    /// Sums integers, so that the result does not depend on the order.
     pub(super) fn of(pieces: &[u32], rows: &[u8]) -> Self {
         let (rows, _) = rows.as_chunks::<DIM>();
         let rows = pieces.iter().map(|piece| &rows[*piece as usize]);
@@ -23,9 +23,9 @@ impl Meaning {
         &self.0
     }
 
-    /// How near another meaning is: 1 for the same, about 0 for nothing in common, less for texts
-    /// more different than most (the cosine of the angle between the two).
-    pub fn near(&self, other: &Self) -> f32 {
+    /// Cosine similarity: 1 for equal embeddings, about 0 for unrelated texts, negative for texts that differ more than
+    /// most.
+    pub fn similarity(&self, other: &Self) -> f32 {
         let each = self.0.iter().zip(&other.0);
         let products = each.map(|(a, b)| f64::from(*a) * f64::from(*b));
         products.sum::<f64>() as f32

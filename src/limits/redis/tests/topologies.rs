@@ -1,4 +1,4 @@
-//! Other kinds of places: a cluster, sentinels, TLS, a password.
+//! A cluster, Sentinels, TLS and passwords.
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;

@@ -1,4 +1,4 @@
-//! Lists of words of which only one thing is asked, read without keeping them.
+//! Lists of strings of which only one property is needed, parsed without storing them.
 
 use std::{borrow::Cow, fmt};
 
@@ -7,7 +7,7 @@ use serde::{
     de::{SeqAccess, Visitor},
 };
 
-/// The forms in which an answer is wanted: an array of strings.
+/// The `modalities` field: the forms of output that the caller wants, an array of strings.
 #[derive(Clone, Copy, Debug)]
 pub struct Modalities {
     is_more_than_text: bool,
@@ -19,14 +19,14 @@ impl Modalities {
     }
 }
 
-/// Sequences at which an answer is to stop: a string or an array of strings.
+/// The `stop` field: sequences at which the output ends, a string or an array of strings.
 #[derive(Clone, Copy, Debug)]
 pub struct StopSequences {
     is_any: bool,
 }
 
 impl StopSequences {
-    /// Whether one of them is not empty.
+    /// Whether at least one of them is not empty.
     pub fn is_any(self) -> bool {
         self.is_any
     }
@@ -34,10 +34,10 @@ impl StopSequences {
 
 impl<'de> Deserialize<'de> for Modalities {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let any = AnyWord {
+        let any = AnyString {
             expected: "an array of strings",
-            takes_one: false,
-            asked: |word| word != "text",
+            accepts_single: false,
+            predicate: |text| text != "text",
         };
         let is_more_than_text = deserializer.deserialize_any(any)?;
         Ok(Self { is_more_than_text })
@@ -46,42 +46,42 @@ impl<'de> Deserialize<'de> for Modalities {
 
 impl<'de> Deserialize<'de> for StopSequences {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let any = AnyWord {
+        let any = AnyString {
             expected: "a string or an array of strings",
-            takes_one: true,
-            asked: |word| !word.is_empty(),
+            accepts_single: true,
+            predicate: |text| !text.is_empty(),
         };
         let is_any = deserializer.deserialize_any(any)?;
         Ok(Self { is_any })
     }
 }
 
-/// Whether it holds of any word.
-struct AnyWord {
+/// Deserializes to whether the predicate holds for any of the strings.
+struct AnyString {
     expected: &'static str,
-    /// A word may stand for a list of one.
-    takes_one: bool,
-    asked: fn(&str) -> bool,
+    /// Whether a single string is accepted in place of a list.
+    accepts_single: bool,
+    predicate: fn(&str) -> bool,
 }
 
-impl<'de> Visitor<'de> for AnyWord {
+impl<'de> Visitor<'de> for AnyString {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.expected)
     }
 
-    fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<bool, E> {
-        if !self.takes_one {
-            return Err(E::invalid_type(serde::de::Unexpected::Str(word), &self));
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<bool, E> {
+        if !self.accepts_single {
+            return Err(E::invalid_type(serde::de::Unexpected::Str(text), &self));
         }
-        Ok((self.asked)(word))
+        Ok((self.predicate)(text))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<bool, A::Error> {
         let mut any = false;
-        while let Some(word) = list.next_element::<Cow<'_, str>>()? {
-            any |= (self.asked)(&word);
+        while let Some(text) = list.next_element::<Cow<'_, str>>()? {
+            any |= (self.predicate)(&text);
         }
         Ok(any)
     }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_word_of_another_kind_is_enough() {
+    fn one_matching_string_is_enough() {
         let more =
             |json| serde_json::from_str::<Modalities>(json).map(Modalities::is_more_than_text);
         for (json, expected) in [

@@ -1,26 +1,27 @@
--- One account's last minute with one model, kept by the server: every step is one run of this.
+-- The window of one account with one model, kept by the server. Every operation is one run of this script.
 --
--- KEYS   the partition's mark; then, for each window, its times (a sorted set of entries and the
+-- KEYS   the partition's mark; then, for each window, its times (a sorted set of entries, scored by the
 --        milliseconds of their admission) and its counts (a hash)
--- ARGV   the step, and its arguments. After the step's name: `@` and the time to go by, in tests alone; `~`
---        and the earliest and the latest time that this clock can show if nobody has set it.
+-- ARGV   the operation and its arguments. The operation's name may be followed by `@` and a time that replaces the
+--        server's clock, in tests only; and by `~`, the earliest and the latest time that the server's clock can show
+--        if it has not jumped, separated by `:`.
 --
--- An entry is "call.step"; step 0 is the request, and only it counts as one. Entries are numbered
--- as they come, and BLOCK of them in a row are a block. The counts have
---   entry           "tokens:block", with BURIED for the tokens of one that must not come again
+-- An entry is named "call.step". Step 0 is the request itself, and only it counts as a request. Entries are numbered
+-- in the order of their admission, and BLOCK consecutive numbers are a block. The fields of the counts are
+--   entry           "tokens:block"; BURIED in place of the tokens is a tombstone, which cannot be admitted again
 --   #n #t #s #b     requests, tokens, the next number, the lowest block that has fields
 --   &block @block   requests and tokens of a block
 --   ^block          when its first entry was admitted
--- By its blocks a large window says how long a request has to wait without a walk through all of
--- it: refusals come in floods, and must not cost much more than what is admitted.
+-- The sums of the blocks give the waiting time of a refusal in a large window without reading all of its entries:
+-- refusals come in floods, and must not cost much more than admissions.
 
 local WINDOW, KEPT, CHUNK, BLOCK = 60000, 61000, 500, 64
--- What gateways' clocks may differ by.
+-- By how many milliseconds the clocks of gateways may differ: one gateway dates a call, another computes its age.
 local SKEW = 5000
 local BURIED = 'x'
 
 local mark, times, counts = KEYS[1], KEYS[2], KEYS[3]
-local step, clock, earliest, latest = string.match(ARGV[1], '^(%a+)@?(%d*)~?(%d*):?(%d*)$')
+local operation, clock, earliest, latest = string.match(ARGV[1], '^(%a+)@?(%d*)~?(%d*):?(%d*)$')
 
 local now
 if clock == '' then
@@ -30,20 +31,20 @@ else
   now = tonumber(clock)
 end
 
-if step == 'time' then
+if operation == 'time' then
   return { 'time', now }
 end
 
--- The server has another history after a restart and after a failover, and says so by this ID. A
--- mark that was made in another history, or is gone, means that entries may be gone too.
-local history = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-if not history then
-  return redis.error_reply('ERR the server does not tell its master_replid')
+-- The replication ID changes with a restart and a failover. If the mark is missing or has another ID, entries may be
+-- missing, too.
+local replication_id = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
+if not replication_id then
+  return redis.error_reply('ERR the server does not report its master_replid')
 end
 local marked = redis.call('GET', mark)
-local doubt = '?' .. history .. '?'
+local doubt = '?' .. replication_id .. '?'
 
--- The tokens and requests that an entry counts for, and its block.
+-- Returns the tokens and requests that an entry counts for, and its block.
 local function weigh(entry, value)
   if not value then
     return 0, 0, 0
@@ -59,6 +60,7 @@ local function is_buried(value)
   return value and string.sub(value, 1, 1) == BURIED
 end
 
+-- Adds to the sums of the window and of a block.
 local function add(tokens, requests, block)
   if tokens ~= 0 then
     redis.call('HINCRBY', counts, '#t', tokens)
@@ -70,7 +72,7 @@ local function add(tokens, requests, block)
   end
 end
 
--- Calls `each(entries, values)` for the window's entries from oldest to latest.
+-- Calls `each(entries, values)` for the window's entries, oldest first, in chunks.
 local function walk(window_times, window_counts, each)
   local from = 0
   while true do
@@ -83,7 +85,7 @@ local function walk(window_times, window_counts, each)
   end
 end
 
--- Counts everything anew, after entries have come or gone elsewhere than at the end.
+-- Renumbers the entries and recomputes all sums, after entries were added or moved elsewhere than at the end.
 local function recount(window_times, window_counts)
   local fields, s, n, t, blocks = {}, 0, 0, 0, {}
   walk(window_times, window_counts, function(entries, values)
@@ -114,18 +116,20 @@ local function recount(window_times, window_counts)
   end
 end
 
+-- Extends the lifetime of keys.
 local function keep(...)
   for _, key in ipairs({ ... }) do
     redis.call('PEXPIRE', key, KEPT)
   end
 end
 
-if step == 'doubt' then
-  -- Someone who saw that the clock was set doubts a mark that is right, too.
-  if marked == history and ARGV[3] ~= 'clock' then
+if operation == 'doubt' then
+  -- After a jump of the clock, a partition with a valid mark is put in doubt as well.
+  if marked == replication_id and ARGV[3] ~= 'clock' then
     return { 'sound' }
   end
-  -- Whoever comes first names the doubt; it ends when the entries of before have been put back.
+  -- The first gateway names the doubt, which ends when the entries have been restored. The name contains the
+  -- replication ID, so a doubt from before a restart is replaced.
   if not marked or string.sub(marked, 1, #doubt) ~= doubt then
     marked = doubt .. ARGV[2]
     redis.call('SET', mark, marked)
@@ -133,8 +137,8 @@ if step == 'doubt' then
   return { 'doubtful', marked }
 end
 
-if step == 'restore' then
-  if marked == history then
+if operation == 'restore' then
+  if marked == replication_id then
     return { 'sound' }
   end
   if marked ~= ARGV[2] or string.sub(marked, 1, #doubt) ~= doubt then
@@ -143,8 +147,8 @@ if step == 'restore' then
   for i = 3, #ARGV, 5 do
     local set, hash, entry = KEYS[2 * ARGV[i]], KEYS[2 * ARGV[i] + 1], ARGV[i + 1]
     local at, by_age = tonumber(ARGV[i + 2]), now - ARGV[i + 4]
-    -- A time by a clock that was set forward since would make it an old entry: then its age counts. One by a
-    -- clock that was set back is in the future, and counts for a whole minute from now.
+    -- If the clock was set forward since the admission, `at` is too old, and the age decides. If the clock was set
+    -- back, `at` is in the future, and the entry counts from now on for a whole window.
     if by_age - at > SKEW then
       at = by_age
     end
@@ -163,32 +167,32 @@ if step == 'restore' then
     recount(KEYS[i], KEYS[i + 1])
     keep(KEYS[i], KEYS[i + 1])
   end
-  redis.call('SET', mark, history)
+  redis.call('SET', mark, replication_id)
   return { 'sound' }
 end
 
-if marked ~= history then
+if marked ~= replication_id then
   return { 'unmarked' }
 end
 if earliest ~= '' and (now < tonumber(earliest) or now > tonumber(latest)) then
   return { 'clock' }
 end
 
--- The lowest block that has anything in it, if the window has. Entries of the same millisecond may
--- be in another order than their numbers, but never so many that two blocks lie between them.
+-- Returns the lowest block that may have entries, or 0 for an empty window. Entries of one millisecond may be sorted
+-- differently from their numbers, but there are never so many of them that they are more than one block apart.
 local function lowest_block()
   local oldest = redis.call('ZRANGE', times, 0, 0)[1]
   local _, _, block = weigh(oldest, oldest and redis.call('HGET', counts, oldest))
   return math.max(block - 1, 0)
 end
 
--- Drops what has slid out of the window. A clock that was set back pulls later entries to now:
--- they stay for a whole minute from here, and nothing is admitted that would not have been.
-local function forget()
+-- Removes entries that have left the window. If the clock was set back, later entries are moved to now: they stay for
+-- a whole window from here, so no more is admitted than the ceilings allow.
+local function expire()
   local latest = redis.call('ZRANGE', times, -1, -1, 'WITHSCORES')
   if not latest[1] then
-    -- Only where there is something: a server without memory left refuses a script's first write,
-    -- if it is one that needs memory, and lets it go on after any other.
+    -- DEL only if the key exists. A server that is out of memory refuses a script whose first write needs memory, but
+    -- lets it continue after any other write: an unneeded DEL here would let the later writes through.
     if redis.call('EXISTS', counts) == 1 then
       redis.call('DEL', counts)
     end
@@ -223,7 +227,7 @@ local function forget()
     return
   end
   for block, sums in pairs(blocks) do
-    -- Not a minus sign: minus nothing is "-0", which HINCRBY does not take.
+    -- `0 - x` and not `-x`: the negative of 0 prints as "-0", which HINCRBY refuses.
     add(0 - sums[1], 0 - sums[2], block)
   end
   local lowest = lowest_block()
@@ -233,8 +237,8 @@ local function forget()
   redis.call('HSET', counts, '#b', lowest)
 end
 
--- When so many of the requests ("&") or tokens ("@") will have been admitted a minute ago.
-local function slid_out(what, many)
+-- Returns when the oldest entries with `many` requests (what = '&') or tokens ('@') will have left the window.
+local function time_of_expiry(what, many)
   local block, last = lowest_block(), math.floor(redis.call('HGET', counts, '#s') / BLOCK)
   while block <= last do
     local fields = {}
@@ -278,24 +282,26 @@ local function slid_out(what, many)
   end
 end
 
--- The least time until so many tokens and requests have slid out, oldest first.
+-- Returns the milliseconds until at least so many tokens and requests have left the window, oldest first. `n` is the
+-- number of requests in the window.
 local function wait(tokens, requests, n)
   local at = now
   if tokens > 0 then
-    at = slid_out('@', tokens)
+    at = time_of_expiry('@', tokens)
   end
   if requests > 0 then
-    -- Where every entry is a request, the one to wait for is known by its rank.
+    -- If every entry is a request, the rank gives the one to wait for.
     if redis.call('ZCARD', times) == n then
       local entry = redis.call('ZRANGE', times, requests - 1, requests - 1, 'WITHSCORES')
       at = math.max(at, entry[2] + WINDOW)
     else
-      at = math.max(at, slid_out('&', requests))
+      at = math.max(at, time_of_expiry('&', requests))
     end
   end
   return at - now
 end
 
+-- Admits an entry or refuses it. Admitting one again returns the time of its first admission.
 local function admit(entry, need, requests_ceiling, tokens_ceiling)
   local at = redis.call('ZSCORE', times, entry)
   if at then
@@ -327,6 +333,7 @@ local function admit(entry, need, requests_ceiling, tokens_ceiling)
   return { 'refused', too_many and 1 or 0, n, t, ms }
 end
 
+-- Replaces an entry's tokens; returns whether it was there.
 local function settle(entry, tokens)
   local value = redis.call('HGET', counts, entry)
   if not value or is_buried(value) then
@@ -340,15 +347,15 @@ end
 
 local entry = ARGV[2]
 
-if step == 'admit' then
-  forget()
+if operation == 'admit' then
+  expire()
   return admit(entry, tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]))
 end
 
-if step == 'renew' then
+if operation == 'renew' then
   local before, before_at, used = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-  forget()
-  -- Asked again, the step before it is settled already, and may have slid out since.
+  expire()
+  -- On a second attempt the entry is there already. The step before it is settled, and may have left the window since.
   if not redis.call('ZSCORE', times, entry) then
     if not settle(before, used) and now - before_at < WINDOW then
       return { 'lost' }
@@ -357,12 +364,12 @@ if step == 'renew' then
   return admit(entry, tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]))
 end
 
-if step == 'settle' then
+if operation == 'settle' then
   settle(entry, tonumber(ARGV[3]))
   return { 'done' }
 end
 
-if step == 'cancel' then
+if operation == 'cancel' then
   local value = redis.call('HGET', counts, entry)
   if value and not is_buried(value) then
     local tokens, requests, block = weigh(entry, value)
@@ -373,9 +380,9 @@ if step == 'cancel' then
   return { 'done' }
 end
 
-if step == 'bury' then
-  -- A try of which nothing was heard may still be on its way here.
-  forget()
+if operation == 'bury' then
+  -- An attempt to admit the entry that timed out may still arrive later; the tombstone stops it.
+  expire()
   local value = redis.call('HGET', counts, entry)
   local tokens, requests, block = weigh(entry, value)
   if not value then
@@ -388,4 +395,4 @@ if step == 'bury' then
   return { 'done' }
 end
 
-return redis.error_reply('ERR no such step: ' .. step)
+return redis.error_reply('ERR no such operation: ' .. operation)
