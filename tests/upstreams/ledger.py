@@ -40,7 +40,7 @@ def counted(setup: Setup) -> list[Counts]:
 
 
 def bounded(setup: Setup, exchange) -> Counts:
-    """The usage up to the bound in docs/METERING.md, because a mock may report more than was requested."""
+    """The usage up to the bound in METERING.md, because a mock may report more than was requested."""
     used = setup.row.kind.counts(exchange)
     cap = setup.row.kind.read_request(exchange).max_tokens
     completion = min(used.completion, cap or used.completion)
