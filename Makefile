@@ -4,25 +4,25 @@
 	router-eval release bench bench-peers counts tokenizers
 
 help:
-	@echo "make run        build it quickly and start tollgate dev, with a simulated model"
-	@echo "make run-local  the same in front of a small real model, which it installs"
+	@echo "make run        build quickly and start tollgate dev with a simulated model"
+	@echo "make run-local  the same with a small real model, which it installs"
 	@echo "make test       everything: format, lints, unit, integration, fleet, chain, client, browser, upstream and tokenizer tests, instruction counts"
 	@echo "make lint       format and lints only"
 	@echo "make fmt        format the code"
 	@echo "make unit       unit and integration tests only, on SQLite and memory"
-	@echo "make shared     the integration tests again, on PostgreSQL and Redis"
-	@echo "make fleet      several gateways on one PostgreSQL and one Redis, which are killed, slow and not heard"
-	@echo "make chain      the chain tools against a real node"
-	@echo "make clients    the official and popular client libraries against tollgate dev"
-	@echo "make browser    the portal in a real browser, which it installs; pictures go to target/browser"
-	@echo "make screenshots  the same, and the pictures in the documentation anew"
-	@echo "make counts     the instructions that a request takes, against their budget"
-	@echo "make tokenizers  the token estimate against tokenizers of other vendors, which it installs"
-	@echo "make upstreams  tollgate in front of model servers that others wrote"
-	@echo "make release    build the program for production, target/release/tollgate, which takes its time"
-	@echo "make bench      tollgate beside nginx: CPU, latency, memory; QUICK=1 for a short run"
+	@echo "make shared     the integration tests on PostgreSQL and Redis"
+	@echo "make fleet      several gateways on one PostgreSQL and one Redis; processes are killed, paused and cut off"
+	@echo "make chain      the chain tools with a real node"
+	@echo "make clients    official and popular client libraries with tollgate dev"
+	@echo "make browser    the portal in a real browser, which it installs; screenshots go to target/browser"
+	@echo "make screenshots  the same, and updates the screenshots in the documentation"
+	@echo "make counts     count the instructions of a request and compare them with the budget"
+	@echo "make tokenizers  compare the token estimate with tokenizers of other vendors, which it installs"
+	@echo "make upstreams  tollgate with third-party model servers"
+	@echo "make release    profile-guided build of target/release/tollgate; takes several minutes"
+	@echo "make bench      compare tollgate with nginx: CPU, latency, memory; QUICK=1 for a short run"
 	@echo "make bench-peers  the same with LiteLLM and Portkey's gateway, which it installs"
-	@echo "make router-eval DATA=file  what the router is worth on prompts with known outcomes"
+	@echo "make router-eval DATA=file  evaluate the router on prompts with known outcomes"
 
 run:
 	cargo run --profile quick -- dev
@@ -31,7 +31,7 @@ run-local:
 	cargo build --profile quick
 	@scripts/run-local
 
-# What tests need is fetched while the compiler is busy: neither waits for the other.
+# Downloads run while the compiler is busy.
 test:
 	@mkdir -p target; \
 	$(MAKE) --no-print-directory installs >target/installs.log 2>&1 & installing=$$!; \
@@ -39,7 +39,7 @@ test:
 	wait $$installing || { cat target/installs.log; exit 1; }
 	@$(MAKE) --no-print-directory unit shared fleet counts tokenizers chain clients browser upstreams
 
-# Everything that tests need and the system lacks.
+# Installs everything that tests need and the system lacks.
 installs: servers
 	@for test in counts tokenizers chain clients browser upstreams; do tests/$$test/run --install || exit 1; done
 
@@ -60,18 +60,18 @@ fmt:
 	cargo fmt --manifest-path training/Cargo.toml
 	cargo fmt --manifest-path bench/Cargo.toml
 
-# PostgreSQL and Redis, whose programs tests start for themselves.
+# Installs PostgreSQL and Redis, which tests start themselves.
 servers:
 	@scripts/install-servers
 
-# INSTA_UPDATE=no: a snapshot that differs is a failure, never a new file.
+# INSTA_UPDATE=no: a differing snapshot is a failure, never a new file.
 unit: servers
 	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test
 
 shared: servers
 	TOLLGATE_TEST_STORES=shared INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --test it
 
-# Two at a time: each has up to ten gateways. What they measured is shown.
+# Two tests at a time: each has up to ten gateways. Their measurements are printed.
 fleet: servers
 	RUST_TEST_THREADS=2 cargo test --test fleet -- --show-output
 
@@ -84,7 +84,7 @@ tokenizers:
 chain:
 	tests/chain/run
 
-# The program as `cargo test` builds it: nothing is compiled a second time.
+# The binary as `cargo test` builds it, so that nothing is compiled twice.
 program:
 	cargo test --no-run --test it
 
@@ -101,13 +101,13 @@ upstreams: program
 	tests/upstreams/run
 
 router-eval:
-	@test -n "$(DATA)" || { echo "say which prompts: make router-eval DATA=prompts.jsonl (or .jsonl.xz)"; exit 1; }
+	@test -n "$(DATA)" || { echo "name the prompts: make router-eval DATA=prompts.jsonl (or .jsonl.xz)"; exit 1; }
 	cargo run --release --quiet --manifest-path training/Cargo.toml -- eval --data "$(DATA)"
 
 release:
 	@scripts/build-release
 
-# A short run says whether it works, not how fast: its report stays out of the repository.
+# A short run shows whether it works, not how fast: its report stays out of the repository.
 bench: servers
 	@scripts/install-nginx
 	$(if $(QUICK),cargo build --release,@scripts/build-release)

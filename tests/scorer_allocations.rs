@@ -1,6 +1,6 @@
-//! Scoring a prompt allocates nothing once a thread has scored one like it.
+//! Scoring a prompt allocates nothing once a thread has scored a similar one.
 //!
-//! A binary of its own with one test in it, because the allocator counts what every thread does.
+//! A binary of its own with one test, because the allocator counts the allocations of every thread.
 
 use std::{alloc::System, hint::black_box};
 
@@ -10,7 +10,7 @@ use tollgate::routing::Scorer;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Short ones, about 4 KB, about 100 KB, and as many that are not ASCII.
+/// Short prompts, prompts of about 4 KB and 100 KB, and as many that are not ASCII.
 fn prompts() -> Vec<String> {
     let sentences = [
         "Prove that the sum of two even integers is even; don't skip a step.",

@@ -1,4 +1,4 @@
-//! What the gateway promises to stay below.
+//! The limits that the gateway promises to stay below.
 
 use crate::{
     contestants::Durability,
@@ -11,7 +11,7 @@ use crate::{
 pub struct Bar {
     pub promise: String,
     pub limit: f64,
-    /// None where it was not measured.
+    /// `None` if it was not measured.
     pub measured: Option<f64>,
     pub unit: &'static str,
 }
@@ -22,7 +22,7 @@ impl Bar {
     }
 }
 
-/// What the gateway may add to nginx's latency, in milliseconds.
+/// The latency that the gateway may add to nginx's, in milliseconds.
 const ADDED: f64 = 0.3;
 
 pub fn all(entries: &[Entry], plan: &Plan, flush_ms: Option<f64>) -> Vec<Bar> {

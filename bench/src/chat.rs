@@ -1,22 +1,21 @@
-//! What is asked: a conversation of three messages, about a kilobyte.
+//! The benchmark's request: a conversation of three messages, about a kilobyte.
 
 use serde_json::json;
 
-/// How the upstream answers. The request says it, in the words of its last message: that arrives
-/// unchanged through any gateway.
+/// How the upstream responds. The request says so in its last message, which arrives unchanged through any gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speed {
-    /// One answer, at once.
+    /// A plain response, at once.
     Whole,
     /// A stream whose events are sent one after another, as fast as they can be written.
     AtOnce,
     /// A stream with a pause before each event but the first, in milliseconds.
     Paced(u64),
-    /// A stream with an event every few seconds, which goes on until all of them are released.
+    /// A stream with an event every few seconds, which continues until all held streams are released.
     Held,
 }
 
-/// Long enough to be slow, short enough that a gateway has to hand on something while it is measured.
+/// Long enough to be slow, short enough that a gateway relays some events while it is measured.
 pub const HELD_PAUSE_MS: u64 = 5_000;
 
 const MARK: &[u8] = b"[[upstream ";
@@ -43,8 +42,8 @@ impl Speed {
         }
     }
 
-    /// What a body asks for; nothing where it says nothing.
-    pub fn asked_in(body: &[u8]) -> Option<Self> {
+    /// The speed that a body asks for, if it names one.
+    pub fn named_in(body: &[u8]) -> Option<Self> {
         let from = memchr::memmem::find(body, MARK)? + MARK.len();
         let words = body.get(from..)?;
         let words =
@@ -59,7 +58,7 @@ impl Speed {
     }
 }
 
-/// The body of a request, for a model by this name.
+/// A request body for this model.
 pub fn body(model: &str, speed: Speed) -> String {
     json!({
         "model": model,
@@ -80,10 +79,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_says_how_it_is_to_be_answered() {
+    fn a_body_names_its_speed() {
         for speed in [Speed::Whole, Speed::AtOnce, Speed::Paced(20), Speed::Held] {
-            assert_eq!(Speed::asked_in(body("m", speed).as_bytes()), Some(speed));
+            assert_eq!(Speed::named_in(body("m", speed).as_bytes()), Some(speed));
         }
-        assert_eq!(Speed::asked_in(b"{}"), None);
+        assert_eq!(Speed::named_in(b"{}"), None);
     }
 }

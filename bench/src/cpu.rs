@@ -1,17 +1,17 @@
-//! What processes use, as the kernel counts it.
+//! CPU time and memory of processes, as the kernel counts them.
 
 use std::{collections::HashMap, fs, path::Path};
 
-/// Of a process and of everything it has started that still runs.
+/// Of a process and its running descendants.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
     /// Seconds in user space and in the kernel.
     pub cpu: f64,
-    /// Bytes of memory that are there (RSS), pages that are shared counted for each process.
+    /// Resident memory (RSS) in bytes; shared pages count for each process.
     pub memory: f64,
 }
 
-/// `/proc` counts processor time in hundredths of a second.
+/// `/proc` counts CPU time in hundredths of a second.
 const TICKS_A_SECOND: f64 = 100.0;
 
 pub fn of_family(pid: u32) -> Used {
@@ -39,7 +39,7 @@ fn all() -> HashMap<u32, Process> {
 
 fn process(pid: u32) -> Option<Process> {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    // Counted from the last parenthesis: a name may hold anything.
+    // Fields are counted from the last parenthesis, because a process name may contain anything.
     let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| words.get(at)?.parse::<f64>().ok();
     Some(Process {
@@ -67,7 +67,7 @@ fn memory_of(pid: u32) -> f64 {
     kilobytes.unwrap_or(0.0) * 1024.0
 }
 
-/// Seconds of one process, without what it has started.
+/// CPU seconds of one process, without its descendants.
 pub fn of_one(pid: u32) -> f64 {
     process(pid).map_or(0.0, |process| process.cpu)
 }

@@ -1,4 +1,4 @@
-//! What was measured, by contestant: a value for each round.
+//! Measured values of each contestant: one per round.
 
 use std::collections::BTreeMap;
 
@@ -29,10 +29,10 @@ pub enum Metric {
 
 /// What a figure is compared with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Beside {
-    /// Nginx's, as a ratio.
+pub enum Baseline {
+    /// nginx's figure, as a ratio.
     Nginx,
-    /// The upstream's without anyone in between, as a difference.
+    /// The upstream's figure without a gateway, as a difference.
     Direct,
     Nothing,
 }
@@ -61,7 +61,7 @@ impl Metric {
         Self::MemoryManyStreams,
     ];
 
-    /// As it is called in the JSON.
+    /// Its key in the JSON.
     pub fn key(self) -> &'static str {
         match self {
             Self::PlainCpu => "plain_cpu_ms_per_1000",
@@ -87,7 +87,7 @@ impl Metric {
         }
     }
 
-    /// As it is called in the table.
+    /// Its title in the table.
     pub fn title(self) -> &'static str {
         match self {
             Self::PlainCpu => "CPU for 1,000 requests, ms",
@@ -112,7 +112,7 @@ impl Metric {
         }
     }
 
-    /// The heading above it.
+    /// The heading above it in the table.
     pub fn group(self) -> &'static str {
         match self {
             Self::PlainCpu
@@ -133,18 +133,18 @@ impl Metric {
         }
     }
 
-    pub fn beside(self) -> Beside {
+    pub fn baseline(self) -> Baseline {
         match self {
             Self::SteadyMiddle
             | Self::SteadyWorst
             | Self::FirstEvent
             | Self::EventMiddle
-            | Self::EventWorst => Beside::Direct,
+            | Self::EventWorst => Baseline::Direct,
             Self::PlainStoresCpu
             | Self::StreamStoresCpu
             | Self::PlainLoadCpu
-            | Self::PlainUpstreamCpu => Beside::Nothing,
-            _ => Beside::Nginx,
+            | Self::PlainUpstreamCpu => Baseline::Nothing,
+            _ => Baseline::Nginx,
         }
     }
 }
@@ -164,7 +164,7 @@ impl Figures {
         self.values.get(&metric).map_or(&[], Vec::as_slice)
     }
 
-    /// The middle one of the rounds, the smallest and the largest.
+    /// Median, minimum and maximum of the rounds.
     pub fn summary(&self, metric: Metric) -> Option<Summary> {
         let mut sorted = self.all(metric).to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_of_an_even_number_is_between_two() {
+    fn the_median_of_an_even_number_is_between_two() {
         let mut figures = Figures::default();
         for value in [4.0, 1.0, 3.0, 2.0] {
             figures.add(Metric::Size, value);

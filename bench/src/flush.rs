@@ -1,4 +1,4 @@
-//! What one flush of the disk takes: the gateway cannot answer sooner than that where a charge has to be on it.
+//! The time of one disk flush: with durable charges, the gateway cannot respond sooner than that.
 
 use std::{
     fs::File,
@@ -10,12 +10,12 @@ use std::{
 
 use crate::Done;
 
-/// As much as a charge of the gateway's writes.
+/// As many bytes as the gateway writes for a charge.
 const BYTES: usize = 4_120;
-/// After so many it begins again, as a log does.
+/// The file is overwritten from the start after this many writes, as a log is.
 const PLACES: usize = 1_000;
 
-/// The disk of a folder, and how long it took in each round.
+/// The disk of a folder, and its flush time in each round.
 pub struct Disk {
     file: File,
     place: usize,
@@ -34,7 +34,7 @@ impl Disk {
         })
     }
 
-    /// Flushes at a steady rate for a second, and keeps the middle of it.
+    /// Flushes at a steady rate for a second and records the median.
     pub fn measure(&mut self, rate: u32) -> Done {
         let mut took = Vec::new();
         for _ in 0..rate {
@@ -51,7 +51,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The middle of the rounds.
+    /// The median of the rounds.
     pub fn middle_ms(&self) -> Option<f64> {
         let mut middles = self.middles_ms.clone();
         middles.sort_by(f64::total_cmp);

@@ -1,20 +1,21 @@
-//! As much of HTTP/1.1 as both ends of a bench need: heads, and bodies of both kinds, taken as they come.
+//! As much of HTTP/1.1 as both ends of the benchmark need: heads, and bodies with a length or in chunks, parsed
+//! incrementally.
 //!
-//! A library would do more than this for each request, and on a small machine its time would be taken from
-//! the one that is measured.
+//! A library would do more than this for each request, and on a small machine its CPU time would be taken from the
+//! contestant that is measured.
 
 use memchr::memmem;
 
 use crate::{Done, Failure};
 
-/// The head of a request or of an answer, once all of it is there.
+/// The complete head of a request or response.
 pub struct Head {
-    /// How many bytes it takes, with the empty line.
+    /// Its bytes, including the empty line.
     pub length: usize,
     pub body: Body,
 }
 
-/// What is still to come of a body.
+/// What remains of a body.
 pub enum Body {
     Length(usize),
     Chunked(Chunk),
@@ -33,7 +34,7 @@ pub enum Chunk {
 }
 
 impl Head {
-    /// Nothing while the head is not whole.
+    /// Parses a head; `None` while it is incomplete.
     pub fn read(bytes: &[u8]) -> Done<Option<Self>> {
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
             return Ok(None);
@@ -60,7 +61,7 @@ impl Body {
         matches!(self, Self::Length(0) | Self::Chunked(Chunk::Done))
     }
 
-    /// Takes what belongs to the body, hands its contents on, and says how many bytes that were.
+    /// Consumes the body's bytes, passes its contents to `hand_on`, and returns the number of bytes consumed.
     pub fn take(&mut self, bytes: &[u8], mut hand_on: impl FnMut(&[u8])) -> Done<usize> {
         let mut taken = 0;
         while taken < bytes.len() && !self.is_done() {
@@ -83,7 +84,7 @@ impl Body {
 }
 
 impl Chunk {
-    /// One byte of what stands between the data; data alone move on when they are complete.
+    /// Consumes one framing byte between chunks of data; chunk data is consumed by `take`.
     fn step(&mut self, byte: u8) -> Done {
         *self = match (&*self, byte) {
             (Self::Size(size), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_the_same_however_it_is_cut() {
+    fn a_body_is_the_same_however_it_is_split() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nHello world";
         assert!(contents(whole).iter().all(|body| body == "Hello world"));
         let chunked =

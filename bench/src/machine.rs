@@ -1,4 +1,4 @@
-//! Where it was measured.
+//! The machine that the benchmark ran on.
 
 use std::fs;
 
@@ -6,12 +6,12 @@ pub struct Machine {
     pub processor: String,
     pub cores: usize,
     pub kernel: String,
-    /// Processes that waited or ran, on average of the minute before: figures of a busy machine say little.
+    /// Load average of the minute before the start: figures of a busy machine say little.
     pub load: f64,
 }
 
 impl Machine {
-    pub fn look() -> Self {
+    pub fn read() -> Self {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpus.lines().find(|line| line.starts_with("model name"));
         let model = model.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()));

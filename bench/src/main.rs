@@ -1,7 +1,7 @@
-//! Tollgate beside a bare proxy: what metering costs, in processor time, latency and memory.
+//! Tollgate compared with a bare proxy: the cost of metering in CPU time, latency and memory.
 //!
-//! `run` starts everything and measures it; `upstream` is the model's server that all contestants stand
-//! before, in a process of its own.
+//! `run` starts everything and measures it; `upstream` is the fake model server behind all contestants, in a process
+//! of its own.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -34,7 +34,7 @@ mod rounds;
 mod run;
 mod upstream;
 
-/// Whatever goes wrong ends the whole run: figures with a gap in them would be believed.
+/// Any failure ends the whole run, because figures with a gap would be misleading.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub type Done<T = ()> = Result<T, Failure>;
 
@@ -47,29 +47,29 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The server that answers as a model would; says its port and runs until it is ended
+    /// The fake model server; prints its port and runs until it is stopped
     Upstream,
     /// Starts every contestant, measures them in turns and writes the report
     Run(Options),
-    /// Keeps one gateway busy with one work, for a profiler to look at
+    /// Keeps one gateway busy with one kind of work, for a profiler
     Profile(profile::Options),
 }
 
 #[derive(Args)]
 pub struct Options {
-    /// The gateway's program
+    /// The gateway's binary
     #[arg(long, default_value = "target/release/tollgate")]
     pub tollgate: PathBuf,
-    /// Where `bench/peers/install` has put other gateways; they take part where this is given
+    /// Folder in which `bench/peers/install` has installed other gateways; they take part if it is given
     #[arg(long)]
     pub peers: Option<PathBuf>,
-    /// Few and short rounds, and no ten thousand streams
+    /// Few and short rounds, without ten thousand streams
     #[arg(long)]
     pub quick: bool,
-    /// How many rounds, in place of five, or of two quick ones
+    /// Number of rounds, in place of five, or of two quick ones
     #[arg(long)]
     pub rounds: Option<usize>,
-    /// Where the report goes
+    /// Folder of the report
     #[arg(long, default_value = "bench/results")]
     pub out: PathBuf,
     /// Only contestants whose name contains one of these

@@ -1,4 +1,4 @@
-//! How soon each one is ready with what it has stored, and how large it is: idle, and with many streams open.
+//! Start time with stored data, and memory: idle, and with many open streams.
 
 use std::{thread::sleep, time::Duration};
 
@@ -9,13 +9,13 @@ use crate::{
     upstream::Upstream,
 };
 
-/// For what a start leaves to be done.
+/// For work that continues after the start.
 const SETTLES: Duration = Duration::from_secs(2);
 
-/// Longer than the pause between two events: each stream has handed on more than its first one.
+/// Longer than the pause between two events, so that each stream has relayed more than its first one.
 const STAYS_OPEN: Duration = Duration::from_secs(7);
 
-/// Starts it anew, right after it was busy.
+/// Restarts a contestant right after it was busy.
 pub fn restart(plan: &Plan, entry: &mut Entry) -> Done {
     if entry.contestant.pid().is_none() {
         return Ok(());
@@ -57,7 +57,7 @@ pub fn weigh(plan: &Plan, runtime: &Runtime, upstream: &Upstream, entry: &mut En
     Ok(())
 }
 
-/// Opens so many streams, weighs, and lets them end.
+/// Opens this many streams, measures memory, and lets them end.
 fn hold(
     streams: usize,
     metric: Metric,
@@ -76,7 +76,7 @@ fn hold(
         }
         Err(failure) => return Err(failure),
     };
-    // Inside of the runtime, so that what arrives meanwhile is read.
+    // Inside the runtime, so that arriving events are read.
     runtime.block_on(async { tokio::time::sleep(STAYS_OPEN).await });
     entry.figures.add(metric, memory(entry.contestant.as_ref()));
     upstream.release()?;
@@ -84,7 +84,7 @@ fn hold(
     Ok(())
 }
 
-/// In millions of bytes.
+/// In megabytes.
 fn memory(contestant: &dyn Contestant) -> f64 {
     contestant
         .pid()

@@ -1,4 +1,4 @@
-//! One question over a connection of its own: for what is done between measurements.
+//! Single blocking requests on their own connections, for steps between measurements.
 
 use std::{
     io::{Read as _, Write as _},
@@ -18,7 +18,7 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// `GET`, or with a body `POST`.
+/// Sends `GET`, or `POST` if there is a body.
 pub fn ask(port: u16, path: &str, token: Option<&str>, body: Option<&Value>) -> Done<Answer> {
     let mut socket = TcpStream::connect(("127.0.0.1", port))?;
     socket.set_read_timeout(Some(TIMEOUT))?;

@@ -1,4 +1,4 @@
-//! A program that runs for as long as it is measured, and no longer.
+//! A child process that runs only as long as it is measured.
 
 use std::{
     fs::File,
@@ -13,10 +13,10 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, se
 
 use crate::{Done, plain_http};
 
-/// Files that each process may have open: ten thousand streams are two for each, in and out.
+/// Open files per process: ten thousand streams need two each, in and out.
 pub const FILES: u64 = 65_536;
 
-/// A gateway in Python takes its time.
+/// A Python gateway starts slowly.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub struct Process {
@@ -24,7 +24,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program; what it says goes to a file. It is told to end when this process dies.
+    /// Starts a program with its output in a file. It gets SIGTERM when this process dies.
     pub fn start(program: &Command, log: &Path) -> Done<Self> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", "--"]);
@@ -46,7 +46,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns once it answers 200 at this path.
+    /// Waits until it responds with 200 at this path.
     pub fn wait_until_ready(&mut self, port: u16, path: &str) -> Done {
         let started = Instant::now();
         while started.elapsed() < TIMEOUT {
@@ -85,7 +85,8 @@ pub fn free_port() -> Done<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// For this process and all that it starts. Where not even root may have so many, as many as there are.
+/// Raises the limit for this process and its children; if that is not permitted, to the highest allowed value.
+/// Returns the limit.
 pub fn allow_many_files() -> u64 {
     let all = Rlimit {
         current: Some(FILES),

@@ -1,4 +1,4 @@
-//! One gateway under one work, for as long as a profiler wants to look at it.
+//! One gateway under one kind of work, for a profiler.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -18,15 +18,15 @@ use crate::{
 
 #[derive(Args)]
 pub struct Options {
-    /// The gateway's program
+    /// The gateway's binary
     #[arg(long, default_value = "target/release/tollgate")]
     tollgate: PathBuf,
-    /// What it is asked for
+    /// The kind of work
     #[arg(long, value_enum)]
     work: Work,
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Where it keeps accounts and counts requests
+    /// Stores of accounts and rate limits
     #[arg(long, value_enum, default_value_t = Stores::Files)]
     stores: Stores,
 }
@@ -39,7 +39,8 @@ enum Stores {
     Servers,
 }
 
-/// Says the gateway's process, keeps it busy, and says what an answer took: two programs can be compared in turn.
+/// Prints the gateway's process ID, keeps it busy, and prints the CPU time per response, so that two binaries can be
+/// compared in turn.
 pub fn run(options: &Options) -> Done {
     let plan = Plan::new(true, process::allow_many_files());
     let folder = tempfile::Builder::new()

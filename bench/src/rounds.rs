@@ -1,4 +1,5 @@
-//! Rounds of asking: every contestant does each work in turn, so that a busy moment of the machine meets all.
+//! Measurement rounds: all contestants do each kind of work in turn, so that a busy moment of the machine affects
+//! all.
 
 use std::time::Duration;
 
@@ -10,16 +11,16 @@ use crate::{
     contestants::Contestant,
     cpu,
     figures::{Figures, Metric},
-    load::{self, Asked, percentile},
+    load::{self, LoadResult, percentile},
     run::Plan,
     upstream::Upstream,
 };
 
-/// One that takes part, and what is known of it so far.
+/// A contestant and its figures so far.
 pub struct Entry {
     pub contestant: Box<dyn Contestant>,
     pub figures: Figures,
-    /// Whole answers since its first start.
+    /// Complete responses since its first start.
     pub answers: u64,
 }
 
@@ -51,7 +52,7 @@ pub struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    /// Every contestant does this once; they begin with another one in each round.
+    /// Every contestant does this work once; each round begins with another contestant.
     pub fn once(&self, work: Work, entries: &mut [Entry], round: usize) -> Done {
         let all = entries.len();
         for turn in 0..all {
@@ -63,10 +64,10 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    /// Without counting: connections are made, caches filled.
+    /// Runs the work without measuring: connections are opened, caches filled.
     pub fn warm_up(&self, work: Work, entry: &mut Entry, time: Duration) -> Done {
-        let asked = self.ask(work, entry.contestant.as_ref(), time)?;
-        entry.answers += asked.answers;
+        let result = self.ask(work, entry.contestant.as_ref(), time)?;
+        entry.answers += result.answers;
         Ok(())
     }
 
@@ -74,14 +75,14 @@ impl Rounds<'_> {
         // Connections to the upstream that were idle for a round may have been closed.
         self.warm_up(work, entry, self.plan.warm_up)?;
         let before = self.used(entry.contestant.as_ref());
-        let mut asked = self.ask(work, entry.contestant.as_ref(), self.plan.time)?;
+        let mut result = self.ask(work, entry.contestant.as_ref(), self.plan.time)?;
         let used = self.used(entry.contestant.as_ref()).since(&before);
-        entry.answers += asked.answers;
-        record(work, &mut entry.figures, &mut asked, &used);
+        entry.answers += result.answers;
+        record(work, &mut entry.figures, &mut result, &used);
         Ok(())
     }
 
-    fn ask(&self, work: Work, contestant: &dyn Contestant, time: Duration) -> Done<Asked> {
+    fn ask(&self, work: Work, contestant: &dyn Contestant, time: Duration) -> Done<LoadResult> {
         let (plan, target) = (self.plan, contestant.target());
         self.runtime.block_on(async {
             let connections = target.connect(work.connections(plan)).await?;
@@ -96,10 +97,10 @@ impl Rounds<'_> {
         })
     }
 
-    fn used(&self, contestant: &dyn Contestant) -> Everyone {
+    fn used(&self, contestant: &dyn Contestant) -> Usage {
         let of_all = |pids: Vec<u32>| pids.into_iter().map(|pid| cpu::of_family(pid).cpu).sum();
         let itself = contestant.pid().map(cpu::of_family);
-        Everyone {
+        Usage {
             itself: itself.map(|used| used.cpu),
             memory: itself.map_or(0.0, |used| used.memory),
             stores: of_all(contestant.stores()),
@@ -109,9 +110,9 @@ impl Rounds<'_> {
     }
 }
 
-/// Seconds of processor time of everyone who has a part in an answer.
-struct Everyone {
-    /// None where nobody is in between.
+/// CPU seconds of all processes involved in a request.
+struct Usage {
+    /// `None` if no gateway is in between.
     itself: Option<f64>,
     /// Bytes, at this moment.
     memory: f64,
@@ -120,7 +121,7 @@ struct Everyone {
     load: f64,
 }
 
-impl Everyone {
+impl Usage {
     fn since(&self, before: &Self) -> Self {
         Self {
             itself: self.itself.zip(before.itself).map(|(now, then)| now - then),
@@ -132,10 +133,10 @@ impl Everyone {
     }
 }
 
-fn record(work: Work, figures: &mut Figures, asked: &mut Asked, used: &Everyone) {
-    let answers = asked.answers.max(1) as f64;
-    let seconds = asked.took.as_secs_f64();
-    // Milliseconds for a thousand, which is the same as microseconds for each.
+fn record(work: Work, figures: &mut Figures, result: &mut LoadResult, used: &Usage) {
+    let answers = result.answers.max(1) as f64;
+    let seconds = result.took.as_secs_f64();
+    // Milliseconds for a thousand responses equal microseconds for each.
     let each = |cpu: f64| cpu / answers * 1e6;
     let mut add = |metric, value| figures.add(metric, value);
     match work {
@@ -152,11 +153,11 @@ fn record(work: Work, figures: &mut Figures, asked: &mut Asked, used: &Everyone)
             }
         }
         Work::Steady => {
-            add(Metric::SteadyMiddle, percentile(&mut asked.waits, 0.5));
-            add(Metric::SteadyWorst, percentile(&mut asked.waits, 0.99));
+            add(Metric::SteadyMiddle, percentile(&mut result.waits, 0.5));
+            add(Metric::SteadyWorst, percentile(&mut result.waits, 0.99));
         }
         Work::Stream => {
-            add(Metric::StreamRate, asked.events as f64 / seconds);
+            add(Metric::StreamRate, result.events as f64 / seconds);
             if let Some(itself) = used.itself {
                 add(Metric::StreamCpu, each(itself));
                 add(Metric::MemoryLoaded, used.memory / 1e6);
@@ -166,9 +167,9 @@ fn record(work: Work, figures: &mut Figures, asked: &mut Asked, used: &Everyone)
             }
         }
         Work::Paced => {
-            add(Metric::FirstEvent, percentile(&mut asked.waits, 0.5));
-            add(Metric::EventMiddle, percentile(&mut asked.delays, 0.5));
-            add(Metric::EventWorst, percentile(&mut asked.delays, 0.99));
+            add(Metric::FirstEvent, percentile(&mut result.waits, 0.5));
+            add(Metric::EventMiddle, percentile(&mut result.delays, 0.5));
+            add(Metric::EventWorst, percentile(&mut result.delays, 0.99));
             if let Some(itself) = used.itself {
                 add(Metric::PacedCpu, each(itself));
             }

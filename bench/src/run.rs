@@ -1,4 +1,4 @@
-//! The whole of it: start everyone, measure in rounds, check the books, write the report.
+//! The whole run: start all contestants, measure in rounds, audit the ledgers, write the report.
 
 use std::time::Duration;
 
@@ -15,28 +15,28 @@ use crate::{
     upstream::Upstream,
 };
 
-/// How much is asked, and for how long.
+/// How much load, and for how long.
 pub struct Plan {
     pub rounds: usize,
     pub time: Duration,
     pub warm_up: Duration,
     pub plain_connections: usize,
     pub steady_connections: usize,
-    /// Requests a second where nobody is busy.
+    /// Requests a second at the low rate.
     pub steady_rate: u32,
     pub stream_connections: usize,
     pub paced_connections: usize,
     pub pause_ms: u64,
     pub restarts: usize,
     pub few_streams: usize,
-    /// None where this is 0.
+    /// No such measurement if this is 0.
     pub many_streams: usize,
 }
 
-/// And a little more.
-const A_MINUTE: Duration = Duration::from_secs(62);
+/// A rate-limit window and a little more.
+const WINDOW: Duration = Duration::from_secs(62);
 
-/// Each stream is two files at a gateway; some are for other things.
+/// Each stream needs two files at a gateway; these are for everything else.
 const OTHER_FILES: u64 = 400;
 
 impl Plan {
@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Done {
         .tempdir()?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let upstream = Upstream::start(folder.path())?;
-    let machine = Machine::look();
+    let machine = Machine::read();
     let started = contestants::start_all(options, &upstream, folder.path())?;
     let entry = |contestant| Entry {
         contestant,
@@ -106,7 +106,7 @@ pub fn run(options: &Options) -> Done {
     }
     if plan.many_streams > 0 {
         eprintln!("bench: a minute without requests: limits remember the last one");
-        std::thread::sleep(A_MINUTE);
+        std::thread::sleep(WINDOW);
     }
     for entry in &mut entries {
         eprintln!("bench: the size of {}", entry.contestant.name());
@@ -124,7 +124,7 @@ pub fn run(options: &Options) -> Done {
     report::write(&report, &options.out)
 }
 
-/// A gateway that forgot a charge has not done the work that it was measured at.
+/// A gateway that lost a charge has not done the work that was measured.
 fn check(entry: &Entry) -> Done {
     entry.contestant.check(entry.answers)
 }

@@ -1,4 +1,4 @@
-//! Somebody who is signed in and looks at pages.
+//! A signed-in browser that loads pages.
 
 use reqwest::{Client, Response, header, redirect::Policy};
 
@@ -55,7 +55,7 @@ fn cookies(answer: &Response) -> String {
     pairs.collect::<Vec<_>>().join("; ")
 }
 
-/// What stands between two texts on a page.
+/// The text between two texts on a page.
 pub fn between(page: &str, before: &str, after: &str) -> String {
     let rest = page.split_once(before).map(|(_, rest)| rest);
     let found = rest.and_then(|rest| rest.split_once(after));

@@ -1,4 +1,4 @@
-//! A million requests, held and charged as any other, over the days of a quarter.
+//! Fills a ledger with a million requests, held and charged as usual, spread over ninety days.
 
 use std::{
     path::Path,
@@ -28,10 +28,10 @@ const MODELS: [&str; 4] = [
     "svc-native-pro",
 ];
 const AT_ONCE: usize = 256;
-/// So much later than the one before each of them is, in milliseconds: ninety days for all.
+/// Milliseconds between two requests: ninety days in all.
 const APART_MS: i64 = 7_776;
 const QUARTER_MS: i64 = 7_776_000_000;
-/// Of a hundred requests so many fail.
+/// Failing requests per hundred.
 const FAILED: usize = 2;
 
 pub struct Filled {
@@ -40,7 +40,7 @@ pub struct Filled {
     pub key: String,
 }
 
-/// A ledger in a file whose clock goes from request to request.
+/// A ledger in a file, with a clock that advances from request to request.
 pub async fn fill_file(path: &Path) -> Filled {
     let now_ms = Clock::System.now_ms() - QUARTER_MS;
     let now_ms = Arc::new(AtomicI64::new(now_ms));
@@ -103,7 +103,7 @@ pub async fn fill(ledger: Ledger, clock: Option<Arc<AtomicI64>>) -> Filled {
     filled
 }
 
-/// With credit, and so many keys.
+/// An account with credit and this many keys.
 async fn account(ledger: &Ledger, email: &str, keys: usize) -> Vec<Caller> {
     let new = NewAccount {
         email: email.into(),
@@ -160,11 +160,11 @@ async fn one(ledger: &Arc<Ledger>, caller: &Caller, model: &Model, number: usize
         completion: 3,
         ..Usage::default()
     };
-    // A charge that is not heard of at once is waited for.
+    // A charge whose outcome is unknown is retried.
     while held.charge(usage, Outcome::Answered).await.is_err() {}
 }
 
-/// Moves requests, in the order in which they were made, to ninety days; the sums follow, day after day.
+/// Spreads requests, in their order, over ninety days; the daily sums follow.
 const SPREAD: &str = "CREATE TABLE placed AS SELECT id, row_number() OVER (ORDER BY id) * 7776 AS later FROM calls;
     CREATE UNIQUE INDEX placed_by_id ON placed (id);
     UPDATE calls SET

@@ -1,10 +1,10 @@
-//! How long pages take with a million requests in the books: `cargo bench --bench pages`, in files and on a
+//! Load times of pages with a million requests in the ledger: `cargo bench --bench pages`, with files and with a
 //! private PostgreSQL and Redis.
 //!
-//! Half of the requests are one account's, over ninety days, ten keys and four models; the rest are of two
-//! hundred others. Each page is asked for again and again over one connection, by somebody who is signed
-//! in, and timed from the request to the last byte. Then each is asked for once more, and the plans of
-//! the statements that it needed are shown. It fails where a page takes twenty milliseconds or more.
+//! Half of the requests belong to one account, over ninety days, ten keys and four models; the rest to two hundred
+//! others. A signed-in browser loads each page repeatedly over one connection, timed from the request to the last
+//! byte. Then each page is loaded once more, and the query plans of its statements are printed. The benchmark fails
+//! if a page takes twenty milliseconds or more.
 
 use std::{
     collections::BTreeMap,
@@ -37,15 +37,15 @@ use fill::Filled;
 use postgres_server::PostgresServer;
 use redis_server::RedisServer;
 
-/// The most that half of a page's visitors may wait.
+/// The highest allowed median of a page's load time.
 const BOUND: Duration = Duration::from_millis(20);
-/// Each page is asked for so often.
+/// Loads per page.
 const TIMES: usize = 200;
 const EMAIL: &str = "bench@example.com";
 const PASSWORD: &str = "a password for a benchmark";
 
 fn main() -> ExitCode {
-    // `cargo test --benches` only wants to know that it compiles: it would need servers and minutes.
+    // `cargo test --benches` only checks that this compiles: a run would need servers and minutes.
     if std::env::args().any(|argument| argument == "--test") {
         return ExitCode::SUCCESS;
     }
@@ -131,7 +131,7 @@ async fn start(stores: &str) -> Running {
     server::start(config).await.unwrap()
 }
 
-/// Somebody who owns the large account and is an operator, and the pages to look at.
+/// A browser of a person who owns the large account and is an operator, and the pages to load.
 async fn visit(running: &Running, filled: &Filled) -> (Browser, Vec<String>) {
     let backoffice = &running.gateway.backoffice;
     let hash = backoffice.passwords.hash(PASSWORD.into()).await.unwrap();
@@ -172,7 +172,7 @@ async fn visit(running: &Running, filled: &Filled) -> (Browser, Vec<String>) {
     pages.push(format!("/portal/requests?key={key}"));
     pages.push(format!("/portal/console/accounts/{account}"));
     pages.push(format!("/portal/console/requests?account={account}"));
-    // Where the first page leads to, and the story of a request on it.
+    // The second page of the list, and the details of a request on the first.
     let first = browser.get("/portal/requests").await;
     pages.push(browser::between(&first, "rel=\"next\" href=\"", "\"").replace("&amp;", "&"));
     let story = browser::between(&first, "/portal/requests/call_", "\"");
@@ -181,7 +181,7 @@ async fn visit(running: &Running, filled: &Filled) -> (Browser, Vec<String>) {
     (browser, pages)
 }
 
-/// Whether every page is quick enough.
+/// Whether every page is fast enough.
 async fn measure(browser: &Browser, pages: &[String]) -> bool {
     println!("\n{:>9} {:>9} {:>9}  page", "median", "99 %", "bytes");
     let mut quick = true;
@@ -201,7 +201,7 @@ async fn measure(browser: &Browser, pages: &[String]) -> bool {
     quick
 }
 
-/// Where a private server keeps its files.
+/// Data folder of a private server.
 fn data(postgres: &PostgresServer) -> PathBuf {
     Path::join(postgres.folder(), "data")
 }

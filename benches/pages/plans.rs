@@ -1,4 +1,4 @@
-//! How the databases went about the statements that a page needed.
+//! Query plans of the statements that a page needed.
 
 use std::{
     collections::BTreeSet,
@@ -19,10 +19,10 @@ use tracing_subscriber::{
 
 use crate::{data, postgres_server::PostgresServer};
 
-/// What SQLite was asked for, with its values.
+/// SQLite statements, with their values.
 pub type Statements = Arc<Mutex<Vec<String>>>;
 
-/// Keeps every statement that the ledger tells of.
+/// Records every statement that the ledger traces.
 pub fn listen() -> Statements {
     let statements = Statements::default();
     let told = Targets::new().with_target("tollgate::sql", LevelFilter::TRACE);
@@ -50,7 +50,7 @@ pub fn show_in_file(path: &Path, page: &str, statements: &[String]) {
     let connection = rusqlite::Connection::open(path).unwrap();
     for statement in statements.iter().collect::<BTreeSet<_>>() {
         let plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}"));
-        // Of what is not a query there is no plan.
+        // Statements that are not queries have no plan.
         let Ok(mut plan) = plan else { continue };
         let steps = plan.query_map([], |row| row.get::<_, String>(3)).unwrap();
         println!("  {}", short(statement));
@@ -60,8 +60,8 @@ pub fn show_in_file(path: &Path, page: &str, statements: &[String]) {
     }
 }
 
-/// The server writes the plan of whatever takes a millisecond or more to its log; what takes less needs
-/// none.
+/// Makes the server log the plan of every statement that takes a millisecond or more; faster ones are not
+/// interesting.
 pub fn explain_from_now_on(postgres: &PostgresServer, database: &str) {
     for setting in [
         "session_preload_libraries = 'auto_explain'",
@@ -76,7 +76,7 @@ pub fn explain_from_now_on(postgres: &PostgresServer, database: &str) {
     }
 }
 
-/// A server's log, from some place on.
+/// A server's log, read from a position on.
 pub struct Log(File);
 
 impl Log {
@@ -85,7 +85,7 @@ impl Log {
         Self(File::open(data(postgres).join(name.trim())).unwrap())
     }
 
-    /// What was written up to now is of no interest.
+    /// Skips everything written so far.
     pub fn skip(&mut self) {
         self.rest();
     }
@@ -102,7 +102,7 @@ impl Log {
     }
 
     fn rest(&mut self) -> String {
-        // It is written by another process, a moment later.
+        // The server writes its log a moment later.
         std::thread::sleep(Duration::from_millis(100));
         let mut rest = String::new();
         let _ = self.0.read_to_string(&mut rest);
@@ -110,7 +110,7 @@ impl Log {
     }
 }
 
-/// On one line, and not all of its columns.
+/// The statement on one line, with some of its columns.
 fn short(statement: &str) -> String {
     let words: Vec<&str> = statement.split_whitespace().collect();
     let text = words.join(" ");

@@ -1,4 +1,4 @@
-//! The chain tools against a real node, with real transactions. `tests/chain/run` starts the node.
+//! The chain tools with a real node and real transactions. `tests/chain/run` starts the node.
 
 mod node;
 mod token;
@@ -45,7 +45,7 @@ async fn a_balance_is_exact_to_the_last_wei() {
     let expected = (json!("1.500000000000000001"), json!("1500000000000000001"));
     assert_eq!(balance().await, expected);
 
-    // As much as there can be: 78 digits.
+    // The largest possible balance: 78 digits.
     let _: Value = node.rpc("anvil_setBalance", json!([to, U256::MAX])).await;
     let (coins, wei) = balance().await;
     assert_eq!(wei, json!(U256::MAX.to_string()));
@@ -81,7 +81,7 @@ async fn a_token_has_its_own_decimals() {
 }
 
 #[tokio::test]
-async fn what_is_no_token_is_told() {
+async fn an_address_without_a_token_is_reported() {
     let node = Node::alone().await;
     let reverting = anyone();
     // PUSH0 PUSH0 REVERT
@@ -95,12 +95,12 @@ async fn what_is_no_token_is_told() {
     }
 }
 
-/// The oldest tokens answer with 32 bytes for a symbol, and some tell no decimals.
+/// The oldest tokens return 32 bytes for a symbol, and some have no decimals.
 #[tokio::test]
-async fn an_old_token_is_read_as_far_as_it_goes() {
+async fn an_old_token_is_read_as_far_as_possible() {
     let node = Node::alone().await;
     let token = anyone();
-    // PUSH3 "OLD" PUSH1 e8 SHL PUSH0 MSTORE PUSH1 20 PUSH0 RETURN: the same for every question.
+    // PUSH3 "OLD" PUSH1 e8 SHL PUSH0 MSTORE PUSH1 20 PUSH0 RETURN: the same for every call.
     node.set_code(token, &hex!("624f4c4460e81b5f5260205ff3"))
         .await;
     let call = json!({ "chain": "local", "address": node.rich, "token": token });
@@ -115,7 +115,7 @@ async fn an_old_token_is_read_as_far_as_it_goes() {
 }
 
 #[tokio::test]
-async fn gas_is_what_the_node_says() {
+async fn gas_prices_are_those_of_the_node() {
     let node = Node::alone().await;
     node.send(json!({ "from": node.rich, "to": node.rich, "value": "0x1",
         "maxPriorityFeePerGas": "0x77359401", "maxFeePerGas": "0x174876e800" }))
@@ -158,7 +158,7 @@ async fn a_transaction_that_succeeded() {
         (&json!("0.25"), &json!("TST"))
     );
     assert_eq!(answer["gas_used"], "21000");
-    // What the sender is poorer by, beyond the value, is the fee.
+    // The sender's loss beyond the value is the fee.
     assert_eq!(answer["fee"], decimal(before - after - value));
     assert_eq!(answer["confirmations"], "1");
     let block: U256 = node.rpc("eth_blockNumber", json!([])).await;
@@ -172,7 +172,7 @@ async fn a_transaction_that_succeeded() {
 async fn a_transaction_that_failed_costs_its_fee() {
     let node = Node::alone().await;
     let token = node.deploy(token::init_code()).await;
-    // More than there is.
+    // More than the supply.
     let call = token::transfer(node.rich, token, anyone(), u64::MAX);
     let hash = node.send(call).await;
     let answer = node
@@ -184,12 +184,12 @@ async fn a_transaction_that_failed_costs_its_fee() {
     assert_eq!(answer["status"], "failed");
     assert_eq!(answer["to"], token.to_checksum(None));
     assert_ne!(answer["fee"], "0");
-    // The contract refused; it did not break, which would have taken all the gas.
+    // The contract reverted; an invalid opcode would have used all the gas.
     assert_ne!(answer["gas_used"], "100000");
 }
 
 #[tokio::test]
-async fn a_transaction_that_made_a_contract() {
+async fn a_transaction_that_created_a_contract() {
     let node = Node::alone().await;
     let creation = json!({ "from": node.rich, "data": hex::encode_prefixed(token::init_code()) });
     let hash = node.send(creation).await;
@@ -213,7 +213,7 @@ async fn a_transaction_that_made_a_contract() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_waits_and_one_that_never_was() {
+async fn a_pending_and_an_unknown_transaction() {
     let node = Node::alone().await;
     let _: Value = node.rpc("evm_setAutomine", json!([false])).await;
     let transaction = json!({ "from": node.rich, "to": anyone(), "value": "0x1" });
@@ -238,7 +238,7 @@ async fn a_transaction_that_waits_and_one_that_never_was() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_told() {
+async fn invalid_arguments_are_reported() {
     let node = Node::alone().await;
     let wrong_checksum = "0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
     for (tool, arguments, outcome, words) in [

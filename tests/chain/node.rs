@@ -1,4 +1,4 @@
-//! The node, as the tests ask it themselves, and a toolbox that asks it too.
+//! Direct access to the node, and a toolbox that uses it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,18 +16,18 @@ pub const ETHER: U256 = U256::from_limbs([1_000_000_000_000_000_000, 0, 0, 0]);
 
 pub struct Node {
     pub toolbox: Toolbox,
-    /// Has coins to give away; the node signs for it.
+    /// A funded account, for which the node signs.
     pub rich: Address,
     url: String,
     client: reqwest::Client,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// There is one chain, and a block that one test makes is one that another sees.
+/// There is one chain, and every test sees the blocks of the others.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 impl Node {
-    /// The node, and no other test at it.
+    /// Connects to the node and waits until no other test uses it.
     pub async fn alone() -> Self {
         let alone = ONE_AT_A_TIME.lock().await;
         let url = std::env::var("TOLLGATE_CHAIN_URL").expect("tests/chain/run sets it");
@@ -66,12 +66,12 @@ impl Node {
         serde_json::from_value(answer["result"].clone()).unwrap()
     }
 
-    /// Hands a transaction in; returns its hash.
+    /// Submits a transaction; returns its hash.
     pub async fn send_only(&self, transaction: Value) -> String {
         self.rpc("eth_sendTransaction", json!([transaction])).await
     }
 
-    /// The same, and waits until it is in a block.
+    /// Submits a transaction and waits until it is in a block.
     pub async fn send(&self, transaction: Value) -> String {
         let hash = self.send_only(transaction).await;
         self.receipt(&hash).await;
@@ -111,12 +111,12 @@ impl Node {
     }
 }
 
-/// An address that nobody has used.
+/// A random, unused address.
 pub fn anyone() -> Address {
     Address::new(rand::random())
 }
 
-/// Wei as coins, reckoned by others: alloy writes 18 decimals, and we none that say nothing.
+/// Wei as coins, computed independently: alloy writes 18 decimals, and the tools trim trailing zeros.
 pub fn decimal(wei: U256) -> String {
     let text = format_ether(wei);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,14 +1,14 @@
-//! A small ERC-20 token, assembled by hand: a compiler would have to be fetched for it.
+//! A small ERC-20 token, assembled by hand, because a compiler would have to be downloaded.
 //!
-//! The storage slot of a balance is the holder's address itself. There are six decimals, the symbol
-//! is `TEST`, and who deploys it holds 1,000,000.000001 of it.
+//! The storage slot of a balance is the holder's address itself. There are six decimals, the symbol is `TEST`, and
+//! the deployer holds 1,000,000.000001 of it.
 
 use alloy_primitives::{Address, U256, hex};
 use serde_json::{Value, json};
 
 pub fn runtime_code() -> Vec<u8> {
     let parts: [&[u8]; 10] = [
-        // PUSH0 CALLDATALOAD PUSH1 e0 SHR: the first four bytes say what is asked.
+        // PUSH0 CALLDATALOAD PUSH1 e0 SHR: the first four bytes are the function selector.
         &hex!("5f3560e01c"),
         // DUP1 PUSH4 selector EQ PUSH1 place JUMPI, four times
         &hex!("806370a08231 14 6031 57"), // balanceOf(address)
@@ -21,15 +21,15 @@ pub fn runtime_code() -> Vec<u8> {
         &hex!("5b 600435 54 5f52 60205ff3"),
         // 3c: JUMPDEST; return 6
         &hex!("5b 6006 5f52 60205ff3"),
-        // 45: JUMPDEST; return a string: where it begins, its length, its letters
+        // 45: JUMPDEST; return a string: its offset, its length, its characters
         &hex!("5b 60205f52 6004602052 6354455354 60e01b 604052 60605ff3"),
         // 5e: JUMPDEST
         &hex!(
             "5b"
-            "3354 602435"        // what the caller has; what is to be sent
-            "8181 11 602d 57"    // more than that: revert
-            "80 91 03 33 55"     // the caller has so much less
-            "600435 80 54 82 01" // and the receiver so much more
+            "3354 602435" // the caller's balance; the amount
+            "8181 11 602d 57" // amount exceeds balance: revert
+            "80 91 03 33 55" // subtract it from the caller's balance
+            "600435 80 54 82 01" // and add it to the receiver's
             "90 55"
             "60015f52 60205ff3"  // return true
         ),
@@ -37,7 +37,7 @@ pub fn runtime_code() -> Vec<u8> {
     parts.concat()
 }
 
-/// Gives the supply to the sender and leaves the code above behind.
+/// Gives the supply to the sender and returns the code above.
 pub fn init_code() -> Vec<u8> {
     let runtime = runtime_code();
     let length = u8::try_from(runtime.len()).unwrap();
@@ -51,8 +51,8 @@ pub fn init_code() -> Vec<u8> {
     code
 }
 
-/// A transaction that sends so many of the smallest units. With its gas given, so that the node
-/// does not try it out first and refuse one that fails.
+/// A transaction that transfers this many of the smallest units. Its gas limit is set, because otherwise the node
+/// would simulate it first and refuse one that fails.
 pub fn transfer(from: Address, token: Address, to: Address, units: u64) -> Value {
     let mut data = hex!("a9059cbb").to_vec();
     data.extend(to.into_word());

@@ -13,7 +13,7 @@ const TEXT = 'Hello from the AI SDK!';
 const OSLO = '[[sim tool=weather {"city": "Oslo"}]]';
 const Recipe = z.object({ name: z.string(), steps: z.array(z.string()).min(2), minutes: z.number() });
 
-globalThis.AI_SDK_LOG_WARNINGS = false; // of settings that one of the providers does not send
+globalThis.AI_SDK_LOG_WARNINGS = false; // about settings that one of the providers does not send
 
 const baseURL = process.env.OPENAI_BASE_URL;
 
@@ -40,19 +40,19 @@ for (const [name, connect] of Object.entries(providers)) {
   const models = connect(key);
   const model = models('svc-native-fast');
 
-  // A tool, and the cities it was asked about.
+  // A tool, and the cities it was called with.
   function weather() {
-    const asked = [];
+    const cities = [];
     const execute = async ({ city }) => {
-      asked.push(city);
+      cities.push(city);
       return { city, sky: 'rain' };
     };
     const description = 'The weather in a city';
-    return { asked, tools: { weather: tool({ description, inputSchema: z.object({ city: z.string() }), execute }) } };
+    return { cities, tools: { weather: tool({ description, inputSchema: z.object({ city: z.string() }), execute }) } };
   }
 
-  function checkLoop(asked, text, steps) {
-    assert.deepEqual(asked, ['Oslo']);
+  function checkLoop(cities, text, steps) {
+    assert.deepEqual(cities, ['Oslo']);
     assert.match(text, /rain/);
     assert.deepEqual(steps.map(({ finishReason }) => finishReason), ['tool-calls', 'stop']);
   }
@@ -84,15 +84,15 @@ for (const [name, connect] of Object.entries(providers)) {
     });
 
     test('a tool loop', async () => {
-      const { asked, tools } = weather();
+      const { cities, tools } = weather();
       const { text, steps } = await generateText({ model, tools, prompt: OSLO, stopWhen: isStepCount(5) });
-      checkLoop(asked, text, steps);
+      checkLoop(cities, text, steps);
     });
 
     test('a streamed tool loop', async () => {
-      const { asked, tools } = weather();
+      const { cities, tools } = weather();
       const result = streamText({ model, tools, prompt: OSLO, stopWhen: isStepCount(5) });
-      checkLoop(asked, (await collect(result.textStream)).join(''), await result.steps);
+      checkLoop(cities, (await collect(result.textStream)).join(''), await result.steps);
     });
 
     test('a conversation', async () => {
@@ -102,7 +102,7 @@ for (const [name, connect] of Object.entries(providers)) {
       messages.push(...first.responseMessages, { role: 'user', content: 'And tomorrow?' });
       const second = streamText({ model, tools, messages });
       assert.ok((await collect(second.textStream)).join('').endsWith('And tomorrow?'));
-      // The second turn read all of the first.
+      // The second turn's input includes all of the first.
       assert.ok((await second.usage).inputTokens > first.steps.at(-1).usage.inputTokens);
     });
 
@@ -117,9 +117,9 @@ for (const [name, connect] of Object.entries(providers)) {
     });
 
     test('a forced tool', async () => {
-      const { asked, tools } = weather();
+      const { cities, tools } = weather();
       const { toolCalls } = await generateText({ model, tools, toolChoice: 'required', prompt: 'Hi' });
-      assert.deepEqual(toolCalls.map(({ toolName, input }) => [toolName, input.city]), [['weather', asked[0]]]);
+      assert.deepEqual(toolCalls.map(({ toolName, input }) => [toolName, input.city]), [['weather', cities[0]]]);
     });
 
     test('structured output', async () => {

@@ -34,7 +34,7 @@ async function collect(stream) {
   return events;
 }
 
-// As the wire has it: the library adds what it computed and parsed.
+// The response as on the wire, without the fields that the library computes.
 const ADDED = new Set(['output_text', 'output_parsed', 'parsed', 'parsed_arguments']);
 const onTheWire = (response) => JSON.parse(JSON.stringify(response, (key, value) => (ADDED.has(key) ? undefined : value)));
 
@@ -140,7 +140,7 @@ describe('functions', () => {
     const results = called.output.map(({ call_id, name }) => ({ type: 'function_call_output', call_id, output: `${name} worked` }));
     const chained = await responses.create(ask(results, { tools: TOOLS, previous_response_id: called.id }));
     assert.match(chained.output_text, /get_weather worked; get_time worked/);
-    // What the library gives back, with what it added, can be sent as it is.
+    // The library's output items, with their additions, can be sent back unchanged.
     const input = [{ role: 'user', content: question.input }, ...called.output, ...results];
     const inFull = await responses.create(ask(input, { tools: TOOLS }));
     assert.deepEqual(inFull.usage, chained.usage);

@@ -104,7 +104,7 @@ describe('streams', () => {
     const final = await stream.finalChatCompletion();
     assert.equal(text, plain.choices[0].message.content);
     assert.equal(final.choices[0].message.content, text);
-    // The helper adds up the fields that it knows; what was charged is in the last chunk.
+    // The helper sums the fields that it knows; the cost is in the last chunk.
     const { cost, ...counts } = plain.usage;
     assert.match(cost, /^0\.\d{6,9}$/);
     assert.deepEqual(await stream.totalUsage(), counts);
@@ -158,19 +158,19 @@ describe('tools', () => {
 
   for (const stream of [false, true]) {
     test(`runTools ${stream ? 'streaming' : 'plain'}`, async () => {
-      const asked = [];
+      const cities = [];
       const tool = zodFunction({
         name: 'get_weather',
         description: 'The weather in a city',
         parameters: Weather,
         function: ({ city }) => {
-          asked.push(city);
+          cities.push(city);
           return `Rain in ${city}`;
         },
       });
       const runner = chat.runTools({ ...ask(OSLO), stream, tools: [tool] });
       assert.match(await runner.finalContent(), /Rain in Oslo/);
-      assert.deepEqual(asked, ['Oslo']);
+      assert.deepEqual(cities, ['Oslo']);
       assert.deepEqual(runner.messages.map(({ role }) => role), ['user', 'assistant', 'tool', 'assistant']);
     });
   }
@@ -203,7 +203,7 @@ describe('structured output', () => {
 });
 
 describe('failures', () => {
-  // What `promise` is rejected with: exactly of this class, with these fields and a request ID.
+  // The error that `promise` is rejected with: exactly of this class, with these fields and a request ID.
   async function failure(promise, kind, expected) {
     const error = await promise.then(() => assert.fail('the call succeeded'), (error) => error);
     assert.equal(error.constructor, kind, String(error));
@@ -213,7 +213,7 @@ describe('failures', () => {
     return error;
   }
 
-  // A client that retries as by default, and the count of its requests.
+  // A client with the default retries, and a count of its requests.
   function counted() {
     const count = { requests: 0 };
     const counting = (...args) => {

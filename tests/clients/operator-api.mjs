@@ -1,4 +1,4 @@
-// Accounts and keys, made through the operator API of the gateway under test.
+// Accounts and keys, created through the operator API of the gateway under test.
 
 import { randomUUID } from 'node:crypto';
 
@@ -12,7 +12,7 @@ async function call(method, path, body) {
   return response.json();
 }
 
-// A new account with credit and a key: its limits are shared with no other test.
+// A new account with credit and a key, so that no other test shares its limits.
 export async function createAccount(track = 'business', tier = 'flex') {
   const email = `${randomUUID()}@example.com`;
   const { id } = await call('POST', '/operator/accounts', { email, track, tier });

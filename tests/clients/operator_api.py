@@ -1,4 +1,4 @@
-"""Accounts and keys, made through the operator API of the gateway under test."""
+"""Accounts and keys, created through the operator API of the gateway under test."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def call(method: str, path: str, body: dict) -> dict:
 
 
 def create_account(track: str = "business", tier: str = "flex") -> Account:
-    """A new account with credit and a key: its limits are shared with no other test."""
+    """A new account with credit and a key, so that no other test shares its limits."""
     email = f"{uuid.uuid4().hex}@example.com"
     account = call("POST", "/operator/accounts", {"email": email, "track": track, "tier": tier})
     path = f"/operator/accounts/{account['id']}"

@@ -58,7 +58,7 @@ async def test_two_turns_with_a_tool(agent):
     assert second.final_output.endswith("And tomorrow?")
     usage = [result.context_wrapper.usage for result in (first, second)]
     assert [turn.requests for turn in usage] == [2, 1]
-    # The second turn read all of the first.
+    # The second turn's input includes all of the first.
     assert usage[1].input_tokens > usage[0].request_usage_entries[-1].input_tokens
 
 

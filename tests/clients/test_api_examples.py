@@ -1,4 +1,4 @@
-"""Every example of docs/API.md, and those of the README that need no model server, as it is written."""
+"""Every example of docs/API.md, and those of the README that need no model server, run as written."""
 
 import contextlib
 import io
@@ -12,19 +12,19 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# New each time.
+# Fields that differ every time.
 VARIES = {"id", "created", "created_at", "completed_at"}
 
 
 def blocks(name: str) -> list[tuple[str, str, str]]:
-    """The fenced blocks of a page: their place, their language and their text."""
+    """The fenced code blocks of a page: their position, language and text."""
     page = (ROOT / name).read_text()
     places = ((match, page.count("\n", 0, match.start()) + 1) for match in FENCE.finditer(page))
     return [(f"{name}:{line}", match[1], match[2]) for match, line in places]
 
 
 def pairs(name: str) -> list:
-    """Each example with the answer that stands after it."""
+    """Each example with the output block after it."""
     all_blocks = blocks(name)
     found = []
     for (place, language, code), (_, answer_language, answer) in zip(all_blocks, all_blocks[1:]):
@@ -41,12 +41,12 @@ RUNNERS = {
 
 @pytest.fixture
 def run(account, monkeypatch):
-    """Runs an example with a key of its own, and gives what it printed."""
+    """Runs an example with its own key and returns its output."""
     monkeypatch.setenv("OPENAI_API_KEY", account.key)
 
     def run(language: str, code: str) -> str:
         if language == "python":
-            # Here, and not in a process of its own, where loading the library takes a second.
+            # In this process, because loading the library in a new one takes a second.
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 exec(code, {"__name__": "__main__"})
@@ -60,13 +60,13 @@ def run(account, monkeypatch):
 
 
 def check_text(written: str, got: str) -> None:
-    """`…` stands for anything."""
+    """Whether the text matches; `…` matches anything."""
     parts = (re.escape(part) for part in written.strip().split("…"))
     assert re.fullmatch(".*?".join(parts), got.strip(), re.DOTALL), got
 
 
 def check_json(written, got, path: str = "$") -> None:
-    """The same keys, types and values, but for what is new each time."""
+    """Asserts equal keys, types and values, except for fields that differ every time."""
     assert type(written) is type(got), path
     match written:
         case dict():
@@ -104,7 +104,7 @@ def test_api(run, language, code, answer_language, answer):
 
 
 def shell(console: str) -> str:
-    """What is typed at the prompts, less the reading of the settings, which are set already."""
+    """The commands at the prompts, without those that load settings, which are already set."""
     lines = (line.removeprefix("$ ") for line in console.splitlines())
     return "\n".join(line for line in lines if not line.startswith("set -a"))
 

@@ -40,7 +40,7 @@ def chat(connect):
 
 
 def finish_reason(message):
-    """Chat's own, or that of an incomplete response."""
+    """The finish reason of a chat completion, or the reason of an incomplete response."""
     metadata = message.response_metadata
     if "finish_reason" in metadata:
         return metadata["finish_reason"]
@@ -61,7 +61,7 @@ def test_invoke(chat):
 
 
 async def test_ainvoke_and_astream(account):
-    # One test, because LangChain keeps its connections, and each test has a loop of its own.
+    # One test, because LangChain keeps its connections, and each test has its own event loop.
     for use_responses_api in (False, True):
         chat = ChatOpenAI(model=MODEL, api_key=account.key, use_responses_api=use_responses_api)
         answer = await chat.ainvoke("Hello, chain!")

@@ -211,7 +211,7 @@ def check_tool_answer(answer, expected):
 
 
 def history_with_results(question, answer):
-    """The assistant's message as the library gives it, and a result for each call."""
+    """The assistant's message as the library returns it, and a result for each call."""
     message = answer.choices[0].message
     results = [
         {"role": "tool", "tool_call_id": call.id, "content": f"{call.function.name} worked"}

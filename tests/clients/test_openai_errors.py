@@ -1,4 +1,4 @@
-"""The official Python library: every failure arrives as the class and with the fields it should."""
+"""The official Python library: every failure raises the right class with the right fields."""
 
 import openai
 import operator_api
@@ -13,7 +13,7 @@ def ask(text: str = "Hi", model: str = MODEL, **more) -> dict:
 
 
 def failure(kind, action, status, type, code):
-    """What `action` raises: exactly of this class, with these fields and a request ID."""
+    """The error that `action` raises: exactly of this class, with these fields and a request ID."""
     with pytest.raises(openai.APIError) as caught:
         action()
     error = caught.value
@@ -29,7 +29,7 @@ def chat(client, **request):
 
 @pytest.fixture
 def counted(account):
-    """A client that retries as by default, and the list of the requests it makes."""
+    """A client with the default retries, and the list of its requests."""
     requests = []
     http = DefaultHttpxClient(event_hooks={"request": [requests.append]})
     with OpenAI(api_key=account.key, timeout=30, http_client=http) as client:

@@ -66,7 +66,7 @@ async def test_plain_async(async_client):
 
 
 def test_what_the_types_of_the_library_want_is_there(client):
-    """Its models take anything; validating is what they do not do by themselves."""
+    """Validates a response against the library's models, which accept anything by themselves."""
     response = client.responses.create(**ask("Hi", tools=TOOLS, text={"verbosity": "low"}))
     type(response).model_validate(response.to_dict(), strict=True)
 
@@ -150,7 +150,7 @@ CALL = [
 
 
 def check_events(events, *items, end="response.completed"):
-    """Each is of a type the library knows and valid for it; numbers and order are right."""
+    """Asserts that each event has a known type and is valid for it, and that numbers and order are right."""
     for event in events:
         assert isinstance(event, EVENTS), event
         assert type(EVENT.validate_python(event.to_dict(), strict=True)) is type(event)
@@ -187,7 +187,7 @@ async def test_stream_async(async_client):
 
 
 def without_parsed(value):
-    """As the wire has it: the helpers add what they parsed."""
+    """The response as on the wire, without the fields that the helpers add."""
     match value:
         case dict():
             own = {"parsed", "parsed_arguments"}
@@ -263,7 +263,8 @@ def test_a_chain(client):
     counts = [response.usage.input_tokens for response in (first, second, third)]
     assert counts == sorted(set(counts))
     assert second.instructions is None
-    # The same words sent in full are the same input; so is what the library gives back as it is.
+    # The same messages sent in full are the same input; so are the library's output items sent back
+    # unchanged.
     in_full = [
         {"role": "user", "content": "one"},
         *first.output,
@@ -405,7 +406,7 @@ def test_tool_choice(client):
     assert choose("auto") == choose("none") == []
 
 
-# Tools that the gateway runs
+# Built-in tools
 
 
 RESULT = '"result":"1500000000000000000"'

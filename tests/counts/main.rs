@@ -1,8 +1,8 @@
-//! Does one kind of work a number of times and ends: `tests/counts/run` has the instructions counted.
+//! Does one kind of work a number of times and exits: `tests/counts/run` counts the instructions.
 //!
-//! The gateway, the provider that it asks and the client that asks it are one process, over real sockets and
-//! real files. Requests come one after the other, so that the same is done for each; what the other two do is
-//! part of every count, and as little as can be.
+//! The gateway, its provider and its client are one process, with real sockets and real files. Requests come one
+//! after the other, so that every request does identical work; the other two are part of every count, and do as
+//! little as possible.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,29 +27,29 @@ const MODEL: &str = "svc-native-fast";
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [work, times] = arguments.as_slice() else {
-        // As one of `cargo test`'s it has nothing to do.
+        // Run by `cargo test` without arguments, it has nothing to do.
         return;
     };
     let times = times.parse().expect("how often");
     match work.as_str() {
-        "completion" => requests(times, &Asked::whole()),
-        "refusal" => requests(times, &Asked::refused()),
-        // One stream, of so many chunks.
-        "chunk" => requests(0, &Asked::stream(times)),
+        "completion" => requests(times, &Scenario::whole()),
+        "refusal" => requests(times, &Scenario::refused()),
+        // One stream with this many chunks.
+        "chunk" => requests(0, &Scenario::stream(times)),
         "metering" => metering(times),
         other => panic!("no such work: {other}"),
     }
 }
 
-struct Asked {
+struct Scenario {
     body: String,
-    /// What the provider says to it, head and body.
+    /// The provider's response, head and body.
     answer: String,
     key: Option<&'static str>,
     status: &'static str,
 }
 
-impl Asked {
+impl Scenario {
     fn whole() -> Self {
         let answer = r#"{"id":"x","object":"chat.completion","created":1,"model":"model","choices":[{"index":0,"message":{"role":"assistant","content":"The answer is forty-two, as it has been for a long time."},"finish_reason":"stop"}],"usage":{"prompt_tokens":180,"completion_tokens":14,"total_tokens":194}}"#;
         Self {
@@ -63,7 +63,7 @@ impl Asked {
         }
     }
 
-    /// By a key that nobody has.
+    /// A request with an unknown key.
     fn refused() -> Self {
         Self {
             key: Some("sk-svc-000000000000000000000000000000000000000000000000"),
@@ -102,14 +102,14 @@ fn conversation(stream: bool) -> String {
     )
 }
 
-fn requests(times: usize, asked: &Asked) {
+fn requests(times: usize, scenario: &Scenario) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .unwrap();
     let folder = TempDir::new().unwrap();
-    let provider = provide(asked.answer.clone());
+    let provider = provide(scenario.answer.clone());
     let text = format!(
         "server.listen = \"127.0.0.1:0\"\noperator.listen = \"127.0.0.1:0\"\n\
          store.url = \"sqlite:{}/t.db\"\nlimits.url = \"memory:\"\nlog.level = \"error\"\n\
@@ -125,13 +125,13 @@ fn requests(times: usize, asked: &Asked) {
     let config = Config::parse("counts.toml", &text, &BTreeMap::from([token])).unwrap();
     let running = runtime.block_on(server::start(config)).unwrap();
     let (_, _, key) = runtime.block_on(customer(&running.gateway.ledger));
-    let key = asked.key.unwrap_or(&key);
-    // The first one opens connections and is in every count, whatever `times` is.
-    ask(running.public, key, asked, times + 1);
+    let key = scenario.key.unwrap_or(&key);
+    // The first request opens connections and is in every count, whatever `times` is.
+    ask(running.public, key, scenario, times + 1);
     runtime.block_on(running.stop());
 }
 
-/// A provider that gives the same answer to everybody.
+/// A provider with one fixed response.
 fn provide(answer: String) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -149,27 +149,27 @@ fn provide(answer: String) -> SocketAddr {
     address
 }
 
-fn ask(gateway: SocketAddr, key: &str, asked: &Asked, times: usize) {
+fn ask(gateway: SocketAddr, key: &str, scenario: &Scenario, times: usize) {
     let mut connection = TcpStream::connect(gateway).unwrap();
     connection.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(connection.try_clone().unwrap());
     let request = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: counts\r\nauthorization: Bearer {key}\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{}",
-        asked.body.len(),
-        asked.body
+        scenario.body.len(),
+        scenario.body
     );
     for _ in 0..times {
         connection.write_all(request.as_bytes()).unwrap();
         let head = read_message(&mut reader).expect("an answer");
         assert!(
-            head.starts_with(&format!("HTTP/1.1 {}", asked.status)),
+            head.starts_with(&format!("HTTP/1.1 {}", scenario.status)),
             "{head}"
         );
     }
 }
 
-/// Reads a message to its end; its head. `None` where there is none.
+/// Reads a message to its end and returns its head; `None` at the end of the connection.
 fn read_message(reader: &mut BufReader<TcpStream>) -> Option<String> {
     let mut head = String::new();
     loop {
@@ -198,7 +198,7 @@ fn read_message(reader: &mut BufReader<TcpStream>) -> Option<String> {
     Some(head)
 }
 
-/// A place in the minute and credit, taken and settled, without a request around them.
+/// Reserves a window and credit and settles both, without a request around them.
 fn metering(times: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -248,7 +248,7 @@ fn metering(times: usize) {
     });
 }
 
-/// An account with credit and a key: its ID, the key's, and the key.
+/// Creates an account with credit and a key; returns its ID, the key's ID, and the key.
 async fn customer(ledger: &Ledger) -> (String, String, String) {
     let account = NewAccount {
         email: "counts@example.com".into(),

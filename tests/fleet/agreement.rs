@@ -1,4 +1,4 @@
-//! What is said to one gateway counts at every other from the very next request.
+//! A change made at one gateway applies at every other from the very next request.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
@@ -16,7 +16,7 @@ use crate::{
 
 /// Keys that change at the same time.
 const KEYS: usize = 16;
-/// As many rounds as fit into this are enough.
+/// No further rounds begin after this time.
 const LONG_ENOUGH: Duration = Duration::from_secs(150);
 
 fn key_rounds() -> usize {
@@ -24,7 +24,7 @@ fn key_rounds() -> usize {
     wanted.map_or(10_000, |rounds| rounds.parse().unwrap())
 }
 
-/// Of two gateways, one is told and the other is asked, and then the other way round.
+/// Changes alternate between the two gateways: one makes the change, the other serves the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_disabled_at_one_gateway_is_refused_at_the_other_on_the_very_next_request() {
     let mut fleet = Fleet::of(2).await;
@@ -37,14 +37,14 @@ async fn a_key_disabled_at_one_gateway_is_refused_at_the_other_on_the_very_next_
         let take = |left: usize| left.checked_sub(1);
         while started.elapsed() < LONG_ENOUGH && left.fetch_update(Relaxed, Relaxed, take).is_ok() {
             let round = done.fetch_add(1, Relaxed);
-            let (told, asked) = (round % 2, (round + 1) % 2);
+            let (changed, asked) = (round % 2, (round + 1) % 2);
             let public = fleet.gateways[asked].public;
-            set(&fleet, told, key_id, "disable").await;
+            set(&fleet, changed, key_id, "disable").await;
             let refused = ask(&fleet.client, public, key, &hello(MODEL)).await;
             let code = Some("invalid_api_key");
             let refusal = refused.refusal();
             refusal.assert_error(401, "authentication_error", code, None);
-            set(&fleet, told, key_id, "enable").await;
+            set(&fleet, changed, key_id, "enable").await;
             let answered = ask(&fleet.client, public, key, &hello(MODEL)).await;
             answered.assert_answered();
         }
@@ -62,8 +62,8 @@ async fn set(fleet: &Fleet, at: usize, key_id: &str, action: &str) {
     fleet.operate(at, Method::POST, &path, Value::Null).await;
 }
 
-/// What can be said, what it is said about, and how a request is refused for it.
-struct Said {
+/// A change, how to undo it, and the refusal that requests get while it applies.
+struct Change {
     method: Method,
     path: String,
     off: Value,
@@ -72,31 +72,31 @@ struct Said {
     refusal: (u16, &'static str),
 }
 
-fn said_of(account: &Account) -> [Said; 4] {
+fn changes_of(account: &Account) -> [Change; 4] {
     let limits = |rpm: Value| json!({ "account": account.id, "model": MODEL, "rpm": rpm });
     [
-        Said {
+        Change {
             method: Method::PUT,
             path: format!("/operator/models/{MODEL}"),
             off: json!({ "enabled": false }),
             on: json!({ "enabled": true }),
             refusal: (404, "invalid_request_error"),
         },
-        Said {
+        Change {
             method: Method::PUT,
             path: "/operator/limits".into(),
             off: limits(1.into()),
             on: limits(Value::Null),
             refusal: (429, "rate_limit_exceeded"),
         },
-        Said {
+        Change {
             method: Method::PATCH,
             path: account.path(),
             off: json!({ "tier": "free" }),
             on: json!({ "tier": "max" }),
             refusal: (403, "tier_upgrade_required"),
         },
-        Said {
+        Change {
             method: Method::PATCH,
             path: account.path(),
             off: json!({ "closed": true }),
@@ -114,21 +114,21 @@ async fn models_limits_and_accounts_change_everywhere_at_once() {
         fleet.ask(at, &account).await.assert_answered();
     }
     let mut answered = 3;
-    for said in said_of(&account) {
+    for change in changes_of(&account) {
         for round in 0..10 {
-            let (told, others) = (round % 3, [(round + 1) % 3, (round + 2) % 3]);
-            let say = |body: &Value| {
-                let (method, body) = (said.method.clone(), body.clone());
-                fleet.operate(told, method, &said.path, body)
+            let (changed, others) = (round % 3, [(round + 1) % 3, (round + 2) % 3]);
+            let apply = |body: &Value| {
+                let (method, body) = (change.method.clone(), body.clone());
+                fleet.operate(changed, method, &change.path, body)
             };
-            say(&said.off).await;
+            apply(&change.off).await;
             for at in others {
                 let refused = fleet.ask(at, &account).await;
                 let refused = refused.refusal();
                 let kind = refused.error()["type"].as_str().unwrap();
-                assert_eq!((refused.status, kind), said.refusal, "{}", refused.body);
+                assert_eq!((refused.status, kind), change.refusal, "{}", refused.body);
             }
-            say(&said.on).await;
+            apply(&change.on).await;
             for at in others {
                 fleet.ask(at, &account).await.assert_answered();
                 answered += 1;
@@ -140,9 +140,9 @@ async fn models_limits_and_accounts_change_everywhere_at_once() {
     fleet.ends_clean().await;
 }
 
-/// A grant that one gateway wrote down is spent at another.
+/// A grant made at one gateway is spent at another.
 #[tokio::test(flavor = "multi_thread")]
-async fn credit_given_at_one_gateway_is_there_at_the_other() {
+async fn credit_granted_at_one_gateway_is_available_at_the_other() {
     let fleet = Fleet::of(2).await;
     let account = fleet.account("0.000001").await;
     let grants = format!("{}/grants", account.path());

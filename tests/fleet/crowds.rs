@@ -1,4 +1,5 @@
-//! Many at once at several gateways: exactly as many start as can be paid, and as the minute allows.
+//! Many simultaneous requests at several gateways: exactly as many calls start as the balance and the rate-limit
+//! window allow.
 
 use futures_util::{StreamExt as _, future::join_all, stream::FuturesUnordered};
 use reqwest::{Client, Method};
@@ -9,12 +10,12 @@ use crate::{
     support::{Gate, bodies::hello_with, gateway::hello, turns::Turn},
 };
 
-/// A hundred requests on each of ten connections, five to each gateway. None of the calls that
-/// start ends before all the others were refused.
+/// A hundred requests on each of ten connections, five connections to each gateway. No started call ends before all
+/// other requests were refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_thousand_at_two_gateways_exactly_seven_start_that_can_be_paid() {
+async fn of_a_thousand_requests_exactly_seven_affordable_calls_start() {
     let fleet = Fleet::of(2).await;
-    // Each holds its input and 1,000 tokens at 9,000 billionths: seven fit, an eighth does not.
+    // Each call holds its input and 1,000 output tokens at 9,000 nano-dollars: seven fit, an eighth does not.
     let account = fleet.account("0.07").await;
     let refusals_seen = Gate::default();
     fleet
@@ -24,7 +25,7 @@ async fn of_a_thousand_at_two_gateways_exactly_seven_start_that_can_be_paid() {
     let connections: Vec<_> = (0..10).map(|_| connection().unwrap()).collect();
     let own = json!({ "max_tokens": 1_000, "tool_execution": "passthrough" });
     let body = hello_with(MODEL, own);
-    let mut asked: FuturesUnordered<_> = (0..1_000)
+    let mut requests: FuturesUnordered<_> = (0..1_000)
         .map(|number| {
             let client = connections[number % 10].clone();
             let public = fleet.gateways[number % 2].public;
@@ -32,7 +33,7 @@ async fn of_a_thousand_at_two_gateways_exactly_seven_start_that_can_be_paid() {
             tokio::spawn(async move { ask(&client, public, &key, &body).await })
         })
         .collect();
-    let refused = asked.by_ref().take(993).collect::<Vec<_>>();
+    let refused = requests.by_ref().take(993).collect::<Vec<_>>();
     let refused = tokio::time::timeout(TIMEOUT, refused).await;
     let refused = refused.expect("all but seven are refused while seven are running");
     for outcome in refused {
@@ -42,7 +43,7 @@ async fn of_a_thousand_at_two_gateways_exactly_seven_start_that_can_be_paid() {
         refusal.assert_error(402, "insufficient_credits", code, None);
     }
     refusals_seen.open();
-    for outcome in asked.collect::<Vec<_>>().await {
+    for outcome in requests.collect::<Vec<_>>().await {
         outcome.unwrap().assert_answered();
     }
     assert_eq!(fleet.upstream.calls(), 7);
@@ -54,16 +55,16 @@ async fn of_a_thousand_at_two_gateways_exactly_seven_start_that_can_be_paid() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_gateways_count_one_minute() {
+async fn three_gateways_share_one_window() {
     let fleet = Fleet::of(3).await;
     let account = fleet.account("1000").await;
     let limit = json!({ "account": account.id, "model": MODEL, "rpm": 60 });
     fleet
         .operate(0, Method::PUT, "/operator/limits", limit)
         .await;
-    let asked = (0..300).map(|number| fleet.ask(number % 3, &account));
+    let requests = (0..300).map(|number| fleet.ask(number % 3, &account));
     let (mut answered, mut refused) = (0, 0);
-    for outcome in join_all(asked).await {
+    for outcome in join_all(requests).await {
         match outcome {
             Outcome::Answered => answered += 1,
             Outcome::Refused(answer) => {
@@ -79,7 +80,7 @@ async fn three_gateways_count_one_minute() {
     assert_eq!((answered, refused), (60, 240));
     assert_eq!(fleet.upstream.calls(), 60);
     fleet.until_charged(1, &account, 60, 0).await;
-    // Another model has a minute of its own.
+    // Another model has its own window.
     let (public, other) = (fleet.gateways[2].public, hello("svc-native-fast"));
     let other = ask(&fleet.client, public, &account.key, &other).await;
     other.assert_answered();

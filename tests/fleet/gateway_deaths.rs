@@ -1,5 +1,5 @@
-//! Gateways that are killed: what they held is free again within half a minute, nothing is charged
-//! twice, and what was answered is charged.
+//! Killed gateways: their holds are released within 30 seconds, nothing is charged twice, and every delivered
+//! response is charged.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::{
     support::{Gate, gateway::hello, turns::Turn},
 };
 
-/// Promised by the lease: what a dead gateway held is free again after this.
-const FREED_WITHIN: Duration = Duration::from_secs(30);
+/// The lease promises that a dead gateway's holds are released after this time.
+const RELEASED_WITHIN: Duration = Duration::from_secs(30);
 const HELD: usize = 10;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_gateway_held_is_freed_by_the_others() {
+async fn holds_of_a_killed_gateway_are_released_by_the_others() {
     let mut fleet = Fleet::of(2).await;
     let account = fleet.account("10").await;
     let never = Gate::default();
@@ -30,14 +30,14 @@ async fn what_a_killed_gateway_held_is_freed_by_the_others() {
             tokio::spawn(async move { ask(&client, public, &key, &body).await })
         })
         .collect();
-    let asked = async || fleet.upstream.calls() == HELD;
-    within(TIMEOUT, "all are running", asked).await;
+    let reached = async || fleet.upstream.calls() == HELD;
+    within(TIMEOUT, "all are running", reached).await;
     let (_, held) = fleet.spent_and_held(1, &account).await;
     assert!(held > 0, "the other gateway sees what is held");
     let killed = fleet.gateways.remove(0);
     killed.process.signal("KILL");
     let freed = async || fleet.spent_and_held(0, &account).await == (0, 0);
-    let took = within(FREED_WITHIN, "nothing is held any more", freed).await;
+    let took = within(RELEASED_WITHIN, "nothing is held any more", freed).await;
     println!("freed after {took:?}");
     for outcome in running {
         assert!(matches!(outcome.await.unwrap(), Outcome::Broken(_)));
@@ -49,7 +49,7 @@ async fn what_a_killed_gateway_held_is_freed_by_the_others() {
     fleet.ends_clean().await;
 }
 
-/// Again and again, each time another one takes the place of the one that was killed.
+/// Kills one gateway after another, and starts a new one in place of each.
 #[tokio::test(flavor = "multi_thread")]
 async fn gateways_are_killed_under_load() {
     let mut fleet = Fleet::of(3).await;
@@ -79,20 +79,20 @@ async fn gateways_are_killed_under_load() {
     fleet.ends_clean().await;
 }
 
-/// Between any two steps of a call. Places that gateways with shared stores do not come by are
-/// passed over.
+/// Kills a gateway between any two steps of a call. Failpoints that gateways with shared stores never reach are
+/// skipped.
 #[tokio::test(flavor = "multi_thread")]
-async fn dying_at_any_place_loses_nothing() {
+async fn aborting_at_any_failpoint_loses_nothing() {
     let fleet = Fleet::of(1).await;
     let account = fleet.account("1000").await;
     let (mut answered, mut broken, mut died) = (0, 0, Vec::new());
     for (number, point) in failpoint::POINTS.iter().enumerate() {
         let mortal = fleet
-            .one_that_dies(&format!("{point}:{}", 5 + number))
+            .one_that_aborts_at(&format!("{point}:{}", 5 + number))
             .await;
-        for asked in 0..40 {
+        for reached in 0..40 {
             let mut body = hello(MODEL);
-            body["stream"] = (asked % 2 == 0).into();
+            body["stream"] = (reached % 2 == 0).into();
             match ask(&fleet.client, mortal.public, &account.key, &body).await {
                 Outcome::Answered => answered += 1,
                 Outcome::Broken(_) => {

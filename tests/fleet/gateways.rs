@@ -1,4 +1,4 @@
-//! Gateways that share their stores, and an operator and callers who go to any of them.
+//! Gateways that share their stores, and requests of callers and an operator to any of them.
 
 use std::{
     net::SocketAddr,
@@ -19,34 +19,35 @@ use crate::support::{
     Answer, FakeUpstream, PostgresServer, Process, RedisServer, gateway::hello, turns::Turn,
 };
 
-pub use crate::support::books::{MODEL, PRICE};
+pub use crate::support::ledger_view::{MODEL, PRICE};
 
 const TOKEN: &str = "0123456789abcdef";
-/// Longer than anything takes that has no bound of its own.
+/// Longer than any step without a bound of its own takes.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
-/// A store that takes connections again is in use again this much later: promised are two seconds,
-/// on a machine that has something to spare.
+/// A store that accepts connections again is in use again within this time. Two seconds are promised on an idle
+/// machine; this allows for a busy one.
 pub const RECOVERY: Duration = Duration::from_secs(4);
-/// So many tokens fit into no minute: a request that may use them is refused, and told what is left.
+/// So large that a request can exceed it only on purpose: the refusal's headers then show what is left of the window.
 const TPM: u64 = 8_000_000;
 const RPM: u64 = 1_000_000;
 
-/// Where gateways keep what they know.
+/// The stores that gateways share.
 #[derive(Clone)]
 pub struct Stores {
     pub postgres: String,
     pub redis: String,
-    /// How patient gateways are with them, as lines of a configuration. A machine that is busy with a crowd
-    /// is no store that does not answer; who stands in a fleet's way is waited for as usual.
+    /// Store deadlines, as configuration lines. They are long where many requests run at once, because slow replies
+    /// on a busy machine do not mean that a store is down. A store
+    /// behind a proxy keeps its default deadline.
     deadlines: &'static str,
 }
 
-const PATIENT_WITH_POSTGRES: &str = "store.deadline_ms = 5000\n";
-const PATIENT_WITH_REDIS: &str = "limits.deadline_ms = 2000\n";
-const PATIENT: &str = "store.deadline_ms = 5000\nlimits.deadline_ms = 2000\n";
+const LONG_POSTGRES_DEADLINE: &str = "store.deadline_ms = 5000\n";
+const LONG_REDIS_DEADLINE: &str = "limits.deadline_ms = 2000\n";
+const LONG_DEADLINES: &str = "store.deadline_ms = 5000\nlimits.deadline_ms = 2000\n";
 
 impl Stores {
-    /// A database of its own on the servers of this test process.
+    /// A new database on the servers that the test process shares.
     pub fn new() -> Self {
         Self::on(PostgresServer::shared(), RedisServer::shared())
     }
@@ -55,27 +56,27 @@ impl Stores {
         Self {
             postgres: postgres.database(),
             redis: redis.url(),
-            deadlines: PATIENT,
+            deadlines: LONG_DEADLINES,
         }
     }
 
-    /// The same database by another way.
+    /// The database reached through another address, e.g. a proxy.
     pub fn postgres_by(&self, address: SocketAddr) -> Self {
         let (head, database) = self.postgres.rsplit_once('/').unwrap();
         let (user, _) = head.rsplit_once('@').unwrap();
         Self {
             postgres: format!("{user}@{address}/{database}"),
             redis: self.redis.clone(),
-            deadlines: PATIENT_WITH_REDIS,
+            deadlines: LONG_REDIS_DEADLINE,
         }
     }
 
-    /// The same limits by another way.
+    /// The limiter reached through another address, e.g. a proxy.
     pub fn redis_by(&self, address: SocketAddr) -> Self {
         Self {
             postgres: self.postgres.clone(),
             redis: format!("redis://{address}"),
-            deadlines: PATIENT_WITH_POSTGRES,
+            deadlines: LONG_POSTGRES_DEADLINE,
         }
     }
 }
@@ -89,7 +90,7 @@ pub struct Gateway {
 pub struct Fleet {
     pub upstream: FakeUpstream,
     pub gateways: Vec<Gateway>,
-    /// Every request on a connection of its own: no answer comes from a gateway that is gone.
+    /// Opens a connection for every request, so that no response comes from a gateway that has been replaced.
     pub client: Client,
     stores: Stores,
     folder: TempDir,
@@ -102,7 +103,7 @@ pub struct Account {
     pub id: String,
     pub key: String,
     pub key_id: String,
-    /// Billionths of a dollar.
+    /// In nano-dollars.
     granted: i64,
 }
 
@@ -112,13 +113,13 @@ impl Account {
     }
 }
 
-/// What a caller had of a request.
+/// The result of a request for its caller.
 #[derive(Debug)]
 pub enum Outcome {
-    /// All of an answer.
+    /// A complete response.
     Answered,
     Refused(Answer),
-    /// A connection that was not made, or broke.
+    /// The connection failed or broke.
     Broken(String),
 }
 
@@ -137,7 +138,7 @@ impl Outcome {
     }
 }
 
-/// The 503s of SPEC §7 that a caller may try again: what is wrong, or `None` if nothing is.
+/// What is wrong with a 503 that §7 lets callers retry, or `None` if the response conforms.
 pub fn store_refusal_is_wrong(answer: &Answer) -> Option<String> {
     let error = &answer.body["error"];
     let word = |key: &str| error[key].as_str().unwrap_or_default();
@@ -163,12 +164,12 @@ pub fn assert_store_refusal(answer: &Answer, kind: &str, code: &str) {
 }
 
 impl Fleet {
-    /// So many gateways on stores of their own.
+    /// Starts this many gateways on new stores.
     pub async fn of(gateways: usize) -> Self {
         Self::on(Stores::new(), gateways).await
     }
 
-    /// So many gateways that start at the same moment.
+    /// Starts this many gateways at the same moment.
     pub async fn on(stores: Stores, gateways: usize) -> Self {
         let upstream = FakeUpstream::start().await;
         upstream.converse([Turn::says("Hi")]);
@@ -186,18 +187,18 @@ impl Fleet {
         fleet
     }
 
-    /// Where no gateway goes away, many requests need few connections.
+    /// Reuses connections from now on, for tests in which no gateway is replaced.
     pub fn keep_connections(&mut self) {
         self.client = Client::builder().no_proxy().build().unwrap();
     }
 
-    /// One more, on the fleet's stores by this way.
+    /// Adds a gateway that reaches the fleet's stores at these addresses.
     pub async fn add_on(&mut self, stores: &Stores) {
         let gateway = self.started(stores, &[]).await;
         self.gateways.push(gateway);
     }
 
-    /// A gateway that is not yet one of the fleet.
+    /// Starts a gateway that is not yet one of the fleet.
     pub async fn started(&self, stores: &Stores, environment: &[(&str, &str)]) -> Gateway {
         let config = self.config(stores);
         let environment = [&[("TOLLGATE_OPERATOR_TOKEN", TOKEN)], environment].concat();
@@ -213,8 +214,8 @@ impl Fleet {
         self.started(&self.stores, &[]).await
     }
 
-    /// One that dies at this place, as `TOLLGATE_DIE_AT` names it.
-    pub async fn one_that_dies(&self, at: &str) -> Gateway {
+    /// Starts a gateway that aborts at this failpoint, named as in `TOLLGATE_DIE_AT`.
+    pub async fn one_that_aborts_at(&self, at: &str) -> Gateway {
         let die_at = [("TOLLGATE_DIE_AT", at)];
         self.started(&self.stores, &die_at).await
     }
@@ -239,7 +240,7 @@ impl Fleet {
         path
     }
 
-    /// An account that may call everything, with so many dollars.
+    /// Creates an account that may call every model, with this many dollars.
     pub async fn account(&self, dollars: &str) -> Account {
         self.account_on("business", "flex", dollars).await
     }
@@ -262,7 +263,7 @@ impl Fleet {
         account
     }
 
-    /// A new key of the account: its ID and the key itself.
+    /// Creates a key of the account and returns its ID and secret.
     pub async fn new_key(&self, account: &Account) -> (String, String) {
         let path = format!("{}/keys", account.path());
         let made = self.operate(0, Method::POST, &path, json!({ "name": "test" }));
@@ -271,7 +272,7 @@ impl Fleet {
         (word("id"), word("key"))
     }
 
-    /// What the operator says to one of the gateways, which must do it.
+    /// Sends an operator request to one of the gateways and asserts that it succeeds.
     pub async fn operate(&self, at: usize, method: Method, path: &str, body: Value) -> Value {
         let url = format!("http://{}{path}", self.gateways[at].operator);
         let mut request = self.client.request(method, url).bearer_auth(TOKEN);
@@ -285,11 +286,11 @@ impl Fleet {
         serde_json::from_str(&text).unwrap()
     }
 
-    pub async fn look(&self, at: usize, path: &str) -> Value {
+    pub async fn get(&self, at: usize, path: &str) -> Value {
         self.operate(at, Method::GET, path, Value::Null).await
     }
 
-    /// Asks one of the gateways for a small answer.
+    /// Sends a small request to one of the gateways.
     pub async fn ask(&self, at: usize, account: &Account) -> Outcome {
         ask(
             &self.client,
@@ -300,7 +301,7 @@ impl Fleet {
         .await
     }
 
-    /// The status of `/health` and of `/health/live`.
+    /// The status codes of `/health` and `/health/live`.
     pub async fn health(&self, at: usize) -> (u16, u16) {
         let status = async |path: &str| {
             let url = format!("http://{}{path}", self.gateways[at].public);
@@ -310,7 +311,7 @@ impl Fleet {
         (status("/health").await, status("/health/live").await)
     }
 
-    /// Waits until every gateway says of itself that it is (not) ready; it is alive all the time.
+    /// Waits until `/health` has this status at every gateway; asserts that `/health/live` is always 200.
     pub async fn until_health(&self, status: u16) {
         for at in 0..self.gateways.len() {
             eventually(&format!("gateway {at} says {status}"), async || {
@@ -322,7 +323,8 @@ impl Fleet {
         }
     }
 
-    /// Waits until every gateway answers this account; the longest that took from now.
+    /// Waits until every gateway serves this account; returns the number of served requests and the time that this
+    /// took.
     pub async fn until_answering(&self, account: &Account) -> (usize, Duration) {
         let (started, mut answered) = (Instant::now(), 0);
         for at in 0..self.gateways.len() {
@@ -337,16 +339,16 @@ impl Fleet {
         (answered, took)
     }
 
-    /// What the account has spent, in billionths of a dollar, and what is held for it.
+    /// The amounts spent and held, in nano-dollars.
     pub async fn spent_and_held(&self, at: usize, account: &Account) -> (i64, i64) {
-        let shown = self.look(at, &account.path()).await;
+        let shown = self.get(at, &account.path()).await;
         let spent = account.granted - nanos(&shown["balance"]);
         (spent, nanos(&shown["held"]))
     }
 
-    /// The IDs of the requests that the account was charged for, each of them once.
+    /// The IDs of the charged requests; asserts that each was charged once.
     pub async fn charged(&self, at: usize, account: &Account) -> Vec<String> {
-        let usage = self.look(at, &format!("{}/usage", account.path())).await;
+        let usage = self.get(at, &format!("{}/usage", account.path())).await;
         let rows = usage["data"].as_array().unwrap().iter();
         let mut ids: Vec<_> = rows
             .map(|row| row["request_id"].as_str().unwrap().to_owned())
@@ -358,8 +360,8 @@ impl Fleet {
         ids
     }
 
-    /// Waits until nothing is held, and the account has paid for this many small answers; a few
-    /// more where nobody can know whether an answer arrived.
+    /// Waits until nothing is held and the account was charged for `sure` to `sure + unsure` small responses;
+    /// `unsure` counts requests whose outcome the caller cannot know.
     pub async fn until_charged(&self, at: usize, account: &Account, sure: usize, unsure: usize) {
         let price = |answers: usize| i64::try_from(answers).unwrap() * PRICE;
         let paid = price(sure)..=price(sure + unsure);
@@ -371,7 +373,7 @@ impl Fleet {
         .await;
     }
 
-    /// How many requests the account's minute counts, by the headers of a refusal.
+    /// Number of requests in the account's window, read from the headers of a refusal.
     pub async fn counted(&self, at: usize, account: &Account) -> u64 {
         let mut body = hello(MODEL);
         (body["max_tokens"], body["n"]) = (66_000.into(), 128.into());
@@ -383,15 +385,15 @@ impl Fleet {
         RPM - left.parse::<u64>().unwrap()
     }
 
-    /// Every test ends with this: nothing is held, the books add up at every gateway, and each of
-    /// them stops when it is told to.
+    /// Asserts at the end of every test that nothing is held, that the ledger adds up at every gateway, and that each
+    /// gateway stops on request.
     pub async fn ends_clean(self) {
-        let accounts = self.look(0, "/operator/accounts").await;
+        let accounts = self.get(0, "/operator/accounts").await;
         let accounts = accounts["data"].as_array().unwrap();
         for account in accounts {
             let path = format!("/operator/accounts/{}", account["id"].as_str().unwrap());
             eventually("nothing is held", async || {
-                let shown = self.look(0, &path).await;
+                let shown = self.get(0, &path).await;
                 assert_eq!(shown["frozen"], false, "{shown}");
                 nanos(&shown["held"]) == 0
             })
@@ -416,13 +418,13 @@ impl Fleet {
     }
 }
 
-/// Asks and hears all of the answer, streamed or not.
+/// Sends a request and reads the response to its end, streamed or not.
 pub async fn ask(client: &Client, public: SocketAddr, key: &str, body: &Value) -> Outcome {
     let url = format!("http://{public}/v1/chat/completions");
-    hear(client.post(url).bearer_auth(key).json(body)).await
+    outcome_of(client.post(url).bearer_auth(key).json(body)).await
 }
 
-pub async fn hear(request: reqwest::RequestBuilder) -> Outcome {
+pub async fn outcome_of(request: reqwest::RequestBuilder) -> Outcome {
     let response = match request.send().await {
         Ok(response) => response,
         Err(error) => return Outcome::Broken(format!("{error:?}")),
@@ -448,12 +450,12 @@ pub async fn hear(request: reqwest::RequestBuilder) -> Outcome {
     })
 }
 
-/// Waits for what must come about; fails when it does not.
+/// Waits until the condition holds; panics when the time is up.
 pub async fn eventually(what: &str, come: impl AsyncFn() -> bool) {
     within(TIMEOUT, what, come).await;
 }
 
-/// The same with a bound; says how long it took.
+/// Like `eventually` with a bound; returns how long it took.
 pub async fn within(bound: Duration, what: &str, come: impl AsyncFn() -> bool) -> Duration {
     let started = Instant::now();
     while !come().await {
@@ -463,12 +465,12 @@ pub async fn within(bound: Duration, what: &str, come: impl AsyncFn() -> bool) -
     started.elapsed()
 }
 
-/// Does what takes a while without a word to the other tasks.
-pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs blocking work off the async threads.
+pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
-/// Servers that a test kills.
+/// Servers that a test may kill.
 pub struct Servers {
     pub postgres: Arc<PostgresServer>,
     pub redis: Arc<RedisServer>,
@@ -479,17 +481,18 @@ impl Servers {
         Self::start_with(&[]).await
     }
 
-    /// With settings of PostgreSQL's.
+    /// Starts them with these PostgreSQL settings.
     pub async fn start_with(settings: &'static [&'static str]) -> Self {
         let start = || (PostgresServer::own_with(settings), RedisServer::own());
-        let (postgres, redis) = aside(start).await;
+        let (postgres, redis) = run_blocking(start).await;
         Self {
             postgres: Arc::new(postgres),
             redis: Arc::new(redis),
         }
     }
 
-    /// With the usual patience: that of a minute which has to be put back goes by it.
+    /// Stores with the default deadlines, because the restoration of windows after a restart of Redis depends on
+    /// them.
     pub fn stores(&self) -> Stores {
         Stores {
             deadlines: "",
@@ -499,17 +502,17 @@ impl Servers {
 
     pub async fn kill(&self, store: Store) {
         let (postgres, redis) = (self.postgres.clone(), self.redis.clone());
-        aside(move || match store {
+        run_blocking(move || match store {
             Store::Postgres => postgres.kill(),
             Store::Redis => redis.kill(),
         })
         .await;
     }
 
-    /// It takes connections when this returns.
+    /// Restarts a store. It accepts connections when this returns.
     pub async fn start_again(&self, store: Store) {
         let (postgres, redis) = (self.postgres.clone(), self.redis.clone());
-        aside(move || match store {
+        run_blocking(move || match store {
             Store::Postgres => postgres.start(),
             Store::Redis => redis.start(),
         })
@@ -524,7 +527,7 @@ pub enum Store {
 }
 
 impl Store {
-    /// The type and the code of a refusal for want of it.
+    /// Type and code of a refusal because this store is unavailable.
     pub fn refusal(self) -> (&'static str, &'static str) {
         match self {
             Self::Postgres => ("server_error", "credit_reservation_unavailable"),
@@ -533,7 +536,7 @@ impl Store {
     }
 }
 
-/// An amount of dollars as it is written, in billionths.
+/// Parses a decimal amount of dollars into nano-dollars.
 fn nanos(amount: &Value) -> i64 {
     let amount = amount.as_str().expect("money is a text");
     let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));

@@ -1,5 +1,5 @@
-//! A provider that reports all that a model could have read and written, and a customer who sends as much at once as
-//! gets in: the balance stays within its bound, whichever gateways are asked.
+//! A provider that reports the largest possible usage, and a customer who sends as many requests at once as are
+//! admitted: the balance stays within its bound, whichever gateways serve the requests.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -9,12 +9,12 @@ use crate::{
     support::{bodies::hello_with, turns::Turn},
 };
 
-/// 2.00 / 10.00 a million, without a minimum: an answer without a cap can cost 0.66.
+/// Costs 2.00 / 10.00 dollars per million tokens, without a minimum: a response without a cap can cost 0.66.
 const MODEL: &str = "svc-max-coding";
 const CONTEXT: u32 = 1_050_000;
 const MAX_OUTPUT: u32 = 66_000;
 const DOLLAR: i64 = 1_000_000_000;
-/// `credit.max_overdraft` where nobody sets it.
+/// The default of `credit.max_overdraft`.
 const MAX_OVERDRAFT: i64 = 5 * DOLLAR;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,11 +30,11 @@ async fn three_gateways_keep_an_account_within_its_bound() {
     ] {
         let account = fleet.account("1").await;
         let body = hello_with(MODEL, more.clone());
-        let asked = (0..90).map(|number| {
+        let requests = (0..90).map(|number| {
             let public = fleet.gateways[number % 3].public;
             ask(&fleet.client, public, &account.key, &body)
         });
-        let outcomes = join_all(asked).await;
+        let outcomes = join_all(requests).await;
         let answered = outcomes
             .iter()
             .filter(|one| matches!(one, Outcome::Answered));

@@ -1,4 +1,4 @@
-//! Callers who keep asking whatever happens, and what they were told.
+//! Callers that keep sending requests whatever happens, and a tally of their results.
 
 use std::{
     collections::BTreeSet,
@@ -16,13 +16,13 @@ use std::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    gateways::{Account, Fleet, MODEL, Outcome, eventually, hear, store_refusal_is_wrong},
+    gateways::{Account, Fleet, MODEL, Outcome, eventually, outcome_of, store_refusal_is_wrong},
     support::gateway::hello,
 };
 
 const CALLERS: usize = 8;
 
-/// Where callers find the gateways of the moment.
+/// Addresses of the gateways that are running now.
 #[derive(Clone)]
 pub struct Addresses(Arc<Mutex<Vec<SocketAddr>>>);
 
@@ -48,13 +48,13 @@ impl Addresses {
 
 #[derive(Default)]
 pub struct Tally {
-    /// IDs of requests whose answer arrived whole.
+    /// IDs of requests whose response arrived completely.
     pub answered: BTreeSet<String>,
-    /// 503s of SPEC §7 with Retry-After.
+    /// 503s of §7 with Retry-After.
     pub refused: usize,
-    /// Connections that broke, or were not made.
+    /// Connections that broke or failed.
     pub broken: usize,
-    /// What should never be said.
+    /// Responses that violate the contract.
     pub wrong: Vec<String>,
 }
 
@@ -67,8 +67,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Callers of this account who go from gateway to gateway, half of them for streams. `retries`
-    /// is how often they try one request again, at the next gateway.
+    /// Starts callers of this account that rotate between the gateways, half of them with streams. Each request is
+    /// retried up to `retries` times, at the next gateway.
     pub fn start(fleet: &Fleet, addresses: &Addresses, account: &Account, retries: usize) -> Self {
         let mut load = Self {
             tally: Arc::default(),
@@ -94,7 +94,7 @@ impl Load {
                 while !ended.load(SeqCst) {
                     asking.fetch_add(1, SeqCst);
                     if !paused.load(SeqCst) {
-                        caller.turn().await;
+                        caller.one_request().await;
                     }
                     asking.fetch_sub(1, SeqCst);
                     tokio::time::sleep(Duration::from_millis(2)).await;
@@ -108,23 +108,26 @@ impl Load {
         self.tally.lock().unwrap().answered.len()
     }
 
-    /// Waits until so many more were answered.
+    /// Waits until this many more requests were served.
     pub async fn until_more(&self, more: usize) {
         let enough = self.answered() + more;
         eventually("callers are answered", async || self.answered() >= enough).await;
     }
 
-    /// Nobody asks any more once this returns.
+    /// Pauses the callers; no request is running when this returns.
     pub async fn pause(&self) {
         self.paused.store(true, SeqCst);
-        eventually("nobody asks", async || self.asking.load(SeqCst) == 0).await;
+        eventually("no request is running", async || {
+            self.asking.load(SeqCst) == 0
+        })
+        .await;
     }
 
     pub fn resume(&self) {
         self.paused.store(false, SeqCst);
     }
 
-    /// The end, and what everyone was told.
+    /// Stops the callers and returns their results.
     pub async fn end(self) -> Tally {
         self.ended.store(true, SeqCst);
         for caller in self.callers {
@@ -147,14 +150,14 @@ struct Caller {
 }
 
 impl Caller {
-    /// One request, tried as often as it may be.
-    async fn turn(&self) {
+    /// One request with its retries.
+    async fn one_request(&self) {
         let number = self.numbers.fetch_add(1, Relaxed);
         for attempt in 0..=self.retries {
             let id = format!("ask-{number}-{attempt}");
             let outcome = self.ask(&id, number + attempt).await;
             let is_last = attempt == self.retries;
-            if self.told(id, outcome, is_last) {
+            if self.record(id, outcome, is_last) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -167,11 +170,11 @@ impl Caller {
         body["stream"] = self.streams.into();
         let url = format!("http://{public}/v1/chat/completions");
         let request = self.client.post(url).bearer_auth(&self.key);
-        hear(request.header("x-request-id", id).json(&body)).await
+        outcome_of(request.header("x-request-id", id).json(&body)).await
     }
 
-    /// Writes down what was said; whether the request is over with it.
-    fn told(&self, id: String, outcome: Outcome, is_last: bool) -> bool {
+    /// Records an outcome; returns whether the request is finished with it.
+    fn record(&self, id: String, outcome: Outcome, is_last: bool) -> bool {
         let mut tally = self.tally.lock().unwrap();
         match outcome {
             Outcome::Answered => {
@@ -194,7 +197,7 @@ impl Caller {
     }
 }
 
-/// A gateway that is told to stop sends new work elsewhere.
+/// Whether a gateway refused because it is stopping; the caller then goes to another.
 fn is_stopping(answer: &crate::support::Answer) -> bool {
     let error = &answer.body["error"];
     let (kind, code) = (error["type"].as_str(), error["code"].as_str());

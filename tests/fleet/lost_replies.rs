@@ -1,17 +1,18 @@
-//! Replies of a store that never arrive though the step was done: one hold, one charge or none, one
-//! place in the minute.
+//! Replies of a store that are lost after the step was done: there is one hold, at most one charge, and one
+//! reservation in the window.
 
 use reqwest::Method;
 use serde_json::Value;
 
 use crate::{
     gateways::{
-        Account, Fleet, MODEL, Outcome, Servers, TIMEOUT, hear, store_refusal_is_wrong, within,
+        Account, Fleet, MODEL, Outcome, Servers, TIMEOUT, outcome_of, store_refusal_is_wrong,
+        within,
     },
     support::{FaultProxy, Gate, gateway::hello, proxy::Mode, turns::Turn},
 };
 
-/// Two gateways, the first of them behind a line that can lose replies; the other one is a witness.
+/// Two gateways; the first reaches a store through a proxy that can drop replies, the second directly.
 struct Lossy {
     fleet: Fleet,
     proxy: FaultProxy,
@@ -59,22 +60,22 @@ impl Lossy {
         let fleet = &self.fleet;
         let url = format!("http://{}/v1/chat/completions", fleet.gateways[0].public);
         let request = fleet.client.post(url).bearer_auth(&self.account.key);
-        tokio::spawn(hear(request.header("x-request-id", id).json(&body)))
+        tokio::spawn(outcome_of(request.header("x-request-id", id).json(&body)))
     }
 
-    /// From now on replies are lost; what was asked before has been answered.
+    /// Drops replies from now on; earlier requests have had theirs.
     fn lose_replies(&self) {
         self.proxy.set(Mode::DropReplies);
     }
 
-    /// Replies arrive again, and what the gateway did meanwhile is over; how many it answered.
+    /// Forwards replies again and waits until the gateway serves requests; returns how many it served.
     async fn heal(&self) -> usize {
         self.proxy.set(Mode::Pass);
         self.fleet.until_answering(&self.account).await.0
     }
 }
 
-/// Whether it was answered; otherwise it was refused as SPEC §7 says.
+/// Whether the request was served; asserts that any other outcome is a refusal of §7.
 fn is_answered(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Answered => true,
@@ -94,8 +95,12 @@ async fn a_hold_whose_reply_is_lost_is_one_hold_and_no_charge() {
         let calls = lossy.fleet.upstream.calls();
         lossy.lose_replies();
         let outcome = lossy.asking(&format!("hold-{round}"), round % 2 == 0).await;
-        assert!(!is_answered(&outcome.unwrap()), "nobody knows of a hold");
-        assert_eq!(lossy.fleet.upstream.calls(), calls, "it goes nowhere");
+        assert!(!is_answered(&outcome.unwrap()), "the hold is not confirmed");
+        assert_eq!(
+            lossy.fleet.upstream.calls(),
+            calls,
+            "no request is sent to the provider"
+        );
         answered += lossy.heal().await;
         let account = &lossy.account;
         lossy.fleet.until_charged(1, account, answered, 0).await;
@@ -103,8 +108,8 @@ async fn a_hold_whose_reply_is_lost_is_one_hold_and_no_charge() {
     lossy.fleet.ends_clean().await;
 }
 
-/// The reply to the charge itself. Replies come back while it is tried again in every other round,
-/// and only after the caller was told in the others.
+/// Drops the reply to the charge itself. In every other round replies return while the charge is being retried, in
+/// the others only after the response.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_charge_whose_reply_is_lost_is_one_charge_or_none() {
     let lossy = Lossy::to_postgres().await;
@@ -114,8 +119,8 @@ async fn a_charge_whose_reply_is_lost_is_one_charge_or_none() {
         let turn = Turn::says("Hi").after(&gate);
         lossy.fleet.upstream.converse([turn]);
         let asking = lossy.asking(&format!("charge-{round}"), round % 2 == 0);
-        let asked = async || lossy.fleet.upstream.calls() > calls;
-        within(TIMEOUT, "the provider is asked", asked).await;
+        let reached = async || lossy.fleet.upstream.calls() > calls;
+        within(TIMEOUT, "the provider gets the request", reached).await;
         lossy.lose_replies();
         let sent = lossy.proxy.bytes().0;
         gate.open();
@@ -133,9 +138,9 @@ async fn a_charge_whose_reply_is_lost_is_one_charge_or_none() {
     lossy.fleet.ends_clean().await;
 }
 
-/// A connection that breaks at any byte of what is said to PostgreSQL.
+/// Cuts the connection to PostgreSQL at various bytes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_to_postgres_that_is_cut_anywhere_loses_nothing() {
+async fn cutting_the_connection_to_postgres_anywhere_loses_nothing() {
     let lossy = Lossy::to_postgres().await;
     let mut answered = lossy.fleet.until_answering(&lossy.account).await.0;
     for round in 0..8 {
@@ -156,7 +161,7 @@ async fn a_line_to_postgres_that_is_cut_anywhere_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_admission_whose_reply_is_lost_is_one_place_in_the_minute_at_most() {
+async fn an_admission_whose_reply_is_lost_is_at_most_one_reservation() {
     let lossy = Lossy::to_redis().await;
     let fleet = &lossy.fleet;
     let mut answered = fleet.until_answering(&lossy.account).await.0;
@@ -168,13 +173,17 @@ async fn an_admission_whose_reply_is_lost_is_one_place_in_the_minute_at_most() {
             .asking(&format!("admit-{round}"), round % 2 == 0)
             .await;
         let outcome = outcome.unwrap();
-        assert!(!is_answered(&outcome), "nobody knows whether it may start");
+        assert!(!is_answered(&outcome), "the admission is not confirmed");
         let (kind, code) = crate::gateways::Store::Redis.refusal();
         let refusal = outcome.refusal();
         refusal.assert_error(503, kind, Some(code), None);
-        assert_eq!(fleet.upstream.calls(), calls, "it goes nowhere");
+        assert_eq!(
+            fleet.upstream.calls(),
+            calls,
+            "no request is sent to the provider"
+        );
         unsure += 1;
-        // Those who try until it is well again may leave a place each as well.
+        // Each request that fails before the recovery may also leave a reservation.
         lossy.proxy.set(Mode::Pass);
         fleet.until_health(200).await;
         answered += fleet.until_answering(&lossy.account).await.0;

@@ -1,7 +1,7 @@
-//! Several gateways in processes of their own, on one PostgreSQL and one Redis: they are one. And
-//! what becomes of them when a gateway or a store dies, stands still, or is not heard.
+//! Several gateways in processes of their own, on one PostgreSQL and one Redis: they behave as one. The tests also
+//! kill or pause gateways and stores, and cut the connections between them.
 //!
-//! `make fleet` runs it.
+//! `make fleet` runs them.
 
 #![allow(
     clippy::needless_pass_by_value,

@@ -1,5 +1,5 @@
-//! A gateway that stands still for longer than its lease and then goes on, as after a long swap or
-//! on a machine that was suspended.
+//! A gateway that is paused for longer than its lease and then resumes, as after heavy swapping or a suspended
+//! machine.
 
 use crate::{
     gateways::{Fleet, MODEL, Outcome, TIMEOUT, ask, eventually, store_refusal_is_wrong, within},
@@ -22,12 +22,12 @@ async fn a_gateway_that_slept_through_its_lease_charges_nothing_twice() {
             tokio::spawn(async move { ask(&client, public, &key, &body).await })
         })
         .collect();
-    let asked = async || fleet.upstream.calls() == CALLS;
-    within(TIMEOUT, "all are running", asked).await;
+    let reached = async || fleet.upstream.calls() == CALLS;
+    within(TIMEOUT, "all are running", reached).await;
     fleet.gateways[0].process.signal("STOP");
     let freed = async || fleet.spent_and_held(1, &account).await == (0, 0);
     eventually("the other one has freed what was held", freed).await;
-    // Answers arrive while it stands still.
+    // The provider responds while the gateway is paused.
     gate.open();
     fleet.gateways[0].process.signal("CONT");
     let mut answered = 0;
@@ -46,6 +46,6 @@ async fn a_gateway_that_slept_through_its_lease_charges_nothing_twice() {
         let charged = fleet.charged(at, &account).await;
         assert_eq!(charged.len(), answered + more);
     }
-    assert_eq!(fleet.upstream.calls(), CALLS + more, "each was asked once");
+    assert_eq!(fleet.upstream.calls(), CALLS + more, "one request each");
     fleet.ends_clean().await;
 }

@@ -1,12 +1,12 @@
-//! Gateways that are replaced one after the other while callers go on: nobody sees more of it than a
-//! reason to ask the next one.
+//! Gateways that are replaced one after the other under load: callers see nothing but a reason to retry at the next
+//! gateway.
 
 use crate::{
     gateways::Fleet,
     load::{Addresses, Load},
 };
 
-/// More than there are gateways: one of them is always there.
+/// More than there are gateways; one of them is always running.
 const RETRIES: usize = 50;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,7 +32,7 @@ async fn a_rolling_restart_under_load_fails_no_request() {
         "{answered} answered; {} refused and {} not connected before that",
         tally.refused, tally.broken
     );
-    // Those that were not connected were not begun either.
+    // Requests whose connection failed were not admitted either.
     fleet.until_charged(0, &account, answered, 0).await;
     let charged = fleet.charged(2, &account).await;
     assert!(

@@ -1,4 +1,4 @@
-//! Gateways that start at the same moment on a database in which there is nothing yet.
+//! Gateways that start at the same moment on an empty database.
 
 use crate::{
     gateways::{Fleet, Stores, eventually},
@@ -13,11 +13,11 @@ async fn tables(stores: &Stores) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_at_once_all_come_up_and_make_the_tables_once() {
+async fn ten_gateways_start_at_once_and_create_the_tables_once() {
     let (alone, crowd) = (Stores::new(), Stores::new());
     let one = Fleet::on(alone.clone(), 1).await;
     let ten = Fleet::on(crowd.clone(), 10).await;
-    // Those of the portal are made in the background.
+    // The portal's tables are created in the background.
     let has = |made: &[String], table| made.iter().any(|known| known == table);
     eventually("one has made the tables of the portal", async || {
         has(&tables(&alone).await, "public.backoffice_people")

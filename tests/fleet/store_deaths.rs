@@ -1,5 +1,5 @@
-//! Stores that are killed under load and come back: what cannot be counted or charged is not begun,
-//! nothing is charged for what was refused, and all is well again without a word from anyone.
+//! Stores that are killed under load and restarted: calls that cannot be counted or charged do not start, refused
+//! requests cost nothing, and everything recovers without intervention.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 const ROUNDS: usize = 3;
-/// No hold outlives a crash of PostgreSQL for longer than this after its return.
+/// No hold outlives a crash of PostgreSQL by more than this, counted from its restart.
 const RELEASED_WITHIN: Duration = Duration::from_secs(30);
 
 async fn killed_under_load(store: Store) {
@@ -47,13 +47,13 @@ async fn killed_under_load(store: Store) {
         tally.refused
     );
     fleet.until_charged(0, &idle, probes, 0).await;
-    // Every answer is paid and nothing else, though for some it was not known at first.
+    // Every delivered response is charged and nothing else, even where a charge was pending at first.
     let answered = tally.answered.len();
     fleet.until_charged(1, &account, answered, 0).await;
     fleet.ends_clean().await;
 }
 
-/// Everything is refused for want of the store, and no provider hears of it.
+/// Asserts that all requests are refused because the store is unavailable, and that none is sent to a provider.
 async fn assert_refused(fleet: &Fleet, account: &Account, store: Store) {
     let calls = fleet.upstream.calls();
     let (kind, code) = store.refusal();
@@ -64,7 +64,11 @@ async fn assert_refused(fleet: &Fleet, account: &Account, store: Store) {
     for at in 0..2 {
         assert_eq!(fleet.health(at).await, (503, 200));
     }
-    assert_eq!(fleet.upstream.calls(), calls, "it goes nowhere");
+    assert_eq!(
+        fleet.upstream.calls(),
+        calls,
+        "no request is sent to the provider"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +81,7 @@ async fn postgres_is_killed_under_load_and_comes_back() {
     killed_under_load(Store::Postgres).await;
 }
 
-/// Both at once, as when a machine goes.
+/// Both at once, as when a machine fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn both_stores_are_killed_and_come_back_one_after_the_other() {
     let servers = Servers::start().await;
@@ -100,10 +104,10 @@ async fn both_stores_are_killed_and_come_back_one_after_the_other() {
     fleet.ends_clean().await;
 }
 
-/// Releases are committed without waiting for the disk. This server writes only full pages of its log by itself,
-/// and these few do not fill one.
+/// Releases are committed without waiting for the disk. This server writes only full pages of its WAL by itself, and
+/// these few releases do not fill one.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_failed_as_postgres_was_killed_is_released_when_it_is_back() {
+async fn calls_that_failed_while_postgres_was_killed_are_released_after_its_restart() {
     const CALLS: usize = 2;
     let settings = &["wal_writer_delay=10s", "full_page_writes=off"];
     let servers = Servers::start_with(settings).await;
@@ -118,9 +122,9 @@ async fn what_failed_as_postgres_was_killed_is_released_when_it_is_back() {
             tokio::spawn(async move { ask(&client, public, &key, &hello(MODEL)).await })
         })
         .collect();
-    let asked = async || fleet.upstream.calls() == CALLS;
-    within(TIMEOUT, "all are running", asked).await;
-    // What operators do waits for the disk: so the holds are there.
+    let reached = async || fleet.upstream.calls() == CALLS;
+    within(TIMEOUT, "all are running", reached).await;
+    // Operator requests wait for the disk, so the holds before them are durable now.
     fleet.account("1").await;
     gate.open();
     for outcome in running {
@@ -136,9 +140,9 @@ async fn what_failed_as_postgres_was_killed_is_released_when_it_is_back() {
     fleet.ends_clean().await;
 }
 
-/// A minute that Redis has forgotten is no fresh minute.
+/// Windows are restored after Redis has lost its data; they do not start empty.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_minute_goes_on_though_redis_was_killed() {
+async fn the_window_survives_a_kill_of_redis() {
     let servers = Servers::start().await;
     let fleet = Fleet::on(servers.stores(), 2).await;
     let (account, other) = (fleet.account("10").await, fleet.account("10").await);
@@ -164,7 +168,10 @@ async fn the_minute_goes_on_though_redis_was_killed() {
             }
         }
     }
-    assert!(started.elapsed().as_secs() < 60, "it is still the minute");
+    assert!(
+        started.elapsed().as_secs() < 60,
+        "the window has not passed"
+    );
     assert_eq!(answered, 20);
     fleet.until_charged(1, &account, 20, 0).await;
     fleet.ends_clean().await;

@@ -1,5 +1,4 @@
-//! Stores that are there and of no use: slow, full, or not to be written to. Callers hear of it soon
-//! and do not pile up.
+//! Stores that are reachable but unusable: slow, full, or read-only. Callers are refused soon and do not pile up.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +6,8 @@ use futures_util::future::join_all;
 
 use crate::{
     gateways::{
-        Account, Fleet, Outcome, RECOVERY, Servers, Store, Stores, TIMEOUT, aside,
-        assert_store_refusal, eventually, store_refusal_is_wrong, within,
+        Account, Fleet, Outcome, RECOVERY, Servers, Store, Stores, TIMEOUT, assert_store_refusal,
+        eventually, run_blocking, store_refusal_is_wrong, within,
     },
     support::{
         FaultProxy, Gate, PostgresServer, RedisServer, proxy::Mode, stores::connect, turns::Turn,
@@ -16,27 +15,29 @@ use crate::{
 };
 
 const CLIENTS: usize = 500;
-/// A store has half a second, and half a minute's work of five hundred clients is no excuse.
+/// A store operation times out after half a second; this bound also allows for five hundred requests on a busy
+/// machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Five hundred at once are all told within the bound, and it is well again as soon as it can be.
+/// Asserts that five hundred simultaneous requests all get a response within the bound, and that the store is used
+/// again as soon as it responds.
 async fn slow(fleet: &Fleet, account: &Account, proxy: &FaultProxy, late: Duration, store: Store) {
     let (mut answered, _) = fleet.until_answering(account).await;
     let calls = fleet.upstream.calls();
     proxy.set(Mode::Delay(late));
     let started = Instant::now();
-    let asked = (0..CLIENTS).map(|_| fleet.ask(0, account));
+    let requests = (0..CLIENTS).map(|_| fleet.ask(0, account));
     let (kind, code) = store.refusal();
-    for outcome in join_all(asked).await {
+    for outcome in join_all(requests).await {
         assert_store_refusal(outcome.refusal(), kind, code);
     }
     let took = started.elapsed();
-    println!("{CLIENTS} clients of a slow {store:?} were told within {took:?}");
+    println!("{CLIENTS} clients of a slow {store:?} got responses within {took:?}");
     assert!(took < SOON, "{took:?}");
     assert_eq!(fleet.upstream.calls(), calls, "none of it goes anywhere");
     fleet.until_health(503).await;
     proxy.set(Mode::Pass);
-    // What was late is over first: connections that were slow are not waited for.
+    // Slow connections are dropped; recovery does not wait for them.
     let (more, took) = fleet.until_answering(account).await;
     assert!(took < RECOVERY + late, "{took:?}");
     answered += more;
@@ -44,7 +45,7 @@ async fn slow(fleet: &Fleet, account: &Account, proxy: &FaultProxy, late: Durati
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_postgres_is_told_soon_and_nobody_piles_up() {
+async fn a_slow_postgres_is_reported_soon_and_requests_do_not_pile_up() {
     let postgres = PostgresServer::shared();
     let proxy = FaultProxy::start(([127, 0, 0, 1], postgres.port()).into());
     let stores = Stores::new().postgres_by(proxy.address);
@@ -56,7 +57,7 @@ async fn a_slow_postgres_is_told_soon_and_nobody_piles_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_redis_is_told_soon_and_nobody_piles_up() {
+async fn a_slow_redis_is_reported_soon_and_requests_do_not_pile_up() {
     let proxy = FaultProxy::start(RedisServer::shared().address());
     let stores = Stores::new().redis_by(proxy.address);
     let fleet = Fleet::on(stores, 1).await;
@@ -66,9 +67,9 @@ async fn a_slow_redis_is_told_soon_and_nobody_piles_up() {
     fleet.ends_clean().await;
 }
 
-/// Lines on which nothing is ever said again, which no error tells of.
+/// Connections that stay open and never carry another byte, so that no error is reported.
 #[tokio::test(flavor = "multi_thread")]
-async fn stores_that_fall_silent_are_given_up_and_found_again() {
+async fn silent_stores_are_abandoned_and_reconnected() {
     for store in [Store::Postgres, Store::Redis] {
         let stores = Stores::new();
         let (server, by): (_, fn(&Stores, _) -> Stores) = match store {
@@ -103,34 +104,34 @@ async fn stores_that_fall_silent_are_given_up_and_found_again() {
     }
 }
 
-/// Strangers take every connection that PostgreSQL has, those of the gateways included.
+/// Other clients take every connection of PostgreSQL, including those of the gateways.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_connection_to_be_had_all_is_refused_until_there_is_one() {
+async fn without_postgres_connections_everything_is_refused_until_one_is_free() {
     let settings = ["max_connections=40", "superuser_reserved_connections=0"];
-    let postgres = aside(move || PostgresServer::own_with(&settings)).await;
+    let postgres = run_blocking(move || PostgresServer::own_with(&settings)).await;
     let stores = Stores::on(&postgres, RedisServer::shared());
     let fleet = Fleet::on(stores, 2).await;
     let account = fleet.account("10").await;
     let (answered, _) = fleet.until_answering(&account).await;
     let url = postgres.url("postgres");
     let first = connect(&url).await;
-    let mut strangers = Vec::new();
+    let mut other_clients = Vec::new();
     let started = Instant::now();
     loop {
         assert!(started.elapsed() < TIMEOUT, "there are still connections");
         while let Ok((client, connection)) =
             tokio_postgres::connect(&url, tokio_postgres::NoTls).await
         {
-            strangers.push((client, tokio::spawn(connection)));
+            other_clients.push((client, tokio::spawn(connection)));
         }
-        // There is none to be had: who has none by now gets none.
+        // No connection is left: gateways that have lost theirs cannot open a new one.
         let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
             WHERE datname <> 'postgres' AND backend_type = 'client backend'";
         if first.query(sql, &[]).await.unwrap().is_empty() {
             break;
         }
     }
-    // Whoever asks finds out.
+    // A request makes the gateway notice.
     for at in 0..2 {
         let _ = fleet.ask(at, &account).await;
     }
@@ -142,7 +143,7 @@ async fn without_a_connection_to_be_had_all_is_refused_until_there_is_one() {
         assert_store_refusal(refused.refusal(), kind, code);
     }
     assert_eq!(fleet.upstream.calls(), calls);
-    drop((first, strangers));
+    drop((first, other_clients));
     let (more, took) = fleet.until_answering(&account).await;
     println!("connections were in use again after {took:?}");
     assert!(took < RECOVERY, "{took:?}");
@@ -153,10 +154,10 @@ async fn without_a_connection_to_be_had_all_is_refused_until_there_is_one() {
     fleet.ends_clean().await;
 }
 
-/// As after a failover to a server that is still a copy. What was at the provider by then cannot be
-/// charged: its caller is told so, and it stays free.
+/// As after a failover to a server that is still a replica. Calls that were at the provider by then cannot be
+/// charged: their callers get an error, and they stay free.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_postgres_that_takes_no_writes_is_no_store_until_it_does() {
+async fn a_read_only_postgres_is_unavailable_until_it_accepts_writes() {
     let servers = Servers::start().await;
     let fleet = Fleet::on(servers.stores(), 2).await;
     let account = fleet.account("10").await;
@@ -195,7 +196,11 @@ async fn a_postgres_that_takes_no_writes_is_no_store_until_it_does() {
         let (kind, code) = Store::Postgres.refusal();
         assert_store_refusal(refused.refusal(), kind, code);
     }
-    assert_eq!(fleet.upstream.calls(), calls, "it goes nowhere");
+    assert_eq!(
+        fleet.upstream.calls(),
+        calls,
+        "no request is sent to the provider"
+    );
     say("ALTER SYSTEM RESET default_transaction_read_only").await;
     let (more, took) = fleet.until_answering(&account).await;
     println!("writes were taken again after {took:?}");
@@ -204,8 +209,8 @@ async fn a_postgres_that_takes_no_writes_is_no_store_until_it_does() {
     fleet.ends_clean().await;
 }
 
-/// A server reads its settings a moment after it was told to: how many were still answered until
-/// every gateway refused one.
+/// Number of requests that are still served until every gateway has refused one; a server applies new settings a
+/// moment after it is signalled.
 async fn until_refused(fleet: &Fleet, account: &Account) -> usize {
     let mut answered = 0;
     for at in 0..fleet.gateways.len() {
@@ -223,9 +228,9 @@ async fn until_refused(fleet: &Fleet, account: &Account) -> usize {
     answered
 }
 
-/// The books hold while others hold locks on them for a moment.
+/// The ledger stays correct while other sessions lock its tables for a moment.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_is_let_go_is_waited_for_or_refused_and_nothing_in_between() {
+async fn a_short_lock_delays_or_refuses_calls_and_corrupts_nothing() {
     let stores = Stores::new();
     let fleet = Fleet::on(stores.clone(), 2).await;
     let account = fleet.account("10").await;
@@ -235,13 +240,13 @@ async fn a_lock_that_is_let_go_is_waited_for_or_refused_and_nothing_in_between()
         let lock = stranger.transaction().await.unwrap();
         let taken = lock.query("SELECT id FROM accounts FOR UPDATE", &[]).await;
         assert!(!taken.unwrap().is_empty());
-        let asked = join_all((0..20).map(|number| fleet.ask(number % 2, &account)));
+        let requests = join_all((0..20).map(|number| fleet.ask(number % 2, &account)));
         let release = async {
             tokio::time::sleep(Duration::from_millis(300)).await;
             lock.rollback().await.unwrap();
         };
-        let (asked, ()) = tokio::join!(asked, release);
-        for outcome in asked {
+        let (requests, ()) = tokio::join!(requests, release);
+        for outcome in requests {
             match outcome {
                 Outcome::Answered => answered += 1,
                 Outcome::Refused(answer) => assert_eq!(store_refusal_is_wrong(&answer), None),

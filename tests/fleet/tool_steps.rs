@@ -1,8 +1,8 @@
-//! A store that is lost between two steps of a request: the provider is not asked again, and nothing
-//! is charged.
+//! A store that is lost between two steps of a request: no further request goes to the provider, and nothing is
+//! charged.
 
 use crate::{
-    gateways::{Fleet, MODEL, Servers, Store, TIMEOUT, assert_store_refusal, hear, within},
+    gateways::{Fleet, MODEL, Servers, Store, TIMEOUT, assert_store_refusal, outcome_of, within},
     support::{
         Gate,
         gateway::hello,
@@ -23,9 +23,9 @@ async fn lost_between_steps(store: Store) {
         body["stream"] = stream.into();
         let url = format!("http://{}/v1/chat/completions", fleet.gateways[0].public);
         let request = fleet.client.post(url).bearer_auth(&account.key).json(&body);
-        let asking = tokio::spawn(hear(request));
-        let asked = async || fleet.upstream.calls() > before;
-        within(TIMEOUT, "the provider is asked", asked).await;
+        let asking = tokio::spawn(outcome_of(request));
+        let reached = async || fleet.upstream.calls() > before;
+        within(TIMEOUT, "the provider gets the request", reached).await;
         servers.kill(store).await;
         fleet.until_health(503).await;
         gate.open();
@@ -35,7 +35,11 @@ async fn lost_between_steps(store: Store) {
             "server_error",
             "admission_state_unavailable",
         );
-        assert_eq!(fleet.upstream.calls(), before + 1, "it is not asked again");
+        assert_eq!(
+            fleet.upstream.calls(),
+            before + 1,
+            "no further request is sent"
+        );
         servers.start_again(store).await;
         fleet.upstream.converse([Turn::says("Hi")]);
         fleet.until_answering(&account).await;

@@ -1,4 +1,4 @@
-//! Alerts are told until somebody has heard, under one number, and by one gateway.
+//! Delivery of alerts: repeated until a receiver accepts them, always under one ID, and by one gateway only.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-standard";
 
-/// How the only delivery of the only alert that is over stands.
+/// State, attempts and last error of the only delivery of the only closed alert.
 async fn delivery(watched: &Watched) -> (DeliveryState, i64, String) {
     let (_, past) = watched.alerts().await;
     let [told] = past.as_slice() else {
@@ -35,8 +35,8 @@ async fn delivery(watched: &Watched) -> (DeliveryState, i64, String) {
 }
 
 #[tokio::test]
-async fn what_nobody_took_is_told_again_under_the_same_number() {
-    // A port that is taken, and where nobody listens yet.
+async fn a_failed_delivery_is_repeated_under_the_same_id() {
+    // A reserved port on which no server listens yet.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
@@ -47,35 +47,35 @@ async fn what_nobody_took_is_told_again_under_the_same_number() {
     alerts::send_test(watched.gateway.inside(), watched.now)
         .await
         .unwrap();
-    watched.tell(0).await;
+    watched.deliver(0).await;
     let (state, attempts, error) = delivery(&watched).await;
     assert_eq!((state, attempts), (DeliveryState::Waiting, 1));
     assert!(error.to_lowercase().contains("refused"), "{error}");
 
     watched.hook = FakeUpstream::on(socket.listen(16).unwrap());
     watched.hook.answer(500, "text/plain", "no");
-    watched.tell(4).await;
+    watched.deliver(4).await;
     assert_eq!(watched.hook.calls(), 0, "it is not time yet");
-    watched.tell(5).await;
+    watched.deliver(5).await;
     watched.hook.play(vec![Step::Close]);
-    watched.tell(65).await;
+    watched.deliver(65).await;
     let elsewhere = "HTTP/1.1 302 Found\r\nlocation: /portal\r\ncontent-length: 0\r\n\r\n";
     watched.hook.play(vec![Step::Send(elsewhere.into())]);
-    watched.tell(365).await;
+    watched.deliver(365).await;
     assert_eq!(
         delivery(&watched).await.2,
         "the endpoint returned status 302"
     );
     watched.hook.answer(204, "text/plain", "");
-    watched.tell(2_165).await;
-    watched.tell(999_999).await;
+    watched.deliver(2_165).await;
+    watched.deliver(999_999).await;
     let (state, attempts, error) = delivery(&watched).await;
     assert_eq!(
         (state, attempts, &*error),
         (DeliveryState::Delivered, 5, "")
     );
 
-    assert_eq!(watched.heard().len(), 4, "each is signed");
+    assert_eq!(watched.notifications().len(), 4, "each is signed");
     let received = watched.hook.received();
     let header = |name: &str| -> BTreeSet<String> {
         let each = received.iter().map(|one| one.header(name).unwrap().into());
@@ -96,12 +96,12 @@ async fn what_nobody_took_is_told_again_under_the_same_number() {
 }
 
 #[tokio::test]
-async fn what_is_no_use_is_given_up() {
+async fn a_delivery_is_given_up_after_a_permanent_failure() {
     let watched = Watched::start().await;
     let test = async |seconds| {
         let sent = alerts::send_test(watched.gateway.inside(), watched.now + seconds);
         sent.await.unwrap();
-        watched.tell(seconds).await;
+        watched.deliver(seconds).await;
     };
     watched.hook.answer(410, "text/plain", "");
     test(0).await;
@@ -113,12 +113,12 @@ async fn what_is_no_use_is_given_up() {
     let mut at = 10;
     for wait in [5, 60, 300, 1_800, 7_200, 28_800, 86_400] {
         at += wait;
-        watched.tell(at - 1).await;
+        watched.deliver(at - 1).await;
         let before = watched.hook.calls();
-        watched.tell(at).await;
+        watched.deliver(at).await;
         assert_eq!(watched.hook.calls(), before + 1, "after {wait} s");
     }
-    watched.tell(at + 1_000_000).await;
+    watched.deliver(at + 1_000_000).await;
     let (_, past) = watched.alerts().await;
     let given_up = &past[0].deliveries[0];
     assert_eq!(given_up.state, DeliveryState::GivenUp);
@@ -127,7 +127,7 @@ async fn what_is_no_use_is_given_up() {
 }
 
 #[tokio::test]
-async fn of_several_gateways_one_tells() {
+async fn only_one_of_several_gateways_delivers() {
     if !stores::are_shared() {
         return;
     }
@@ -142,20 +142,24 @@ async fn of_several_gateways_one_tells() {
         gateway.idle().await;
     }
     let both = async |seconds| {
-        tokio::join!(first.look(seconds), second.look(seconds));
+        tokio::join!(first.check(seconds), second.check(seconds));
     };
     both(0).await;
     both(30).await;
     first.give(&id, json!({ "amount": "10" })).await;
     both(60).await;
-    let told: Vec<_> = first.heard().into_iter().map(|(what, ..)| what).collect();
+    let told: Vec<_> = first
+        .notifications()
+        .into_iter()
+        .map(|(what, ..)| what)
+        .collect();
     assert_eq!(told, ["alert.opened", "alert.closed"]);
     second.gateway.stop().await;
     first.gateway.stop().await;
 }
 
 #[tokio::test]
-async fn operators_and_owners_get_letters() {
+async fn operators_and_owners_get_emails() {
     let smtp = FakeSmtp::start().await;
     let more = format!(
         "enabled = false\nmail_to = [\"Ops <ops@example.com>\"]\n{}",
@@ -169,11 +173,11 @@ async fn operators_and_owners_get_letters() {
         .await
         .assert_ok();
     watched.gateway.idle().await;
-    watched.look(0).await;
-    watched.look(30).await;
-    let mut letters = [smtp.letter().await, smtp.letter().await];
-    letters.sort_by_key(|letter| letter.to != "ops@example.com");
-    let [to_operator, to_owner] = letters;
+    watched.check(0).await;
+    watched.check(30).await;
+    let mut mails = [smtp.next_mail().await, smtp.next_mail().await];
+    mails.sort_by_key(|mail| mail.to != "ops@example.com");
+    let [to_operator, to_owner] = mails;
     let to_operator = to_operator.text;
     assert!(
         to_operator.contains("Subject: Tollgate: Low balance"),
@@ -189,14 +193,14 @@ async fn operators_and_owners_get_letters() {
     assert!(to_owner.contains(&watched.gateway.inside().links.billing));
     assert!(!to_owner.contains("console"), "{to_owner}");
     watched.give(&id, json!({ "amount": "10" })).await;
-    watched.look(60).await;
-    assert_eq!(smtp.letter().await.to, "ops@example.com");
-    assert!(smtp.is_empty(), "that it is over, operators hear");
+    watched.check(60).await;
+    assert_eq!(smtp.next_mail().await.to, "ops@example.com");
+    assert!(smtp.is_empty(), "only operators get the closing e-mail");
     let (_, past) = watched.alerts().await;
     let closed = past[0].deliveries.iter();
     assert_eq!(closed.filter(|one| one.event == Event::Closed).count(), 2);
 
-    // Whoever signs in to the account is written to, and its own address no more.
+    // E-mails go to the people who can sign in to the account, and no longer to the account's own address.
     let people = ["ann@example.com", "ben@example.com"];
     for email in people {
         let new = NewPerson {
@@ -213,10 +217,10 @@ async fn operators_and_owners_get_letters() {
     let soon = timestamp::shown(watched.now + 3 * 86_400);
     let grant = json!({ "amount": "1", "expires_at": soon });
     watched.give(&id, grant).await;
-    watched.look(700).await;
+    watched.check(700).await;
     let mut told = Vec::new();
     for _ in 0..3 {
-        told.push(smtp.letter().await.to);
+        told.push(smtp.next_mail().await.to);
     }
     told.sort_unstable();
     assert_eq!(told, [people[0], people[1], "ops@example.com"]);
@@ -224,9 +228,9 @@ async fn operators_and_owners_get_letters() {
     watched.gateway.stop().await;
 }
 
-/// By the program itself: what is wrong is told within a moment, and secrets are in no log.
+/// In the real process: alerts are delivered soon, and no log contains a secret.
 #[tokio::test]
-async fn a_running_gateway_tells_and_logs_no_secret() {
+async fn a_running_gateway_delivers_alerts_and_logs_no_secret() {
     let hook = FakeUpstream::start().await;
     hook.answer(500, "text/plain", "no");
     let folder = TempDir::new().unwrap();

@@ -14,7 +14,7 @@ const MODEL: &str = "svc-standard";
 const PAGE: &str = "/portal/console/alerts";
 
 #[tokio::test]
-async fn an_operator_sees_what_is_open_what_is_over_and_who_has_heard() {
+async fn an_operator_sees_open_and_closed_alerts_and_their_deliveries() {
     let watched = Watched::start().await;
     let gateway = &watched.gateway;
     let browser = person(gateway).await;
@@ -24,7 +24,7 @@ async fn an_operator_sees_what_is_open_what_is_over_and_who_has_heard() {
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
     gateway.idle().await;
     watched.hook.answer(500, "text/plain", "<b>no</b>");
-    watched.look(0).await;
+    watched.check(0).await;
 
     let page = browser.get(PAGE).await;
     let text = page.assert_page();
@@ -66,7 +66,7 @@ async fn an_operator_sees_what_is_open_what_is_over_and_who_has_heard() {
 
     watched.give(&id, json!({ "amount": "10" })).await;
     watched.hook.answer(200, "text/plain", "");
-    watched.look(30).await;
+    watched.check(30).await;
     let page = browser.get(PAGE).await;
     let text = page.assert_page();
     assert!(
@@ -81,7 +81,7 @@ async fn an_operator_sees_what_is_open_what_is_over_and_who_has_heard() {
 }
 
 #[tokio::test]
-async fn a_test_alert_is_told_at_once_and_written_down() {
+async fn a_test_alert_is_delivered_at_once_and_recorded() {
     let watched = Watched::start_with("").await;
     let gateway = &watched.gateway;
     let customer = Browser::signed_in(gateway).await;
@@ -92,11 +92,11 @@ async fn a_test_alert_is_told_at_once_and_written_down() {
     let page = browser.get(PAGE).await;
     assert!(page.assert_page().contains("Send a test alert"));
     browser.post(&test, &[]).await.assert_sent_to(PAGE);
-    until("it is told", || watched.hook.calls() == 1).await;
+    until("it is delivered", || watched.hook.calls() == 1).await;
     browser.post(&test, &[]).await.assert_sent_to(PAGE);
-    until("it is told again", || watched.hook.calls() == 2).await;
+    until("it is delivered again", || watched.hook.calls() == 2).await;
     let told: Vec<_> = watched
-        .heard()
+        .notifications()
         .into_iter()
         .map(|(what, kind, _)| (what, kind))
         .collect();
@@ -112,7 +112,7 @@ async fn a_test_alert_is_told_at_once_and_written_down() {
 }
 
 #[tokio::test]
-async fn owners_see_that_little_is_left_and_that_some_expires() {
+async fn owners_see_a_low_balance_and_expiring_credit() {
     let watched = Watched::start_with("low_balance = \"1001.00\"").await;
     let gateway = &watched.gateway;
     let browser = Browser::signed_in(gateway).await;

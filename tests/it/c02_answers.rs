@@ -1,4 +1,4 @@
-//! SPEC §2.5: whole answers, whatever the provider makes of them.
+//! §2.5: complete responses, whatever the provider sends.
 
 use std::time::SystemTime;
 
@@ -14,7 +14,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-native-fast";
 
-/// The answer to a greeting, with the two fields that differ each time checked and put aside.
+/// The response to a greeting, without its ID and time, which are asserted here because they always differ.
 async fn answer(gateway: &TestGateway, upstream: &Value) -> Value {
     gateway.upstream.answer_json(200, upstream);
     let answer = gateway.chat(&hello(MODEL)).await;
@@ -32,7 +32,7 @@ async fn answer(gateway: &TestGateway, upstream: &Value) -> Value {
     body
 }
 
-/// A provider's answer with this message.
+/// A provider's response with this message.
 fn message(message: &Value, finish: Option<&str>) -> Value {
     let mut upstream = completion("");
     upstream["choices"][0]["message"] = message.clone();
@@ -138,7 +138,7 @@ async fn an_answer_that_calls_tools() {
 }
 
 #[tokio::test]
-async fn an_answer_of_everything_a_provider_adds() {
+async fn an_answer_drops_everything_a_provider_adds() {
     let gateway = TestGateway::start().await;
     let mut upstream = completion("Hello");
     upstream["service_tier"] = "priority".into();
@@ -220,7 +220,7 @@ async fn the_finish_reason_is_one_of_four() {
         (&calls, None, "tool_calls"),
         (&calls, Some("length"), "length"),
         (&refusal, Some("stop"), "content_filter"),
-        // The same words in another vendor's letters.
+        // The values as other vendors spell them.
         (&text, Some("STOP"), "stop"),
         (&text, Some("MAX_TOKENS"), "length"),
         (&text, Some("SAFETY"), "content_filter"),
@@ -232,7 +232,7 @@ async fn the_finish_reason_is_one_of_four() {
     }
 }
 
-/// A provider that says that it failed has not answered, whatever its status.
+/// An error reported by a provider is a failure even with status 200.
 #[tokio::test]
 async fn a_failure_is_not_a_finish() {
     let gateway = TestGateway::start().await;
@@ -326,7 +326,7 @@ async fn cached_tokens_are_shown_where_the_model_caches() {
     }
 }
 
-/// SPEC §2.5: the sum of the two, whatever the provider added up.
+/// §2.5: the total is the sum of both counts, whatever total the provider sent.
 #[tokio::test]
 async fn the_total_is_the_sum() {
     let gateway = TestGateway::start().await;
@@ -342,7 +342,7 @@ async fn the_total_is_the_sum() {
 }
 
 #[tokio::test]
-async fn every_completion_that_was_asked_for_is_shown() {
+async fn every_requested_completion_is_returned() {
     let gateway = TestGateway::start().await;
     let choice = |index: Value| {
         json!({ "index": index, "finish_reason": "stop",

@@ -1,4 +1,4 @@
-//! SPEC §7, 502: providers that fail, and what of it the caller gets to see.
+//! §7, 502: failing providers, and how much of the failure callers see.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tokio::net::TcpListener;
 use crate::support::{
     Answer, Step, TestGateway,
     bodies::hello_with,
-    books,
     gateway::{PROVIDER_KEY, UPSTREAM_MODEL, hello},
+    ledger_view,
     upstream::{completion, response},
 };
 
 const MODEL: &str = "svc-native-fast";
 
-/// Asserts the one way in which a failing provider is reported, and that nothing of it shows.
+/// Asserts the one form in which provider failures are reported, and that it reveals nothing about the provider.
 #[track_caller]
 fn assert_upstream_failed(gateway: &TestGateway, answer: &Answer, code: Option<&str>) {
     answer.assert_error(502, "upstream_error", code, None);
@@ -44,8 +44,8 @@ async fn a_failing_status_is_the_code() {
             gateway.upstream.answer(status, "application/json", &body);
             let answer = gateway.chat(&hello(MODEL)).await;
             assert_upstream_failed(&gateway, &answer, Some(&status.to_string()));
-            // Official clients repeat every 5xx. What the provider found wrong with the request stays wrong; what
-            // it found wrong with the operator may be mended.
+            // Official clients retry every 5xx. An error in the request will not go away; an error in the operator's
+            // configuration may be fixed.
             let expected = match status {
                 401 | 403 | 404 => Some("true"),
                 400 | 413 | 422 => Some("false"),
@@ -59,7 +59,7 @@ async fn a_failing_status_is_the_code() {
 }
 
 #[tokio::test]
-async fn what_the_provider_says_gives_nothing_away() {
+async fn a_providers_error_text_is_not_shown() {
     let gateway = TestGateway::start().await;
     let (host, model) = (gateway.upstream.address, UPSTREAM_MODEL);
     let key = PROVIDER_KEY;
@@ -90,7 +90,7 @@ async fn what_the_provider_says_gives_nothing_away() {
     }
 }
 
-/// Some clients cut their history when they read these words.
+/// Some clients shorten their history when they find these words.
 #[tokio::test]
 async fn a_context_that_is_too_long_is_explained() {
     let gateway = TestGateway::start().await;
@@ -126,8 +126,8 @@ async fn a_context_that_is_too_long_is_explained() {
         let body = json!({ "error": error });
         gateway.upstream.answer_json(status, &body);
         for stream in [false, true] {
-            let asked = hello_with(MODEL, json!({ "stream": stream }));
-            let answer = gateway.chat(&asked).await;
+            let sent = hello_with(MODEL, json!({ "stream": stream }));
+            let answer = gateway.chat(&sent).await;
             answer.assert_error(
                 400,
                 "invalid_request_error",
@@ -140,7 +140,7 @@ async fn a_context_that_is_too_long_is_explained() {
             assert!(!shown.contains(UPSTREAM_MODEL), "{shown}");
         }
     }
-    // In an answer of status 200, or at the beginning of a stream.
+    // In a response with status 200, or at the beginning of a stream.
     let coded =
         json!({ "error": { "message": "x", "type": "t", "code": "context_length_exceeded" } });
     gateway.upstream.answer_json(200, &coded);
@@ -157,7 +157,7 @@ async fn a_context_that_is_too_long_is_explained() {
         let shown = answer.error()["message"].as_str().unwrap();
         assert!(shown.contains("maximum context length"), "{shown}");
     }
-    // A status of another kind says nothing about the request.
+    // Another status class says nothing about the request.
     gateway.upstream.answer_json(500, &coded);
     let answer = gateway.chat(&hello(MODEL)).await;
     assert_upstream_failed(&gateway, &answer, Some("500"));
@@ -198,16 +198,16 @@ async fn a_success_that_cannot_be_used_is_a_failure() {
         let answer = gateway.chat(&hello(MODEL)).await;
         assert_upstream_failed(&gateway, &answer, None);
     }
-    // Some servers call their JSON text.
+    // Some servers label their JSON as text.
     gateway.upstream.answer(200, "text/plain", &good);
     gateway.chat(&hello(MODEL)).await.assert_ok();
 }
 
-/// It is delivered without one and costs nothing, as a stream does; what it reserved stays in the window.
+/// The response is delivered without usage and costs nothing, as with streams; its reservation stays in the window.
 #[tokio::test]
 async fn an_answer_without_its_usage_is_delivered_and_free() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let mut calls = 0;
     for usage in [
         Value::Null,
@@ -223,24 +223,26 @@ async fn an_answer_without_its_usage_is_delivered_and_free() {
         let mut upstream = completion("Hello");
         upstream["usage"] = usage.clone();
         gateway.upstream.answer_json(200, &upstream);
-        let answer = gateway.chat_as(&purse.key, &hello(books::MODEL)).await;
+        let answer = gateway
+            .chat_as(&customer.key, &hello(ledger_view::MODEL))
+            .await;
         let body = answer.assert_ok();
         assert_eq!(body["choices"][0]["message"]["content"], "Hello", "{usage}");
         assert_eq!(body.get("usage"), None, "{usage}");
         let id = answer.headers["x-request-id"].to_str().unwrap().to_owned();
-        let story = gateway.story(&id).await;
-        assert_eq!(story["outcome"], "no_usage", "{usage}");
-        assert_eq!(story["settlement"]["charge"], "0.000000", "{usage}");
-        let asked = json!({ "model": books::MODEL, "input": "Hi", "store": false });
-        let response = gateway.respond_as(&purse.key, &asked).await;
+        let details = gateway.details(&id).await;
+        assert_eq!(details["outcome"], "no_usage", "{usage}");
+        assert_eq!(details["settlement"]["charge"], "0.000000", "{usage}");
+        let sent = json!({ "model": ledger_view::MODEL, "input": "Hi", "store": false });
+        let response = gateway.respond_as(&customer.key, &sent).await;
         assert_eq!(response.assert_ok()["usage"], Value::Null, "{usage}");
         calls += 2;
     }
-    purse.books().await.assert_uncounted(calls);
+    customer.ledger_view().await.assert_uncounted(calls);
 }
 
 #[tokio::test]
-async fn an_encoded_answer_is_neither_asked_for_nor_unpacked() {
+async fn compressed_answers_are_neither_requested_nor_decoded() {
     let gateway = TestGateway::start().await;
     for encoding in ["gzip", "br", "zstd"] {
         let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {encoding}\r\ncontent-type: ");
@@ -276,7 +278,7 @@ async fn a_redirect_is_not_followed() {
         assert_upstream_failed(&gateway, &answer, Some(&status.to_string()));
     }
     let waiting = tokio::time::timeout(Duration::ZERO, elsewhere.accept()).await;
-    assert!(waiting.is_err(), "nobody came");
+    assert!(waiting.is_err(), "no connection was made");
 }
 
 #[tokio::test]
@@ -294,7 +296,7 @@ async fn a_connection_that_ends_early_is_a_failure_without_a_code() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_not_there_is_a_failure_without_a_code() {
+async fn an_unreachable_provider_is_a_failure_without_a_code() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nobody = free.local_addr().unwrap();
     drop(free);
@@ -318,13 +320,13 @@ async fn a_provider_that_is_not_there_is_a_failure_without_a_code() {
 }
 
 #[tokio::test]
-async fn a_provider_that_says_nothing_is_a_failure_without_a_code() {
+async fn a_silent_provider_is_a_failure_without_a_code() {
     let gateway = TestGateway::start().await;
     let silence = Step::Pause(Duration::from_secs(30));
     gateway.upstream.play(vec![silence.clone()]);
     let answer = gateway.chat(&hello(MODEL)).await;
     assert_upstream_failed(&gateway, &answer, None);
-    // In the middle of an answer, too.
+    // In the middle of a response, too.
     let whole = response(200, "application/json", &completion("Hello").to_string());
     let half = whole[..whole.len() / 2].to_vec();
     gateway.upstream.play(vec![Step::Send(half), silence]);

@@ -1,4 +1,4 @@
-//! SPEC §2.1: what a provider gets to see of a body, and what it never does.
+//! §2.1: which fields of a body reach a provider, and which never do.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 const MODEL: &str = "svc-native-fast";
-/// Stands in every value that must not get through.
+/// Part of every value that must not reach a provider.
 const CANARY: &str = "canary-3141592653";
 
 fn keys(body: &Value) -> Vec<&str> {
@@ -20,7 +20,7 @@ fn keys(body: &Value) -> Vec<&str> {
     keys.into_iter().map(String::as_str).collect()
 }
 
-/// Fields that belong to the operator, to other services or to nobody.
+/// Fields that belong to the operator, to other services, or to no API at all.
 fn foreign() -> Vec<(&'static str, Value)> {
     let text = || json!(CANARY);
     vec![
@@ -56,7 +56,7 @@ fn foreign() -> Vec<(&'static str, Value)> {
         ("tool_execution", json!("passthrough")),
         ("unheard_of", json!({ "deep": [[[{ "x": CANARY }]]] })),
         ("", text()),
-        // Names are exact: these are not the fields they resemble.
+        // Names are case-sensitive: these are not the fields they resemble.
         ("API_KEY", text()),
         ("Api_Base", text()),
         ("Temperature", json!(9)),
@@ -153,7 +153,7 @@ async fn no_header_of_the_caller_reaches_a_provider() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_served_and_must_not_be_ignored_is_refused() {
+async fn fields_that_can_be_neither_served_nor_ignored_are_refused() {
     let gateway = TestGateway::start().await;
     for model in MODELS {
         for (name, value) in [
@@ -219,7 +219,7 @@ async fn null_is_the_same_as_absent() {
 }
 
 #[tokio::test]
-async fn of_equal_keys_the_last_one_counts_here_and_upstream() {
+async fn of_duplicate_keys_the_last_one_counts_here_and_upstream() {
     let gateway = TestGateway::start().await;
     let body = |more: &str| {
         format!(
@@ -255,7 +255,7 @@ async fn of_equal_keys_the_last_one_counts_here_and_upstream() {
             "user",
             json!(gateway.account_id),
         ),
-        // An escape does not make another key.
+        // An escaped name is the same key.
         (r#""seed":5,"s\u0065ed":6"#, "seed", json!(6)),
     ] {
         gateway.chat_text(body(twice)).await.assert_ok();
@@ -280,7 +280,7 @@ async fn of_equal_keys_the_last_one_counts_here_and_upstream() {
 }
 
 #[tokio::test]
-async fn the_model_that_is_checked_is_the_one_that_answers() {
+async fn the_model_that_is_checked_is_the_model_that_is_called() {
     let gateway = TestGateway::start().await;
     let (_, key) = gateway.account(Plan::FREE).await;
     let post = |first: &str, last: &str| {
@@ -302,7 +302,7 @@ async fn the_model_that_is_checked_is_the_one_that_answers() {
     assert_eq!(answered.assert_ok()["model"], MODEL);
 }
 
-/// SPEC §2.1: one body works across the catalog.
+/// §2.1: one body works with every model of the catalog.
 #[tokio::test]
 async fn one_body_with_everything_in_it_works_on_every_model() {
     let gateway = TestGateway::start().await;

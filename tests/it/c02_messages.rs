@@ -1,4 +1,4 @@
-//! SPEC §2.2 and §2.3: roles, content and the one system prompt.
+//! §2.2 and §2.3: roles, content and the single system prompt.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use crate::support::{
     models::{MODELS, has_identity_prompt},
 };
 
-/// A model that gets messages as the caller wrote them.
+/// A model that gets messages unchanged.
 const NATIVE: &str = "svc-native-fast";
 
-/// These messages to this model, and nothing that the gateway would add tools to.
+/// These messages for this model; the gateway adds no tools.
 fn talk(model: &str, messages: &Value) -> Value {
     json!({ "model": model, "messages": messages, "tool_execution": "passthrough" })
 }
@@ -45,7 +45,7 @@ async fn each_role_is_forwarded() {
 }
 
 #[tokio::test]
-async fn a_message_lacks_nothing_that_its_role_needs() {
+async fn fields_that_a_role_needs_are_required() {
     let gateway = TestGateway::start().await;
     let calls = json!([{ "id": "c", "function": { "name": "f", "arguments": "{}" } }]);
     for (message, field) in [
@@ -91,7 +91,7 @@ async fn a_message_lacks_nothing_that_its_role_needs() {
 }
 
 #[tokio::test]
-async fn a_role_is_one_of_those_there_are() {
+async fn an_unknown_role_is_refused() {
     let gateway = TestGateway::start().await;
     for role in [
         json!("function"),
@@ -110,7 +110,7 @@ async fn a_role_is_one_of_those_there_are() {
 }
 
 #[tokio::test]
-async fn a_developer_speaks_as_the_system() {
+async fn a_developer_message_becomes_a_system_message() {
     let gateway = TestGateway::start().await;
     let sent = forwarded(
         &gateway,
@@ -133,7 +133,7 @@ async fn several_system_messages_become_one_at_the_top() {
             json!([system("one"), user("Hello"), developer]),
             json!([system("one\ntwo"), user("Hello")]),
         ),
-        // A late one is moved to the top.
+        // A late system message is moved to the top.
         (
             json!([user("Hello"), { "role": "assistant", "content": "Hi" }, system("late"), user("Bye")]),
             json!([system("late"), user("Hello"), { "role": "assistant", "content": "Hi" }, user("Bye")]),
@@ -142,7 +142,7 @@ async fn several_system_messages_become_one_at_the_top() {
             json!([user("Hello"), system("a \"quote\"\n\u{0}😀"), system("b")]),
             json!([system("a \"quote\"\n\u{0}😀\nb"), user("Hello")]),
         ),
-        // One at the top stays as it is.
+        // A system message at the top stays unchanged.
         (
             json!([system("one"), user("Hello")]),
             json!([system("one"), user("Hello")]),
@@ -273,7 +273,7 @@ async fn content_is_a_string_or_parts_of_text() {
     }
 }
 
-/// SPEC §2.2: content may be null beside tool calls; clients send it missing and empty, too.
+/// §2.2: content may be null beside tool calls; clients also omit it or send an empty string.
 #[tokio::test]
 async fn an_assistant_that_only_calls_needs_no_content() {
     let gateway = TestGateway::start().await;
@@ -294,9 +294,9 @@ async fn an_assistant_that_only_calls_needs_no_content() {
     }
 }
 
-/// What official clients send back of an answer they got.
+/// Fields that official clients copy from a response into the next request.
 #[tokio::test]
-async fn keys_that_come_with_an_answer_are_passed_over() {
+async fn response_fields_in_messages_are_ignored() {
     let gateway = TestGateway::start().await;
     let message = json!({
         "role": "assistant", "content": "Hi", "refusal": null, "annotations": [], "audio": null,
@@ -309,7 +309,7 @@ async fn keys_that_come_with_an_answer_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_name_is_forwarded_unread() {
+async fn a_name_is_forwarded_unchanged() {
     let gateway = TestGateway::start().await;
     let named = json!([{ "role": "user", "content": "Hello", "name": "Zoë \u{0}\"/" }]);
     assert_eq!(forwarded(&gateway, named.clone()).await, named);
@@ -321,7 +321,7 @@ async fn a_name_is_forwarded_unread() {
 }
 
 #[tokio::test]
-async fn there_is_at_least_one_message() {
+async fn an_empty_list_of_messages_is_refused() {
     let gateway = TestGateway::start().await;
     gateway.refuses(&talk(NATIVE, &json!([])), "messages").await;
     gateway

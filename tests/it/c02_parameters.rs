@@ -1,4 +1,4 @@
-//! SPEC §2.1: sampling parameters are dropped, forwarded or refused, model by model.
+//! §2.1: sampling parameters are dropped, forwarded or refused, model by model.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use crate::support::{
     models::{MODELS, drops},
 };
 
-/// A model that drops nothing and has no minimum.
+/// A model that drops no parameter and has no minimum output.
 const KEEPER: &str = "svc-native-fast";
 
-/// Each sampling parameter, a value that is allowed and values that are not.
+/// Each sampling parameter with an allowed value and forbidden ones.
 fn parameters() -> Vec<(&'static str, Value, Vec<Value>)> {
     let many = vec!["a", "b", "c", "d", "e"];
     vec![
@@ -84,7 +84,7 @@ async fn a_parameter_is_dropped_or_kept_whatever_comes_with_it() {
 }
 
 #[tokio::test]
-async fn a_wrong_value_is_refused_where_the_parameter_counts_and_unseen_where_it_is_dropped() {
+async fn a_wrong_value_is_refused_unless_the_parameter_is_dropped() {
     let gateway = TestGateway::start().await;
     for model in MODELS {
         for (name, _, wrong) in parameters() {
@@ -116,7 +116,7 @@ async fn a_range_includes_its_bounds() {
                 .await;
             assert_eq!(sent[name].as_f64(), Some(bound), "{name}");
         }
-        // Nearer than any decimal that a person writes.
+        // The next representable number above the bound.
         gateway
             .refuses(&hello_with(KEEPER, json!({ name: high.next_up() })), name)
             .await;
@@ -215,7 +215,7 @@ async fn reasoning_effort_has_three_levels_and_knows_its_newer_names() {
 }
 
 #[tokio::test]
-async fn at_least_one_completion_is_asked_for() {
+async fn n_must_be_at_least_one() {
     let gateway = TestGateway::start().await;
     for wrong in [json!(0), json!(-1), json!(1.5), json!("2"), json!(true)] {
         gateway
@@ -242,7 +242,7 @@ async fn the_user_is_the_account_of_the_key() {
     }
 }
 
-/// JSON knows one kind of number: what has no fraction is whole.
+/// JSON has one kind of number: a number without a fractional part is an integer.
 #[tokio::test]
 async fn a_whole_number_may_be_written_with_a_point() {
     let gateway = TestGateway::start().await;
@@ -273,9 +273,9 @@ async fn a_whole_number_may_be_written_with_a_point() {
     }
 }
 
-/// What is wrong is said in the words of JSON, and not in those of the reader's types.
+/// Error messages use JSON's type names, not those of the Rust types.
 #[tokio::test]
-async fn a_wrong_type_is_named_as_json_has_it() {
+async fn a_wrong_type_is_named_in_json_terms() {
     let gateway = TestGateway::start().await;
     let surrogate =
         r#"{"model":"svc-native-fast","messages":[{"role":"user","content":"half \ud83d"}]}"#;
@@ -337,7 +337,7 @@ async fn an_empty_stop_sequence_is_dropped() {
 }
 
 #[tokio::test]
-async fn only_text_is_spoken_here() {
+async fn modalities_other_than_text_are_refused() {
     let gateway = TestGateway::start().await;
     for fine in [json!(["text"]), json!([]), json!(null)] {
         let sent = gateway

@@ -1,5 +1,4 @@
-//! SPEC §4.1 and §7: bodies that cannot be read, fields of the wrong type, and which check speaks
-//! first.
+//! §4.1 and §7: unreadable bodies, fields of the wrong type, and the order of checks.
 
 use reqwest::Method;
 use serde_json::json;
@@ -12,7 +11,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-native-fast";
 
-/// A request with this JSON put in place of a field's value, and more after the last one.
+/// A request with this JSON as the message's content, and `more` after the messages.
 fn written(content: &str, more: &str) -> String {
     format!(r#"{{"model":"{MODEL}","messages":[{{"role":"user","content":{content}}}]{more}}}"#)
 }
@@ -47,7 +46,7 @@ async fn what_is_not_a_json_object_is_refused() {
         &written(r#""Hi""#, r#","n":01"#),
         &written(r#""Hi""#, r#","temperature":NaN"#),
         &written(r#""Hi""#, r#","x":truE"#),
-        // The first mistake is the bracket that is missing, not the number that is wrong.
+        // The missing bracket is reported before the wrong type.
         &written("5", ",").replace("}]", "}"),
     ] {
         gateway.refuses_text(body, None).await;
@@ -56,14 +55,14 @@ async fn what_is_not_a_json_object_is_refused() {
 }
 
 #[tokio::test]
-async fn white_space_around_the_object_is_no_mistake() {
+async fn white_space_around_the_object_is_accepted() {
     let gateway = TestGateway::start().await;
     let body = format!("\r\n\t {}\n\n", written("\"Hi\"", ""));
     gateway.chat_text(body).await.assert_ok();
 }
 
 #[tokio::test]
-async fn the_content_type_is_not_looked_at() {
+async fn the_content_type_is_ignored() {
     let gateway = TestGateway::start().await;
     for content_type in [
         "application/x-www-form-urlencoded",
@@ -80,7 +79,7 @@ async fn the_content_type_is_not_looked_at() {
 }
 
 #[tokio::test]
-async fn text_that_is_not_unicode_is_refused_wherever_it_stands() {
+async fn invalid_utf8_is_refused_anywhere_in_the_body() {
     let gateway = TestGateway::start().await;
     for bad in [
         &b"\xff"[..],
@@ -105,7 +104,7 @@ async fn text_that_is_not_unicode_is_refused_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn half_a_surrogate_pair_is_no_text() {
+async fn an_unpaired_surrogate_is_refused() {
     let gateway = TestGateway::start().await;
     for half in [
         r"\ud83d",
@@ -132,7 +131,7 @@ async fn half_a_surrogate_pair_is_no_text() {
 }
 
 #[tokio::test]
-async fn nul_is_a_character_when_it_is_escaped() {
+async fn an_escaped_nul_is_accepted() {
     let gateway = TestGateway::start().await;
     gateway
         .chat_text(written(r#""a\u0000b""#, ""))
@@ -146,7 +145,7 @@ async fn nul_is_a_character_when_it_is_escaped() {
 }
 
 #[tokio::test]
-async fn what_nests_too_deeply_is_refused_wherever_it_stands() {
+async fn too_deep_nesting_is_refused_anywhere_in_the_body() {
     let gateway = TestGateway::start().await;
     let lists = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let objects = format!("{}1{}", r#"{"a":"#.repeat(100_000), "}".repeat(100_000));
@@ -247,9 +246,10 @@ async fn a_model_must_be_named() {
     gateway.refuses(&json!({}), "model").await;
 }
 
-/// DECISIONS: key, route, shape, model, plan, values. Each case fails every check from its own on.
+/// Checks come in this order: key, route, shape, model, plan, values. Each case fails its own check and all later
+/// ones.
 #[tokio::test]
-async fn of_several_mistakes_the_first_check_speaks() {
+async fn of_several_mistakes_the_first_check_is_reported() {
     let gateway = TestGateway::start().await;
     let (_, free) = gateway.account(Plan::FREE).await;
     let key = Some(free.as_str());

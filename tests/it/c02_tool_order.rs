@@ -1,4 +1,5 @@
-//! SPEC §2.2, rules 3 and 4: each tool message answers a call, each call is answered in its place.
+//! §2.2, rules 3 and 4: each tool message answers a call, and each call is answered before the conversation
+//! continues.
 
 use serde_json::{Value, json};
 
@@ -113,7 +114,7 @@ async fn an_answer_without_its_call_is_refused() {
             ],
             3,
         ),
-        // The call is there, but not the one it follows.
+        // A call with this ID exists, but not in the message before.
         (
             vec![user(), calls(&["a"]), answer("a"), user(), answer("a")],
             4,
@@ -146,7 +147,7 @@ async fn an_answer_that_does_not_directly_follow_is_refused() {
     }
 }
 
-/// What is written about a message counts from the caller's first one, whatever was put before it.
+/// Message indexes in errors count from the caller's first message, whatever the gateway inserted before it.
 #[tokio::test]
 async fn the_rules_hold_on_every_model() {
     let gateway = TestGateway::start().await;
@@ -202,9 +203,9 @@ async fn a_call_has_the_shape_of_a_call() {
     }
 }
 
-/// SPEC §2.2: `tool_call_id` is of tool messages only.
+/// §2.2: `tool_call_id` belongs to tool messages only.
 #[tokio::test]
-async fn an_id_on_another_message_is_passed_over() {
+async fn a_tool_call_id_on_another_message_is_ignored() {
     let gateway = TestGateway::start().await;
     let stray = json!({ "role": "user", "content": "Hello", "tool_call_id": "a" });
     let sent = gateway.forwards(&talk(&[stray])).await;

@@ -1,4 +1,4 @@
-//! SPEC §2.4, §8.4 and §2.1: the caller's tools, the choice among them, structured output.
+//! §2.4, §8.4 and §2.1: the caller's tools, the choice among them, structured output.
 
 use serde_json::{Value, json};
 
@@ -14,9 +14,9 @@ fn tools(count: usize) -> Value {
     (0..count).map(|at| tool(&format!("f{at}"))).collect()
 }
 
-/// DECISIONS: 50 for one provider family, 100 for the others.
+/// The limit is 50 tools for one provider family and 100 for the others.
 #[tokio::test]
-async fn each_model_takes_so_many_tools_and_no_more() {
+async fn each_model_has_a_maximum_number_of_tools() {
     let gateway = TestGateway::start().await;
     for model in MODELS {
         let most = if model == "svc-flex-beta-3.6" {
@@ -33,7 +33,7 @@ async fn each_model_takes_so_many_tools_and_no_more() {
 }
 
 #[tokio::test]
-async fn without_tools_there_is_nothing_to_choose() {
+async fn a_tool_choice_without_tools_is_not_forwarded() {
     let gateway = TestGateway::start().await;
     let plain = gateway.forwards(&hello_with(MODEL, json!({}))).await;
     for more in [
@@ -54,7 +54,7 @@ async fn without_tools_there_is_nothing_to_choose() {
 }
 
 #[tokio::test]
-async fn a_choice_goes_upstream_as_it_was_made() {
+async fn a_tool_choice_is_forwarded_unchanged() {
     let gateway = TestGateway::start().await;
     for model in MODELS {
         for choice in [
@@ -76,7 +76,7 @@ async fn a_choice_goes_upstream_as_it_was_made() {
 }
 
 #[tokio::test]
-async fn a_choice_is_one_of_those_there_are() {
+async fn an_unknown_tool_choice_is_refused() {
     let gateway = TestGateway::start().await;
     let named = |name: &str| json!({ "type": "function", "function": { "name": name } });
     let allowed = |mode: &str, names: &[&str]| {
@@ -176,9 +176,9 @@ async fn a_tool_is_a_function_with_a_name() {
     }
 }
 
-/// What official clients write beside a name.
+/// Optional fields that official clients send with a tool's name.
 #[tokio::test]
-async fn a_tool_may_say_more_or_less_about_itself() {
+async fn optional_tool_fields_may_be_present_or_absent() {
     let gateway = TestGateway::start().await;
     for (function, forwarded) in [
         (json!({ "name": "f" }), json!({ "name": "f" })),
@@ -201,14 +201,14 @@ async fn a_tool_may_say_more_or_less_about_itself() {
     }
 }
 
-/// Everything that a JSON reader and writer could tidy up on the way.
+/// Contains everything that parsing and serializing JSON could normalize.
 const SCHEMA: &str = r##"{"$schema":"http://json-schema.org/draft-07/schema#", "type" : "object",
   "properties":{"z":{"type":"number","maximum":1e3,"default":1.0},"a":{"$ref":"#/$defs/A"},
   "big":{"const":123456789012345678901234567890},"\u0061b":{"pattern":"^\\d+\/$","title":"\u00fc"}},
   "$defs":{"A":{"enum":[null,true,-0.0]}},"required":["z","a"],"required":["z"],"additionalProperties":false}"##;
 
 #[tokio::test]
-async fn a_schema_is_forwarded_to_the_letter() {
+async fn a_schema_is_forwarded_byte_for_byte() {
     let gateway = TestGateway::start().await;
     let body = format!(
         r#"{{"model":"{MODEL}","messages":[{{"role":"user","content":"Hi"}}],
@@ -221,7 +221,7 @@ async fn a_schema_is_forwarded_to_the_letter() {
 }
 
 #[tokio::test]
-async fn an_answer_in_json_is_asked_for_in_three_ways() {
+async fn the_three_response_formats_are_forwarded() {
     let gateway = TestGateway::start().await;
     let schema = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
     for model in MODELS {
@@ -258,7 +258,7 @@ async fn an_answer_in_json_is_asked_for_in_three_ways() {
 }
 
 #[tokio::test]
-async fn a_format_that_is_none_is_refused() {
+async fn an_unknown_response_format_is_refused() {
     let gateway = TestGateway::start().await;
     let inner = "response_format.json_schema";
     for (format, param) in [

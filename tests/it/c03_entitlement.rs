@@ -1,4 +1,4 @@
-//! SPEC §3.3, §5, §9: who may call which model, and what an administrator's word changes.
+//! §3.3, §5, §9: which plan may call which model, and what operators can change.
 
 use reqwest::Method;
 use serde_json::json;
@@ -18,7 +18,7 @@ const PLANS: [Plan; 6] = [
     Plan::FLEX,
 ];
 
-/// The least plan, by its place in `PLANS`, for each model.
+/// The lowest plan of each model, as an index into `PLANS`.
 const LEAST: [(&str, usize); 17] = [
     ("svc-native-fast", 0),
     ("svc-native-light", 0),
@@ -61,7 +61,7 @@ fn assert_no_such_model(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn each_plan_calls_what_it_includes_and_is_told_what_the_rest_needs() {
+async fn each_plan_calls_its_models_and_refusals_name_the_needed_plan() {
     let gateway =
         TestGateway::start_set(&[("SERVER__PUBLIC_URL", "https://llm.example.com")]).await;
     for (rank, plan) in PLANS.into_iter().enumerate() {
@@ -100,7 +100,7 @@ async fn each_plan_calls_what_it_includes_and_is_told_what_the_rest_needs() {
 
 /// Order of checks: model known (404), then entitled (403), then values (400).
 #[tokio::test]
-async fn entitlement_is_asked_after_the_model_and_before_the_values() {
+async fn entitlement_is_checked_after_the_model_and_before_the_values() {
     let gateway = TestGateway::start().await;
     let (_, key) = gateway.account(Plan::FREE).await;
     let with_bad_value = |model: &str| {
@@ -217,7 +217,7 @@ async fn an_unlisted_model_stays_callable_and_is_shown_nowhere() {
 }
 
 #[tokio::test]
-async fn what_was_said_of_a_model_outlives_the_process() {
+async fn a_models_settings_outlive_the_process() {
     let gateway = TestGateway::start().await;
     set_model(&gateway, "svc-pro", json!({ "enabled": false }))
         .await
@@ -237,9 +237,9 @@ async fn what_was_said_of_a_model_outlives_the_process() {
     gateway.chat(&hello("svc-pro")).await.assert_ok();
 }
 
-/// `X-Routed-Model` names a plain model of the catalog that costs no more than was shown.
+/// `X-Routed-Model` names a plain catalog model that costs no more than the hybrid's published price.
 #[tokio::test]
-async fn a_hybrid_says_which_model_answered_and_never_costs_more_than_it_shows() {
+async fn a_hybrid_names_its_target_and_never_costs_more_than_published() {
     let gateway = TestGateway::start().await;
     let list = gateway.get("/v1/models").await;
     let data = list.assert_ok()["data"].as_array().unwrap();
@@ -257,7 +257,7 @@ async fn a_hybrid_says_which_model_answered_and_never_costs_more_than_it_shows()
         assert_eq!(
             answer.assert_ok()["model"],
             hybrid,
-            "the answer shows what was asked for"
+            "the response shows the requested model"
         );
         let target = answer.headers["x-routed-model"]
             .to_str()
@@ -289,9 +289,9 @@ async fn a_hybrid_says_which_model_answered_and_never_costs_more_than_it_shows()
     assert_eq!(plain.headers.get("x-routed-model"), None);
 }
 
-/// SPEC §3.3 holds for those who answer, too.
+/// §3.3 holds for a hybrid's targets, too.
 #[tokio::test]
-async fn a_hybrid_passes_over_targets_that_are_disabled() {
+async fn a_hybrid_skips_disabled_targets() {
     let gateway = TestGateway::start().await;
     let off = || json!({ "enabled": false });
     let routed = async || {

@@ -1,4 +1,4 @@
-//! SPEC §2.7, §2.8, §4.4–4.6: the catalog as the contract prints it, and who sees what of it.
+//! §2.7, §2.8, §4.4–4.6: the catalog as the contract prints it, and which callers see which part of it.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Plan, TestGateway, gateway::answer};
 
-/// A model as SPEC §2.8 and the decisions on it describe it; prices in dollars per token.
+/// A model as §2.8 describes it; prices in dollars per token.
 pub struct Expected {
     pub id: &'static str,
     pub tier: &'static str,
@@ -88,14 +88,14 @@ const PARAMETERS: [&str; 11] = [
     "max_tokens",
 ];
 
-/// In rising order; `flex` is the Business track's.
+/// In ascending order; `flex` belongs to the Business track.
 pub const TIERS: [&str; 6] = ["free", "basic", "standard", "pro", "max", "flex"];
 
 fn rank(tier: &str) -> usize {
     TIERS.iter().position(|known| *known == tier).unwrap()
 }
 
-/// What an account of this tier can call.
+/// The models that an account of this tier can call.
 fn within(tier: &str) -> BTreeSet<&'static str> {
     let callable = |model: &&Expected| rank(model.tier) <= rank(tier);
     CATALOG
@@ -253,9 +253,9 @@ async fn without_a_valid_key_a_caller_is_treated_as_personal_and_free() {
     }
 }
 
-/// A query, and what it leaves out of the seventeen; `None` where nothing is left.
+/// A query and the models that it filters out of the seventeen; `None` if no model is left.
 #[tokio::test]
-async fn filters_leave_the_models_that_fit_both() {
+async fn filters_combine() {
     let gateway = TestGateway::start().await;
     let alpha = "svc-flex-alpha-5.6";
     let beta = "svc-flex-beta-3.6";
@@ -322,7 +322,7 @@ async fn filters_leave_the_models_that_fit_both() {
         let list = gateway.get(&format!("/v1/models?{query}")).await;
         assert_eq!(ids(&list), expected, "{query}");
     }
-    // §4.4 knows no status but 200, whatever the query is.
+    // §4.4 has no status but 200, whatever the query is.
     for odd in [
         "category=%FF",
         "category=coding&category=general",
@@ -374,9 +374,9 @@ async fn a_model_is_found_by_its_exact_id_however_it_is_encoded() {
     assert!(message.contains("vendor/model"), "{message}");
 }
 
-/// §4.4: what cannot be called now is not listed, nor found, nor answered.
+/// §4.4: a model that cannot be called now is not listed, not found, and refused.
 #[tokio::test]
-async fn a_model_that_no_deployment_serves_is_none() {
+async fn a_model_without_a_deployment_does_not_exist() {
     let gateway = TestGateway::start_serving("svc-native-fast").await;
     let list = gateway.get("/v1/models").await;
     let listed = list.assert_ok()["data"].as_array().unwrap().iter();
@@ -406,14 +406,14 @@ async fn a_model_that_no_deployment_serves_is_none() {
         let body = json!({ "model": id, "messages": [{ "role": "user", "content": "Hi" }] });
         gateway.chat(&body).await.assert_ok();
     }
-    // What is published does not depend on what is served just now.
+    // The published catalog does not depend on which models are served now.
     let provider = answer(gateway.client.get(gateway.url("/v1/provider"))).await;
     assert_eq!(provider.assert_ok()["model_count"], 15);
 }
 
-/// A filter that is named twice has two values.
+/// A repeated filter has several values.
 #[tokio::test]
-async fn a_category_may_be_named_twice() {
+async fn a_category_filter_may_be_repeated() {
     let gateway = TestGateway::start().await;
     let ids = async |query: &str| -> BTreeSet<String> {
         let list = gateway.get(&format!("/v1/models{query}")).await;

@@ -1,4 +1,4 @@
-//! SPEC §2.7, §4.6: how a model and the provider are described.
+//! §2.7, §4.6: the model object and the provider object.
 
 use reqwest::Method;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_model_object_reads_like_this() {
+async fn the_model_object() {
     let gateway = TestGateway::start().await;
     let model = gateway.get("/v1/models/svc-flex-beta-3.6").await;
     insta::assert_json_snapshot!(model.assert_ok(), @r#"
@@ -63,9 +63,9 @@ async fn a_model_object_reads_like_this() {
     "#);
 }
 
-/// The published Personal catalog, the same for every caller (§4.6).
+/// The published Personal catalog is the same for every caller (§4.6).
 #[tokio::test]
-async fn the_provider_object_reads_like_this() {
+async fn the_provider_object() {
     let gateway = TestGateway::start().await;
     let provider = gateway.get("/v1/provider").await;
     insta::assert_json_snapshot!(provider.assert_ok(), @r#"
@@ -144,7 +144,7 @@ async fn the_providers_tier_prices_are_those_of_the_dearest_model() {
 }
 
 #[tokio::test]
-async fn discovery_answers_head_and_needs_no_body() {
+async fn discovery_supports_head() {
     let gateway = TestGateway::start().await;
     for path in ["/v1/models", "/v1/models/svc-native-fast", "/v1/provider"] {
         let head = gateway.client.request(Method::HEAD, gateway.url(path));

@@ -1,4 +1,4 @@
-//! SPEC §4.2 and §2.10: responses that are kept, and what goes on from them.
+//! §4.2 and §2.10: stored responses, and requests that continue them.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -58,20 +58,20 @@ async fn each_turn_sends_the_whole_conversation_and_only_the_conversation() {
             { "role": "user", "content": "Third" },
         ])
     );
-    // Each stands alone: the first can go, and be gone on from no more.
+    // Each response is stored with its whole conversation: the first can be deleted, and then not be continued.
     gateway.deleted(&first).await.assert_ok();
     assert_not_found(&gateway.respond(&next(&first, json!("x"))).await);
     let again = next(echoed["id"].as_str().unwrap(), json!("Third"));
     let sent = gateway.forwards_response(&again).await;
     assert_eq!(sent["messages"].as_array().unwrap().len(), 5);
-    // It needs no words of its own.
+    // A continuation needs no input of its own.
     let bare = next(echoed["id"].as_str().unwrap(), Value::Null);
     let sent = gateway.forwards_response(&bare).await;
     assert_eq!(sent["messages"].as_array().unwrap().len(), 4);
 }
 
 #[tokio::test]
-async fn a_branch_goes_on_from_where_it_left() {
+async fn a_response_can_be_continued_twice() {
     let gateway = TestGateway::start().await;
     let trunk = gateway
         .response_id(&asking(json!({ "input": "Trunk" })))
@@ -122,9 +122,9 @@ async fn a_call_of_an_earlier_response_is_answered_in_the_next() {
     }
 }
 
-/// How the AI SDK sends every earlier turn of the assistant.
+/// The AI SDK sends every earlier assistant turn like this.
 #[tokio::test]
-async fn items_may_be_named_instead_of_sent() {
+async fn items_may_be_referenced_instead_of_sent() {
     let gateway = TestGateway::start().await;
     gateway.upstream.answer_json(200, &completion("One."));
     let first = gateway.respond(&asking(json!({ "input": "First" }))).await;
@@ -158,9 +158,9 @@ async fn items_may_be_named_instead_of_sent() {
     );
 }
 
-/// A few bytes must not stand for a long text again and again.
+/// A few bytes must not be expanded to a long text many times.
 #[tokio::test]
-async fn an_item_is_named_once() {
+async fn an_item_is_referenced_at_most_once() {
     let gateway = TestGateway::start().await;
     let first = gateway.respond(&asking(json!({}))).await;
     let item = json!({ "type": "item_reference", "id": first.assert_ok()["output"][0]["id"] });
@@ -170,7 +170,7 @@ async fn an_item_is_named_once() {
 }
 
 #[tokio::test]
-async fn what_is_not_to_be_stored_is_not() {
+async fn store_false_stores_nothing() {
     let gateway = TestGateway::start().await;
     let answer = gateway.respond(&asking(json!({ "store": false }))).await;
     let response = answer.assert_ok();
@@ -185,7 +185,7 @@ async fn what_is_not_to_be_stored_is_not() {
     assert_eq!(streamed["store"], false);
     assert_not_found(&gateway.shown(streamed["id"].as_str().unwrap()).await);
     gateway.upstream.answer_json(200, &completion("Hi"));
-    // It may itself go on from one that is.
+    // An unstored response may continue a stored one.
     let kept = gateway.response_id(&asking(json!({}))).await;
     let mut body = next(&kept, json!("x"));
     body["store"] = false.into();
@@ -194,7 +194,7 @@ async fn what_is_not_to_be_stored_is_not() {
 }
 
 #[tokio::test]
-async fn an_owner_can_see_and_delete_what_was_stored() {
+async fn an_owner_can_see_and_delete_stored_responses() {
     let gateway = TestGateway::start().await;
     let given = gateway
         .respond(&asking(json!({ "metadata": { "a": "1" } })))
@@ -205,7 +205,7 @@ async fn an_owner_can_see_and_delete_what_was_stored() {
         assert_eq!(*shown.assert_ok(), given.body);
         assert_eq!(shown.headers["content-type"], "application/json");
     }
-    // Another key of the same account is the same owner.
+    // Another key of the account is the same owner.
     let (_, second) = gateway.new_key(&gateway.account_id).await;
     let request = gateway.client.get(gateway.url(&format!("{PATH}/{id}")));
     answer(request.bearer_auth(second)).await.assert_ok();
@@ -218,9 +218,9 @@ async fn an_owner_can_see_and_delete_what_was_stored() {
     assert_not_found(&gateway.deleted(id).await);
 }
 
-/// Nobody can tell another's response from one that never was.
+/// A caller cannot distinguish another account's response from one that never existed.
 #[tokio::test]
-async fn anothers_an_unknown_and_a_deleted_one_look_the_same() {
+async fn foreign_unknown_and_deleted_responses_look_the_same() {
     let gateway = TestGateway::start().await;
     let (_, other) = gateway.account(Plan::MAX).await;
     let theirs = gateway.respond_as(&other, &asking(json!({}))).await;
@@ -263,14 +263,14 @@ async fn anothers_an_unknown_and_a_deleted_one_look_the_same() {
         (1, 1),
         "{bodies:?} {headers:?}"
     );
-    assert_eq!(gateway.upstream.calls(), calls, "no provider heard of it");
-    // And it is still there for its owner.
+    assert_eq!(gateway.upstream.calls(), calls, "no provider got a request");
+    // Its owner can still read it.
     let request = gateway.client.get(gateway.url(&format!("{PATH}/{theirs}")));
     answer(request.bearer_auth(&other)).await.assert_ok();
 }
 
 #[tokio::test]
-async fn an_id_that_cannot_be_one_is_not_found() {
+async fn a_malformed_id_is_not_found() {
     let gateway = TestGateway::start().await;
     let own = gateway.response_id(&asking(json!({}))).await;
     let own = own.strip_prefix("resp_").unwrap();
@@ -323,7 +323,7 @@ async fn every_character_survives_being_stored() {
 }
 
 #[tokio::test]
-async fn what_was_stored_outlives_the_process() {
+async fn stored_responses_outlive_the_process() {
     let gateway = TestGateway::start().await;
     let given = gateway.respond(&asking(json!({ "input": "Before" }))).await;
     let id = given.assert_ok()["id"].as_str().unwrap().to_owned();
@@ -336,7 +336,7 @@ async fn what_was_stored_outlives_the_process() {
     going_on.assert_ok();
     let sent = restarted.upstream.last_body();
     assert_eq!(sent["messages"][0]["content"], "Before");
-    assert_not_found(&restarted.shown(&id).await); // its own account is another one
+    assert_not_found(&restarted.shown(&id).await); // the default key is of a new account
     let request = restarted
         .client
         .request(Method::DELETE, restarted.url(&format!("{PATH}/{id}")));

@@ -1,4 +1,4 @@
-//! SPEC §8.4 and §7 for stored responses: how much is kept, and what happens when it cannot be.
+//! §8.4 and §7 for stored responses: how many are kept, and what happens when storage fails.
 
 use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
 
@@ -7,9 +7,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Answer, Books, Plan, TestGateway,
-    books::MODEL as PRICED,
+    Answer, LedgerView, Plan, TestGateway,
     gateway::answer,
+    ledger_view::MODEL as PRICED,
     responses::{PATH, asking, assert_not_found, two_words},
     stores::{files_only, responses},
     upstream::completion,
@@ -56,22 +56,22 @@ async fn a_crowd_never_stores_more_than_each_account_may() {
         keys.push(gateway.account(Plan::MAX).await.1);
     }
     for _ in 0..8 {
-        let asked = keys
+        let requests = keys
             .iter()
             .flat_map(|key| (0..20).map(|_| id_as(&gateway, key)));
-        let ids = join_all(asked).await;
+        let ids = join_all(requests).await;
         assert_eq!(ids.len(), 60);
         let (in_all, of_one) = responses(gateway.data.path()).await;
         assert!(in_all <= 300 && of_one <= 100, "{in_all} {of_one}");
     }
     assert_eq!(responses(gateway.data.path()).await, (300, 100));
-    // The latest is always there.
+    // The latest response is always available.
     let last = id_as(&gateway, &keys[0]).await;
     shown_as(&gateway, &keys[0], &last).await.assert_ok();
 }
 
 #[tokio::test]
-async fn a_conversation_that_grew_too_large_is_answered_and_not_stored() {
+async fn a_too_large_conversation_is_answered_and_not_stored() {
     let gateway = TestGateway::start().await;
     let half = "x".repeat(130 << 10);
     let first = asking(json!({ "input": half }));
@@ -85,18 +85,18 @@ async fn a_conversation_that_grew_too_large_is_answered_and_not_stored() {
     assert_not_found(&gateway.shown(id).await);
     let third = asking(json!({ "previous_response_id": id }));
     assert_not_found(&gateway.respond(&third).await);
-    // Streamed, it is said at the end.
+    // A stream reports this at its end.
     gateway.upstream.answer_chunks(&two_words());
     let streamed = gateway.events(&asking(more)).await.finished();
     assert_eq!(streamed["store"], false);
     assert_not_found(&gateway.shown(streamed["id"].as_str().unwrap()).await);
-    // The answer counts too.
+    // The response's text counts too.
     gateway
         .upstream
         .answer_json(200, &completion(&"x".repeat(256 << 10)));
     let large = gateway.respond(&asking(json!({}))).await;
     assert_eq!(large.assert_ok()["store"], false);
-    // What was there stays.
+    // Earlier responses stay.
     let id = first.body["id"].as_str().unwrap();
     gateway.shown(id).await.assert_ok();
 }
@@ -106,23 +106,23 @@ fn assert_unavailable(answer: &Answer) {
     answer.assert_error(503, "service_unavailable", None, None);
 }
 
-/// What can be neither read nor written.
+/// Storage that can be neither read nor written.
 #[tokio::test]
 async fn without_storage_only_what_needs_it_is_refused() {
     if files_only("it takes the responses' file away, and the credit's stays") {
         return;
     }
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let ask = async |more: Value| {
         let mut body = asking(more);
         body["model"] = PRICED.into();
-        gateway.respond_as(&purse.key, &body).await
+        gateway.respond_as(&customer.key, &body).await
     };
     let kept = ask(json!({})).await;
     let id = kept.assert_ok()["id"].as_str().unwrap();
     let item = &kept.body["output"][0]["id"];
-    // The file is another one from now on, and nobody can open it.
+    // From now on the path is a directory, which cannot be opened as a file.
     let (file, aside) = (file(&gateway), gateway.data.path().join("aside"));
     std::fs::rename(&file, &aside).unwrap();
     std::fs::create_dir(&file).unwrap();
@@ -139,12 +139,12 @@ async fn without_storage_only_what_needs_it_is_refused() {
         let request = gateway
             .client
             .request(method, gateway.url(&format!("{PATH}/{id}")));
-        assert_unavailable(&answer(request.bearer_auth(&purse.key)).await);
+        assert_unavailable(&answer(request.bearer_auth(&customer.key)).await);
     }
-    assert_eq!(gateway.upstream.calls(), calls, "no provider was asked");
+    assert_eq!(gateway.upstream.calls(), calls, "no provider got a request");
     assert_eq!(
-        purse.books().await,
-        Books::charged(1),
+        customer.ledger_view().await,
+        LedgerView::charged(1),
         "and nothing reserved"
     );
     let unstored = ask(json!({})).await;
@@ -156,9 +156,9 @@ async fn without_storage_only_what_needs_it_is_refused() {
     gateway.upstream.answer_chunks(&two_words());
     let stream = gateway.events(&asking(json!({}))).await.finished();
     assert_eq!(stream["store"], false);
-    assert_eq!(purse.books().await, Books::charged(3));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(3));
     gateway.get("/health").await.assert_ok();
-    // It heals by itself.
+    // Storage recovers by itself.
     std::fs::remove_dir(&file).unwrap();
     std::fs::rename(&aside, &file).unwrap();
     gateway.upstream.answer_json(200, &completion("Hi"));
@@ -168,7 +168,7 @@ async fn without_storage_only_what_needs_it_is_refused() {
     assert_not_found(&ask(json!({ "previous_response_id": unstored })).await);
 }
 
-/// A lock lets others read, so what goes on from a response is still answered.
+/// A lock allows readers, so a stored response can still be continued.
 #[tokio::test]
 async fn a_locked_file_can_be_read_and_not_written() {
     if files_only("it locks the responses' file") {

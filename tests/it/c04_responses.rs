@@ -1,4 +1,4 @@
-//! SPEC §4.2: a response is a chat completion in other words, both ways.
+//! §4.2: the Responses API is translated to chat completions, both ways.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::{
     upstream::completion,
 };
 
-/// What a plain request sends upstream, with one field more or another one.
+/// The upstream body of a plain request, with one field added or replaced.
 async fn sent_with(gateway: &TestGateway, field: &str, value: Value) -> Value {
     let mut plain = gateway.forwards_response(&asking(json!({}))).await;
     plain[field] = value;
@@ -16,7 +16,7 @@ async fn sent_with(gateway: &TestGateway, field: &str, value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_text_is_a_users_message() {
+async fn a_text_input_is_a_user_message() {
     let gateway = TestGateway::start().await;
     let answer = gateway.respond(&asking(json!({}))).await;
     let response = answer.assert_ok();
@@ -125,7 +125,7 @@ async fn usage_is_the_providers_under_other_names() {
 }
 
 #[tokio::test]
-async fn how_an_answer_ended_is_its_status() {
+async fn the_finish_reason_becomes_the_status() {
     let gateway = TestGateway::start().await;
     for (finish, status, why) in [
         ("stop", "completed", None),
@@ -147,7 +147,7 @@ async fn how_an_answer_ended_is_its_status() {
 }
 
 #[tokio::test]
-async fn what_chat_has_too_goes_upstream_and_is_repeated() {
+async fn fields_shared_with_chat_are_forwarded_and_echoed() {
     let gateway = TestGateway::start().await;
     for (field, value, upstream, sent) in [
         ("max_output_tokens", json!(50), "max_tokens", json!(50)),
@@ -194,7 +194,7 @@ async fn what_chat_has_too_goes_upstream_and_is_repeated() {
 }
 
 #[tokio::test]
-async fn what_is_only_repeated_goes_nowhere() {
+async fn fields_that_are_only_echoed_are_not_forwarded() {
     let gateway = TestGateway::start().await;
     let plain = gateway.forwards_response(&asking(json!({}))).await;
     for (field, value, shown) in [
@@ -220,7 +220,7 @@ async fn what_is_only_repeated_goes_nowhere() {
         ),
         ("context_management", json!([{ "type": "x" }]), json!(null)),
         ("unheard_of", json!({ "api_key": "x" }), json!(null)),
-        // Chat's names are nobody's here.
+        // Names of chat fields have no meaning here.
         ("messages", json!([{ "role": "nobody" }]), json!(null)),
         ("response_format", json!("x"), json!(null)),
         ("n", json!(1), json!(null)),
@@ -292,7 +292,7 @@ async fn null_is_the_same_as_absent() {
 }
 
 #[tokio::test]
-async fn items_of_every_kind_are_one_conversation() {
+async fn items_of_every_kind_form_one_conversation() {
     let gateway = TestGateway::start().await;
     let input = json!([
         { "role": "developer", "content": "Be kind." },

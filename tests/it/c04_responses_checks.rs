@@ -1,18 +1,18 @@
-//! SPEC §4.2 with §5, §7 and §8: who may ask, in which order that is found out, and what it costs.
+//! §4.2 with §5, §7 and §8: entitlement, the order of checks, and charges.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Plan, TestGateway,
-    books::MODEL as PRICED,
+    LedgerView, Plan, TestGateway,
     gateway::{answer, hello},
+    ledger_view::MODEL as PRICED,
     responses::{MODEL, PATH, asking, assert_not_found, function, two_words},
     upstream::{chunk, completion},
 };
 
 #[tokio::test]
-async fn what_would_mean_something_else_is_refused_by_its_name() {
+async fn unsupported_fields_are_refused_by_name() {
     let gateway = TestGateway::start().await;
     let tool = |kind: &str| json!({ "tools": [function("f"), { "type": kind }] });
     let item = |item: Value| json!({ "input": [{ "role": "user", "content": "a" }, item] });
@@ -68,7 +68,7 @@ async fn what_would_mean_something_else_is_refused_by_its_name() {
     ] {
         gateway.refuses_response(&asking(more), param).await;
     }
-    // A call and its output belong together.
+    // A call and its output must match.
     let call = json!({ "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" });
     let output = json!({ "type": "function_call_output", "call_id": "d", "output": "1" });
     for input in [
@@ -85,7 +85,7 @@ async fn what_would_mean_something_else_is_refused_by_its_name() {
         let refused = answer(gateway.request(Method::POST, PATH).body(text)).await;
         refused.assert_error(400, "invalid_request_error", None, None);
     }
-    // What a response could not repeat is found out before anyone is asked or charged.
+    // Values that a response could not echo are refused before a provider is called or a charge is made.
     for (more, param) in [
         (r#""metadata":{"a":"\ud800"}"#, "metadata"),
         (r#""metadata":{"a":1e999}"#, "metadata"),
@@ -107,9 +107,9 @@ async fn a_minimum_is_applied_where_no_budget_is_sent() {
     assert_eq!(gateway.upstream.last_body()["max_tokens"], 128);
 }
 
-/// Each body is wrong in everything that is checked after what refuses it.
+/// Each body also fails every check after the one that refuses it.
 #[tokio::test]
-async fn checks_come_in_the_order_they_have_for_chat() {
+async fn checks_come_in_the_same_order_as_for_chat() {
     let gateway = TestGateway::start_set(&[("LIMITS__RPM", "1")]).await;
     let (_, free) = gateway.account(Plan::FREE).await;
     let all_wrong = json!({
@@ -138,7 +138,7 @@ async fn checks_come_in_the_order_they_have_for_chat() {
     let known = json!({ "input": "Hi", "model": MODEL, "previous_response_id": null });
     let refused = ask(&free, known.clone()).await;
     refused.assert_error(400, "invalid_request_error", None, Some("temperature"));
-    // None of that counted as a request.
+    // None of these refusals counted as a request.
     let mut right = known;
     right["temperature"] = json!(1);
     ask(&free, right.clone()).await.assert_ok();
@@ -149,7 +149,7 @@ async fn checks_come_in_the_order_they_have_for_chat() {
 }
 
 #[tokio::test]
-async fn without_a_key_nothing_is_said_and_with_one_what_is_not_served() {
+async fn unserved_routes_are_reported_only_to_callers_with_a_key() {
     let gateway = TestGateway::start().await;
     let id = gateway.response_id(&asking(json!({}))).await;
     for (method, path, served) in [
@@ -176,49 +176,49 @@ async fn without_a_key_nothing_is_said_and_with_one_what_is_not_served() {
 }
 
 #[tokio::test]
-async fn a_response_costs_what_a_chat_completion_costs_and_counts_in_the_same_minute() {
+async fn a_response_costs_and_counts_like_a_chat_completion() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let body = asking(json!({ "model": PRICED }));
-    gateway.respond_as(&purse.key, &body).await.assert_ok();
-    assert_eq!(purse.books().await, Books::charged(1));
+    gateway.respond_as(&customer.key, &body).await.assert_ok();
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(1));
     gateway
-        .chat_as(&purse.key, &hello(PRICED))
+        .chat_as(&customer.key, &hello(PRICED))
         .await
         .assert_ok();
-    assert_eq!(purse.books().await, Books::charged(2));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(2));
     gateway.upstream.answer_chunks(&two_words());
     let mut streamed = body.clone();
     streamed["stream"] = true.into();
     let request = gateway.client.post(gateway.url(PATH));
-    let request = request.bearer_auth(&purse.key).json(&streamed);
+    let request = request.bearer_auth(&customer.key).json(&streamed);
     request.send().await.unwrap().text().await.unwrap();
-    assert_eq!(purse.books().await, Books::charged(3));
-    // Without a usage to bill by, and after a failure, nothing is charged.
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(3));
+    // Without usage, and after a failure, nothing is charged.
     gateway.upstream.answer_chunks(&two_words()[..4]);
     let request = gateway.client.post(gateway.url(PATH));
-    let request = request.bearer_auth(&purse.key).json(&streamed);
+    let request = request.bearer_auth(&customer.key).json(&streamed);
     let text = request.send().await.unwrap().text().await.unwrap();
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
     gateway.upstream.answer_json(500, &json!({}));
-    let failed = gateway.respond_as(&purse.key, &body).await;
+    let failed = gateway.respond_as(&customer.key, &body).await;
     failed.assert_error(502, "upstream_error", Some("500"), None);
-    let books = purse.books().await;
-    assert_eq!((books.charges, books.requests), (3, 5));
-    // Nor is what is done with stored ones.
+    let ledger_view = customer.ledger_view().await;
+    assert_eq!((ledger_view.charges, ledger_view.requests), (3, 5));
+    // Reading and deleting stored responses is free, too.
     gateway.upstream.answer_json(200, &completion("Hi"));
-    let answered = gateway.respond_as(&purse.key, &body).await;
+    let answered = gateway.respond_as(&customer.key, &body).await;
     let path = format!("{PATH}/{}", answered.assert_ok()["id"].as_str().unwrap());
     for method in [Method::GET, Method::DELETE] {
         let request = gateway.client.request(method, gateway.url(&path));
-        answer(request.bearer_auth(&purse.key)).await.assert_ok();
+        answer(request.bearer_auth(&customer.key)).await.assert_ok();
     }
-    let books = purse.books().await;
-    assert_eq!((books.charges, books.requests), (4, 6));
+    let ledger_view = customer.ledger_view().await;
+    assert_eq!((ledger_view.charges, ledger_view.requests), (4, 6));
 }
 
 #[tokio::test]
-async fn both_endpoints_share_one_minute() {
+async fn both_endpoints_share_one_window() {
     let gateway = TestGateway::start_set(&[("LIMITS__RPM", "2")]).await;
     gateway.respond(&asking(json!({}))).await.assert_ok();
     gateway.chat(&hello(MODEL)).await.assert_ok();
@@ -233,9 +233,9 @@ async fn both_endpoints_share_one_minute() {
     gateway.respond(&other).await.assert_ok();
 }
 
-/// A long conversation is read as a whole each time, so all of it is reserved.
+/// The model reads the whole conversation each time, so all of it is reserved.
 #[tokio::test]
-async fn what_a_response_goes_on_from_counts_as_its_input() {
+async fn an_earlier_conversation_counts_as_input() {
     let gateway = TestGateway::start_set(&[("LIMITS__TPM", "12000")]).await;
     let long = asking(json!({ "input": "word ".repeat(5_000), "max_output_tokens": 10 }));
     let id = gateway.response_id(&long).await;
@@ -247,11 +247,11 @@ async fn what_a_response_goes_on_from_counts_as_its_input() {
 }
 
 #[tokio::test]
-async fn who_cannot_pay_is_told_so() {
+async fn insufficient_credit_is_reported() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse_with("0.000001", 10).await;
+    let customer = gateway.customer_with("0.000001", 10).await;
     let refused = gateway
-        .respond_as(&purse.key, &asking(json!({ "model": PRICED })))
+        .respond_as(&customer.key, &asking(json!({ "model": PRICED })))
         .await;
     let code = Some("payment_required");
     refused.assert_error(402, "insufficient_credits", code, None);

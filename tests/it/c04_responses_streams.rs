@@ -1,11 +1,11 @@
-//! SPEC §4.2 and §6 for streamed responses: events in the order that official clients need.
+//! §4.2 and §6 for streamed responses: events in the order that official clients need.
 
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Gate, RawConnection, Step, TestGateway,
-    books::MODEL as PRICED,
+    Gate, LedgerView, RawConnection, Step, TestGateway,
     gateway::until,
+    ledger_view::MODEL as PRICED,
     responses::{Events, PATH, asking, assert_not_found, function, two_words},
     upstream::{chunk, events, stream_head, usage_chunk},
 };
@@ -40,7 +40,7 @@ const CALL: [&str; 4] = [
     "output_item.done",
 ];
 
-/// The kinds of a whole stream with these items, each of one delta.
+/// The event types of a whole stream with these items, each with one delta.
 fn kinds(items: &[&[&str]], last: &str) -> Vec<String> {
     let items = items.concat();
     let all = [&["created", "in_progress"], &*items, &[last]].concat();
@@ -48,7 +48,7 @@ fn kinds(items: &[&[&str]], last: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_text_is_told_in_the_order_that_clients_need() {
+async fn text_events_come_in_the_order_that_clients_need() {
     let gateway = TestGateway::start().await;
     let stream = streamed(&gateway, &two_words()).await;
     let mut expected = kinds(&[&MESSAGE], "completed");
@@ -87,13 +87,13 @@ async fn a_text_is_told_in_the_order_that_clients_need() {
         assert_eq!(event.as_object().unwrap().len(), needs.len() + 2, "{event}");
     }
     assert!(!stream.text.contains("vendor") && !stream.text.contains("upstream-id"));
-    // What was told is what is stored.
+    // The streamed response equals the stored one.
     let id = response["id"].as_str().unwrap();
     assert_eq!(*gateway.shown(id).await.assert_ok(), response);
 }
 
 #[tokio::test]
-async fn calls_are_told_one_after_the_other() {
+async fn calls_are_streamed_one_after_the_other() {
     let gateway = TestGateway::start().await;
     let finish = [chunk(json!({}), Some("tool_calls")), usage_chunk(11, 3)];
     let said = chunk(
@@ -109,7 +109,7 @@ async fn calls_are_told_one_after_the_other() {
             3,
         ),
         (
-            // Fragments of two calls in turns.
+            // Interleaved fragments of two calls.
             vec![
                 call(0, Some("a"), ""),
                 call(1, Some("b"), "{}"),
@@ -125,7 +125,7 @@ async fn calls_are_told_one_after_the_other() {
         let body = asking(json!({ "tools": [function("a_name"), function("b_name")] }));
         let stream = gateway.events(&body).await;
         let mut found = stream.kinds();
-        // Empty fragments may be told or not.
+        // Empty fragments may be sent or not.
         found.dedup();
         assert_eq!(found, items);
         let response = stream.finished();
@@ -140,9 +140,9 @@ async fn calls_are_told_one_after_the_other() {
     }
 }
 
-/// And what goes on from it is still one turn of the assistant.
+/// The continuation still has one assistant turn.
 #[tokio::test]
-async fn text_in_the_middle_of_a_call_does_not_tear_it_apart() {
+async fn text_in_the_middle_of_a_call_does_not_split_it() {
     let gateway = TestGateway::start().await;
     let said = |text: &str| chunk(json!({ "content": text }), None);
     gateway.upstream.answer_chunks(&[
@@ -169,7 +169,7 @@ async fn text_in_the_middle_of_a_call_does_not_tear_it_apart() {
 }
 
 #[tokio::test]
-async fn a_stream_that_was_cut_off_by_a_limit_says_so() {
+async fn a_stream_that_reached_a_token_limit_is_incomplete() {
     let gateway = TestGateway::start().await;
     for (finish, why) in [
         ("length", "max_output_tokens"),
@@ -194,9 +194,9 @@ async fn a_stream_that_was_cut_off_by_a_limit_says_so() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_ends_with_an_error_and_leaves_nothing_behind() {
+async fn a_stream_that_breaks_off_ends_with_an_error_and_stores_nothing() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let begun = events(&two_words()[..3]).replace("data: [DONE]\n\n", "");
     let steps = |last: Step| {
         vec![
@@ -214,7 +214,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_leaves_nothing_behind()
     ] {
         gateway.upstream.play(steps(last.clone()));
         let request = gateway.client.post(gateway.url(PATH));
-        let request = request.bearer_auth(&purse.key);
+        let request = request.bearer_auth(&customer.key);
         let body = asking(json!({ "model": PRICED, "stream": true, "max_output_tokens": 200 }));
         let response = request.json(&body).send().await.unwrap();
         assert_eq!(response.status(), 200);
@@ -223,7 +223,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_leaves_nothing_behind()
         };
         assert!(!stream.text.contains("[DONE]"), "{last:?}");
         let all = stream.all();
-        // One event, and no `response.failed` before it: clients stumble over that one.
+        // One error event without `response.failed` before it, because clients mishandle that one.
         let [.., delta, error] = &*all else {
             panic!("{}", stream.text);
         };
@@ -240,15 +240,19 @@ async fn a_stream_that_breaks_off_ends_with_an_error_and_leaves_nothing_behind()
             })
         );
         assert!(!stream.text.contains("vendor"), "{message}");
-        assert_eq!(purse.books().await, Books::free(calls), "{last:?}");
+        assert_eq!(
+            customer.ledger_view().await,
+            LedgerView::free(calls),
+            "{last:?}"
+        );
         let id = all[0]["response"]["id"].as_str().unwrap();
         let request = gateway.client.get(gateway.url(&format!("{PATH}/{id}")));
-        let shown = crate::support::gateway::answer(request.bearer_auth(&purse.key)).await;
+        let shown = crate::support::gateway::answer(request.bearer_auth(&customer.key)).await;
         assert_not_found(&shown);
     }
 }
 
-/// The client may go on from a response as soon as it is told that it is complete.
+/// A client may continue a response as soon as it receives `response.completed`.
 #[tokio::test]
 async fn a_response_is_stored_before_its_last_event() {
     let gateway = TestGateway::start().await;
@@ -273,8 +277,8 @@ async fn a_response_is_stored_before_its_last_event() {
 
 #[tokio::test]
 async fn a_response_whose_client_left_is_charged_and_stored() {
-    let gateway = TestGateway::start_patient().await;
-    let (purse, left) = (gateway.purse().await, Gate::default());
+    let gateway = TestGateway::start_with_long_timeouts().await;
+    let (customer, left) = (gateway.customer().await, Gate::default());
     let begun = events(&two_words()[..2]).replace("data: [DONE]\n\n", "");
     gateway.upstream.play(vec![
         Step::Send(stream_head()),
@@ -288,7 +292,7 @@ async fn a_response_whose_client_left_is_charged_and_stored() {
     let request = format!(
         "POST {PATH} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {}\r\n\
          content-length: {}\r\n\r\n{body}",
-        purse.key,
+        customer.key,
         body.len()
     );
     connection.send(request).await;
@@ -302,9 +306,9 @@ async fn a_response_whose_client_left_is_charged_and_stored() {
     connection.hang_up().await;
     left.open();
     until("the call is over", || gateway.inside().tasks.is_empty()).await;
-    assert_eq!(purse.books().await, Books::charged(1));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(1));
     let request = gateway.client.get(gateway.url(&format!("{PATH}/{id}")));
-    let shown = crate::support::gateway::answer(request.bearer_auth(&purse.key)).await;
+    let shown = crate::support::gateway::answer(request.bearer_auth(&customer.key)).await;
     let response = shown.assert_ok();
     assert_eq!(response["status"], "completed");
     let said = &response["output"][0]["content"][0]["text"];
@@ -312,7 +316,7 @@ async fn a_response_whose_client_left_is_charged_and_stored() {
 }
 
 #[tokio::test]
-async fn built_in_tools_are_over_before_the_stream_begins() {
+async fn built_in_tools_finish_before_the_stream_begins() {
     let gateway = TestGateway::start().await;
     let arguments = r#"{"amount":"1","from":"ether","to":"gwei"}"#;
     let mut using = call(0, Some("u1"), arguments);

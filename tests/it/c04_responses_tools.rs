@@ -1,4 +1,4 @@
-//! SPEC §4.1 in the words of §4.2: functions of the caller's, and those that nobody sees.
+//! §4.1 in the form of §4.2: the caller's functions, and the built-in tools that callers never see.
 
 use serde_json::json;
 
@@ -54,7 +54,7 @@ async fn functions_are_offered_called_and_answered() {
     );
     assert_eq!(sent["tool_choice"], "required");
     assert_eq!(sent["parallel_tool_calls"], true);
-    // The client keeps the conversation itself: what came back goes in again.
+    // The client keeps the conversation itself and sends the output items back as input.
     gateway.upstream.answer_json(200, &completion("Done"));
     let mut input = vec![json!({ "role": "user", "content": "Hello" })];
     input.extend(response["output"].as_array().unwrap().clone());
@@ -97,7 +97,7 @@ async fn the_choice_among_functions_goes_upstream_in_chats_form() {
 }
 
 #[tokio::test]
-async fn built_in_tools_are_run_here_too_and_nobody_sees_them() {
+async fn built_in_tools_are_run_here_too_and_stay_invisible() {
     let gateway = TestGateway::start().await;
     let used = tool_call(
         "u1",
@@ -122,14 +122,14 @@ async fn built_in_tools_are_run_here_too_and_nobody_sees_them() {
     assert_eq!(*said, "It is 1000000000 gwei.");
     assert_eq!(response["usage"]["input_tokens"], 22, "both steps");
     assert!(!answer.body.to_string().contains("convert_units"));
-    // What goes on from it knows nothing of the tool either.
+    // A continuation contains no trace of the tool either.
     let next = json!({ "model": "svc-basic", "previous_response_id": response["id"] });
     gateway.respond(&asking(next)).await.assert_ok();
     let sent = &gateway.upstream.received()[2].body;
     assert!(!sent["messages"].to_string().contains("convert_units"));
     let first = &gateway.upstream.received()[0].body;
     assert_eq!(first["messages"][0]["role"], "system");
-    assert_eq!(sent["messages"][0], first["messages"][0], "told once");
+    assert_eq!(sent["messages"][0], first["messages"][0], "sent once");
 
     for more in [
         json!({ "tool_execution": "passthrough" }),

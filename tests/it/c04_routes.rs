@@ -1,4 +1,4 @@
-//! SPEC §4.3, §4.7, §4.8: what is served, what is not, and that both are said at once.
+//! §4.3, §4.7, §4.8: served routes, unserved routes, and immediate responses for both.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ async fn an_unknown_path_is_not_found() {
 }
 
 #[tokio::test]
-async fn outside_the_prefix_nothing_asks_for_a_key() {
+async fn paths_outside_the_prefix_need_no_key() {
     let gateway = TestGateway::start().await;
     for path in ["/", "/favicon.ico", "/operator/accounts"] {
         let answer = answer(gateway.client.get(gateway.url(path))).await;
@@ -117,9 +117,9 @@ async fn outside_the_prefix_nothing_asks_for_a_key() {
     posted.assert_error(404, "not_found", Some("route_not_found"), None);
 }
 
-/// A client that writes its whole body before it reads must find the answer, not a reset.
+/// A client that writes its whole body before it reads must find the response, not a reset.
 #[tokio::test]
-async fn a_large_body_that_nobody_reads_gets_its_answer() {
+async fn a_large_unread_body_gets_its_response() {
     let gateway = TestGateway::start().await;
     let body = vec![b'x'; 20 << 20];
     for (path, key, status) in [
@@ -140,7 +140,7 @@ async fn a_large_body_that_nobody_reads_gets_its_answer() {
         let refused = connection.answer().await;
         assert_eq!(refused.status, status, "{path}: {}", refused.body);
         refused.error();
-        // And the connection is as good as new.
+        // The connection stays usable.
         connection
             .send("GET /health/live HTTP/1.1\r\nhost: gateway\r\n\r\n")
             .await;
@@ -148,7 +148,7 @@ async fn a_large_body_that_nobody_reads_gets_its_answer() {
     }
 }
 
-/// The answer does not wait for a body that is slow to come.
+/// The response does not wait for a slow body.
 #[tokio::test]
 async fn an_unserved_route_is_answered_before_its_body_arrives() {
     let gateway = TestGateway::start().await;
@@ -208,9 +208,9 @@ async fn chat_reads_its_body_whatever_the_content_type_says() {
     }
 }
 
-/// Clients send `Accept: application/json` even for streams; nothing is negotiated.
+/// Clients send `Accept: application/json` even for streams; there is no content negotiation.
 #[tokio::test]
-async fn what_a_client_accepts_changes_nothing() {
+async fn the_accept_header_is_ignored() {
     let gateway = TestGateway::start().await;
     for (name, value) in [
         ("accept", "application/json"),

@@ -1,13 +1,13 @@
-//! SPEC §4.1, tool systems: the tools that the gateway runs itself, step by step.
+//! §4.1, tool systems: the tools that the gateway runs itself, step by step.
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, TestGateway,
+    LedgerView, TestGateway,
     bodies::hello_with,
-    books::MODEL,
     gateway::hello,
+    ledger_view::MODEL,
     turns::{CONVERT, CONVERTED, Call, Turn, calls_json, usage},
 };
 
@@ -16,34 +16,34 @@ fn tool_message((id, _, _): Call, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_model_that_calls_nothing_is_asked_once() {
+async fn a_model_that_calls_no_tool_needs_one_step() {
     let gateway = TestGateway::start().await;
     for stream in [false, true] {
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         let before = gateway.upstream.calls();
         gateway.upstream.converse([Turn::says("Hello there")]);
         let id = format!("plain-{stream}");
-        let heard = purse.hear(&id, &hello(MODEL), stream).await.unwrap();
-        assert_eq!(heard.choices, [("Hello there".into(), "stop".into())]);
-        assert_eq!(heard.usage, usage(11, 3));
+        let reply = customer.send(&id, &hello(MODEL), stream).await.unwrap();
+        assert_eq!(reply.choices, [("Hello there".into(), "stop".into())]);
+        assert_eq!(reply.usage, usage(11, 3));
         assert_eq!(gateway.upstream.calls() - before, 1);
-        assert_eq!(purse.books().await, Books::charged(1));
+        assert_eq!(customer.ledger_view().await, LedgerView::charged(1));
         assert_eq!(gateway.steps(&id).await, ["fake - 11+3"]);
     }
 }
 
 #[tokio::test]
-async fn a_call_is_run_and_the_model_asked_again() {
+async fn a_call_is_run_and_its_result_sent_to_the_model() {
     for stream in [false, true] {
         let gateway = TestGateway::start().await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway
             .upstream
             .converse([Turn::calls(&[CONVERT]), Turn::says("A billion.")]);
-        let heard = purse.hear("one", &hello(MODEL), stream).await.unwrap();
-        assert_eq!(heard.choices, [("A billion.".into(), "stop".into())]);
-        assert_eq!(heard.usage, usage(22, 6), "of both");
-        assert_eq!(purse.books().await, Books::charged_steps(2));
+        let reply = customer.send("one", &hello(MODEL), stream).await.unwrap();
+        assert_eq!(reply.choices, [("A billion.".into(), "stop".into())]);
+        assert_eq!(reply.usage, usage(22, 6), "of both");
+        assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(2));
         let steps = [
             "fake tool_calls 11+3",
             "convert_units done",
@@ -52,7 +52,7 @@ async fn a_call_is_run_and_the_model_asked_again() {
         assert_eq!(gateway.steps("one").await, steps);
         let received = gateway.upstream.received();
         let [first, second] = received.as_slice() else {
-            panic!("asked twice: {}", received.len());
+            panic!("two requests: {}", received.len());
         };
         let mut messages = first.body["messages"].as_array().unwrap().clone();
         messages.push(json!({ "role": "assistant", "content": null,
@@ -63,7 +63,10 @@ async fn a_call_is_run_and_the_model_asked_again() {
         assert_eq!(second.body, expected, "all else as it was");
         for request in &received {
             let sent = format!("{}{}", request.head, request.text);
-            assert!(!sent.contains(&purse.key), "a key is for the gateway alone");
+            assert!(
+                !sent.contains(&customer.key),
+                "a key is for the gateway alone"
+            );
         }
         let metrics = gateway
             .client
@@ -77,31 +80,31 @@ async fn a_call_is_run_and_the_model_asked_again() {
     }
 }
 
-/// What each step used is summed, cached input and all, and charged as one.
+/// The usage of all steps is summed, including cached input, and charged once.
 #[tokio::test]
 async fn steps_follow_each_other_until_the_model_answers() {
     const ADDRESS: Call = ("call_b", "inspect_address", r#"{"address":"0x12"}"#);
     for stream in [false, true] {
         let gateway = TestGateway::start().await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway.upstream.converse([
             Turn::calls(&[CONVERT]).using(100, 10).cached(40),
             Turn::calls(&[ADDRESS]).using(200, 20),
             Turn::says("Done.").using(300, 30).cached(60),
         ]);
-        let heard = purse.hear("two", &hello(MODEL), stream).await.unwrap();
-        assert_eq!(heard.choices, [("Done.".into(), "stop".into())]);
+        let reply = customer.send("two", &hello(MODEL), stream).await.unwrap();
+        assert_eq!(reply.choices, [("Done.".into(), "stop".into())]);
         let mut sum = usage(600, 60);
         sum["prompt_tokens_details"]["cached_tokens"] = json!(100);
         sum["cost"] = json!("0.001560");
-        assert_eq!(heard.usage, sum);
-        let expected = Books {
+        assert_eq!(reply.usage, sum);
+        let expected = LedgerView {
             spent: 500 * 2_000 + 100 * 200 + 60 * 9_000,
             charges: 1,
             requests: 1,
             tokens: 660,
         };
-        assert_eq!(purse.books().await, expected);
+        assert_eq!(customer.ledger_view().await, expected);
         let steps = [
             "fake tool_calls 100+10",
             "convert_units done",
@@ -110,7 +113,7 @@ async fn steps_follow_each_other_until_the_model_answers() {
             "fake stop 300+30",
         ];
         assert_eq!(gateway.steps("two").await, steps);
-        let settlement = gateway.story("two").await["settlement"].clone();
+        let settlement = gateway.details("two").await["settlement"].clone();
         assert_eq!(settlement["usage"]["total_tokens"], 660);
         assert_eq!(settlement["charge"], "0.001560");
         let messages = gateway.upstream.messages();
@@ -123,7 +126,7 @@ async fn steps_follow_each_other_until_the_model_answers() {
 }
 
 #[tokio::test]
-async fn calls_side_by_side_are_run_in_order_with_a_message_each() {
+async fn parallel_calls_are_run_in_order_with_a_message_each() {
     const CALLS: [Call; 3] = [
         CONVERT,
         ("call_2", "inspect_address", r#"{"address":"nonsense"}"#),
@@ -135,12 +138,12 @@ async fn calls_side_by_side_are_run_in_order_with_a_message_each() {
     ];
     for stream in [false, true] {
         let gateway = TestGateway::start().await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway
             .upstream
             .converse([Turn::calls(&CALLS), Turn::says("Done.")]);
         let body = hello_with(MODEL, json!({ "parallel_tool_calls": true }));
-        purse.hear("many", &body, stream).await.unwrap();
+        customer.send("many", &body, stream).await.unwrap();
         let messages = gateway.upstream.messages();
         let added = &messages[1][messages[0].len()..];
         assert_eq!(added[0]["tool_calls"], calls_json(&CALLS));
@@ -152,13 +155,13 @@ async fn calls_side_by_side_are_run_in_order_with_a_message_each() {
         assert_eq!(added[1]["content"], CONVERTED);
         let last = added[3]["content"].as_str().unwrap();
         assert!(last.contains("0.00000005"), "{last}");
-        assert_eq!(purse.books().await, Books::charged_steps(2));
+        assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(2));
         assert_eq!(gateway.steps("many").await.len(), 5);
         assert_eq!(gateway.upstream.last_body()["parallel_tool_calls"], true);
     }
 }
 
-/// What goes wrong with a tool is told to the model, and never an invented number.
+/// A tool's failure is reported to the model; a result is never invented.
 #[tokio::test]
 async fn a_tool_that_fails_is_a_message_to_the_model() {
     for stream in [false, true] {
@@ -191,13 +194,16 @@ async fn a_tool_that_fails_is_a_message_to_the_model() {
             ),
         ] {
             let gateway = TestGateway::start().await;
-            let purse = gateway.purse().await;
+            let customer = gateway.customer().await;
             let call: Call = ("call_x", name, arguments);
             gateway
                 .upstream
                 .converse([Turn::calls(&[call]), Turn::says("I could not.")]);
-            let heard = purse.hear("failing", &hello(MODEL), stream).await.unwrap();
-            assert_eq!(heard.choices, [("I could not.".into(), "stop".into())]);
+            let reply = customer
+                .send("failing", &hello(MODEL), stream)
+                .await
+                .unwrap();
+            assert_eq!(reply.choices, [("I could not.".into(), "stop".into())]);
             let messages = gateway.upstream.messages();
             let added = &messages[1][messages[0].len()..];
             assert_eq!(
@@ -215,16 +221,16 @@ async fn a_tool_that_fails_is_a_message_to_the_model() {
                 step,
                 "{name} {arguments}"
             );
-            assert_eq!(purse.books().await, Books::charged_steps(2));
+            assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(2));
         }
     }
 }
 
-/// Side by side no step of one request is taken for that of another.
+/// Steps of concurrent requests are not mixed up.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_requests_at_once_are_each_charged_for_their_own_steps() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     gateway.upstream.play_for_each(|request| {
         let messages = request.body["messages"].as_array().unwrap();
         let answered = messages
@@ -245,24 +251,24 @@ async fn many_requests_at_once_are_each_charged_for_their_own_steps() {
         turn.steps(request.body["stream"] == true)
     });
     let asking = (0..80_usize).map(|number| {
-        let purse = &purse;
+        let customer = &customer;
         async move {
             let mut body = hello(MODEL);
             body["messages"][0]["content"] = number.to_string().into();
             let id = format!("many-{number}");
-            let heard = purse.hear(&id, &body, number % 8 < 4).await.unwrap();
+            let reply = customer.send(&id, &body, number % 8 < 4).await.unwrap();
             let text = format!("Answer {number}");
-            assert_eq!(heard.choices, [(text, "stop".into())]);
+            assert_eq!(reply.choices, [(text, "stop".into())]);
             let steps = u32::try_from(number % 4 + 1).unwrap();
-            assert_eq!(heard.usage, usage(11 * steps, 3 * steps));
+            assert_eq!(reply.usage, usage(11 * steps, 3 * steps));
         }
     });
     join_all(asking).await;
-    // A quarter of them has one step, a quarter two, and so on.
-    let expected = Books {
+    // A quarter of the requests has one step, a quarter two, and so on.
+    let expected = LedgerView {
         charges: 80,
         requests: 80,
-        ..Books::charged_steps(20 * (1 + 2 + 3 + 4))
+        ..LedgerView::charged_steps(20 * (1 + 2 + 3 + 4))
     };
-    assert_eq!(purse.books().await, expected);
+    assert_eq!(customer.ledger_view().await, expected);
 }

@@ -1,22 +1,22 @@
-//! Where the loop of the gateway's own tools ends, and which of several choices it follows.
+//! Where the loop of built-in tools ends, and which of several choices it follows.
 
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, TestGateway,
+    LedgerView, TestGateway,
     bodies::hello_with,
-    books::MODEL,
     gateway::hello,
+    ledger_view::MODEL,
     turns::{BUILT_IN, CONVERT, CONVERTED, Call, Turn, calls_json, offered, usage},
 };
 
-/// Calls beyond the most that are run in one answer are answered too, or the provider would refuse
-/// the conversation.
+/// Calls beyond the limit of one response get a tool message too; otherwise the provider would refuse the
+/// conversation.
 #[tokio::test]
-async fn of_too_many_calls_the_last_are_not_heard() {
+async fn of_too_many_calls_the_last_are_not_run() {
     for stream in [false, true] {
         let gateway = TestGateway::start().await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         let calls: Vec<Call> = (0..18)
             .map(|number| {
                 let id: &'static str = format!("call_{number}").leak();
@@ -26,7 +26,7 @@ async fn of_too_many_calls_the_last_are_not_heard() {
         gateway
             .upstream
             .converse([Turn::calls(&calls), Turn::says("Done.")]);
-        purse.hear("crowd", &hello(MODEL), stream).await.unwrap();
+        customer.send("crowd", &hello(MODEL), stream).await.unwrap();
         let messages = gateway.upstream.messages();
         let added = &messages[1][messages[0].len() + 1..];
         assert_eq!(added.len(), 16);
@@ -38,7 +38,7 @@ async fn of_too_many_calls_the_last_are_not_heard() {
 }
 
 #[tokio::test]
-async fn a_model_that_never_stops_calling_is_asked_so_often_and_no_more() {
+async fn a_model_that_never_stops_calling_tools_reaches_the_step_limit() {
     for (stream, config, most) in [
         (false, "", 8),
         (true, "", 8),
@@ -46,16 +46,22 @@ async fn a_model_that_never_stops_calling_is_asked_so_often_and_no_more() {
         (true, "[tools]\nmax_steps = 1", 1),
     ] {
         let gateway = TestGateway::start_with(config).await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway.upstream.converse([Turn::calls(&[CONVERT])]);
-        let heard = purse.hear("endless", &hello(MODEL), stream).await.unwrap();
-        let [(text, finish)] = heard.choices.as_slice() else {
-            panic!("one choice: {heard:?}");
+        let reply = customer
+            .send("endless", &hello(MODEL), stream)
+            .await
+            .unwrap();
+        let [(text, finish)] = reply.choices.as_slice() else {
+            panic!("one choice: {reply:?}");
         };
         assert!(text.contains("gave no answer"), "{text}");
         assert_eq!(finish, "length");
-        assert_eq!(heard.usage, usage(most * 11, most * 3));
-        assert_eq!(purse.books().await, Books::charged_steps(most));
+        assert_eq!(reply.usage, usage(most * 11, most * 3));
+        assert_eq!(
+            customer.ledger_view().await,
+            LedgerView::charged_steps(most)
+        );
         let received = gateway.upstream.received();
         assert_eq!(received.len(), most as usize);
         let (last, before) = received.split_last().unwrap();
@@ -78,23 +84,23 @@ async fn a_model_that_never_stops_calling_is_asked_so_often_and_no_more() {
 async fn the_last_step_may_be_an_answer() {
     for stream in [false, true] {
         let gateway = TestGateway::start_with("[tools]\nmax_steps = 2").await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway
             .upstream
             .converse([Turn::calls(&[CONVERT]), Turn::says("At last.")]);
-        let heard = purse.hear("last", &hello(MODEL), stream).await.unwrap();
-        assert_eq!(heard.choices, [("At last.".into(), "stop".into())]);
+        let reply = customer.send("last", &hello(MODEL), stream).await.unwrap();
+        assert_eq!(reply.choices, [("At last.".into(), "stop".into())]);
         assert_eq!(gateway.upstream.last_body()["tool_choice"], "none");
-        assert_eq!(purse.books().await, Books::charged_steps(2));
+        assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(2));
     }
 }
 
-/// SPEC §2.1: tool execution uses `choices[0]`.
+/// §2.1: tool execution uses `choices[0]`.
 #[tokio::test]
 async fn of_several_choices_the_first_decides() {
     for stream in [false, true] {
         let gateway = TestGateway::start().await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         let two = hello_with(MODEL, json!({ "n": 2 }));
         let talks = || Turn::says("Talk.");
         let calls = || Turn::calls(&[CONVERT]);
@@ -102,23 +108,23 @@ async fn of_several_choices_the_first_decides() {
             calls().beside(talks()),
             Turn::says("One.").beside(Turn::says("Two.")),
         ]);
-        let heard = purse.hear("first", &two, stream).await.unwrap();
+        let reply = customer.send("first", &two, stream).await.unwrap();
         let both = [
             ("One.".into(), "stop".into()),
             ("Two.".into(), "stop".into()),
         ];
-        assert_eq!(heard.choices, both, "of the first answer nothing is seen");
+        assert_eq!(reply.choices, both, "of the first answer nothing is seen");
         let messages = gateway.upstream.messages();
         let added = &messages[1][messages[0].len()..];
         assert_eq!(added.len(), 2);
         assert_eq!(added[0]["content"], Value::Null, "only what the first said");
-        assert_eq!(purse.books().await, Books::charged_steps(2));
+        assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(2));
 
         let before = gateway.upstream.calls();
         gateway.upstream.converse([talks().beside(calls())]);
-        let heard = purse.hear("second", &two, stream).await.unwrap();
-        assert_eq!(heard.choices[0], ("Talk.".into(), "stop".into()));
-        assert_eq!(heard.choices[1], (String::new(), "stop".into()));
+        let reply = customer.send("second", &two, stream).await.unwrap();
+        assert_eq!(reply.choices[0], ("Talk.".into(), "stop".into()));
+        assert_eq!(reply.choices[1], (String::new(), "stop".into()));
         assert_eq!(
             gateway.upstream.calls() - before,
             1,
@@ -127,11 +133,11 @@ async fn of_several_choices_the_first_decides() {
     }
 }
 
-/// Some providers count their choices in another order than they write them.
+/// Some providers send choices in another order than their indexes.
 #[tokio::test]
-async fn the_first_choice_is_the_one_with_the_number_zero() {
+async fn the_first_choice_is_the_one_with_index_zero() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let calls = json!({ "index": 1, "finish_reason": "tool_calls", "message": {
         "role": "assistant", "content": null, "tool_calls": calls_json(&[CONVERT]) } });
     let talks = json!({ "index": 0, "finish_reason": "stop", "message": {
@@ -139,8 +145,8 @@ async fn the_first_choice_is_the_one_with_the_number_zero() {
     let body = json!({ "choices": [calls, talks], "usage": usage(11, 3) });
     gateway.upstream.answer_json(200, &body);
     let two = hello_with(MODEL, json!({ "n": 2 }));
-    let heard = purse.hear("order", &two, false).await.unwrap();
-    assert!(heard.choices.contains(&("Talk.".into(), "stop".into())));
+    let reply = customer.send("order", &two, false).await.unwrap();
+    assert!(reply.choices.contains(&("Talk.".into(), "stop".into())));
     assert_eq!(
         gateway.upstream.calls(),
         1,
@@ -148,20 +154,20 @@ async fn the_first_choice_is_the_one_with_the_number_zero() {
     );
 }
 
-/// A call that was cut off may be half of what was meant.
+/// The arguments of a truncated call may be incomplete.
 #[tokio::test]
-async fn calls_that_were_cut_off_are_not_run() {
+async fn truncated_calls_are_not_run() {
     for stream in [false, true] {
         for finish in ["length", "content_filter"] {
             for text in ["", "Let me"] {
                 let gateway = TestGateway::start().await;
-                let purse = gateway.purse().await;
+                let customer = gateway.customer().await;
                 let turn = Turn::says_and_calls(text, &[CONVERT]).ending(finish);
                 gateway.upstream.converse([turn]);
-                let heard = purse.hear("cut", &hello(MODEL), stream).await.unwrap();
-                assert_eq!(heard.choices, [(text.to_owned(), finish.to_owned())]);
+                let reply = customer.send("cut", &hello(MODEL), stream).await.unwrap();
+                assert_eq!(reply.choices, [(text.to_owned(), finish.to_owned())]);
                 assert_eq!(gateway.upstream.calls(), 1);
-                assert_eq!(purse.books().await, Books::charged(1));
+                assert_eq!(customer.ledger_view().await, LedgerView::charged(1));
             }
         }
     }

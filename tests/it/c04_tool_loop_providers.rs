@@ -1,12 +1,12 @@
-//! The gateway's own tools with providers of other kinds: the same loop in their words.
+//! Built-in tools with the other provider adapters: the same loop in each API's format.
 
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Step, TestGateway, anthropic,
-    books::MODEL,
+    LedgerView, Step, TestGateway, anthropic,
     gateway::hello,
     gemini,
+    ledger_view::MODEL,
     turns::{BUILT_IN, CONVERT, CONVERTED, Turn, usage},
     upstream::{response, stream_head},
 };
@@ -25,13 +25,13 @@ fn arguments() -> Value {
     serde_json::from_str(CONVERT.2).unwrap()
 }
 
-/// Asks for what takes two steps, of which the second is the last that may be.
+/// Sends a request that takes two steps, of which the second is the last one allowed.
 async fn ask(gateway: &TestGateway, stream: bool) -> (Value, Value) {
-    let purse = gateway.purse().await;
-    let heard = purse.hear("other", &hello(MODEL), stream).await.unwrap();
-    assert_eq!(heard.choices, [("Hello".into(), "stop".into())]);
-    assert_eq!(heard.usage, usage(22, 6));
-    assert_eq!(purse.books().await, Books::charged_steps(2));
+    let customer = gateway.customer().await;
+    let reply = customer.send("other", &hello(MODEL), stream).await.unwrap();
+    assert_eq!(reply.choices, [("Hello".into(), "stop".into())]);
+    assert_eq!(reply.usage, usage(22, 6));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(2));
     let steps = [
         "fake tool_calls 11+3",
         "convert_units done",
@@ -69,7 +69,7 @@ fn anthropic_calls(stream: bool) -> Turn {
 }
 
 #[tokio::test]
-async fn a_provider_of_the_messages_api_is_told_what_its_tools_said() {
+async fn tool_results_are_sent_in_the_messages_api_format() {
     for stream in [false, true] {
         let gateway = start("anthropic").await;
         let answers = if stream {
@@ -108,7 +108,7 @@ async fn a_provider_of_the_messages_api_is_told_what_its_tools_said() {
 }
 
 #[tokio::test]
-async fn a_provider_that_speaks_gemini_is_told_what_its_tools_said() {
+async fn tool_results_are_sent_in_the_gemini_format() {
     for stream in [false, true] {
         let gateway = start("gemini").await;
         let call = json!({ "name": CONVERT.1, "args": arguments() });

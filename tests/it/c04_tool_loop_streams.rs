@@ -1,5 +1,5 @@
-//! SPEC §4.1 (d) and §6: streams in which the gateway runs tools. Only the answer is streamed, as
-//! soon as it is known to be one.
+//! §4.1 (d) and §6: streams in which the gateway runs tools. Only the final response is streamed, as soon as it is
+//! recognized as final.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Gate, Purse, Step, Stream, TestGateway,
+    Customer, Gate, LedgerView, Step, Stream, TestGateway,
     bodies::{hello_with, long},
-    books::MODEL,
     gateway::hello,
+    ledger_view::MODEL,
     turns::{CONVERT, Turn, calls_json, open_events, usage},
     upstream::{chunk, events, stream_head, usage_chunk},
 };
 
-/// More than a model says on its way to a tool.
+/// Longer than the text that precedes a tool call.
 const LONG: usize = 600;
 
 fn streaming() -> Value {
     hello_with(MODEL, json!({ "stream": true }))
 }
 
-/// A stream read to its end, which need not be a good one.
-async fn read(purse: &Purse<'_>, id: &str) -> Stream {
-    let request = purse.request(&streaming()).header("x-request-id", id);
+/// Reads a stream to its end, whether or not it is complete.
+async fn read(customer: &Customer<'_>, id: &str) -> Stream {
+    let request = customer.request(&streaming()).header("x-request-id", id);
     let response = request.send().await.unwrap();
     assert_eq!(response.status(), 200);
     Stream {
@@ -50,47 +50,53 @@ fn half_a_call() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_a_model_says_on_its_way_to_a_tool_is_not_heard() {
+async fn text_before_a_tool_call_is_not_streamed() {
     for stream in [false, true] {
         let gateway = TestGateway::start().await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         let preamble = "Let me check that for you.";
         gateway.upstream.converse([
             Turn::says_and_calls(preamble, &[CONVERT]),
             Turn::says_and_calls("And once more.", &[CONVERT]),
             Turn::says("A billion."),
         ]);
-        let heard = purse.hear("preamble", &hello(MODEL), stream).await.unwrap();
-        assert_eq!(heard.choices, [("A billion.".into(), "stop".into())]);
-        assert_eq!(heard.usage, usage(33, 9));
+        let reply = customer
+            .send("preamble", &hello(MODEL), stream)
+            .await
+            .unwrap();
+        assert_eq!(reply.choices, [("A billion.".into(), "stop".into())]);
+        assert_eq!(reply.usage, usage(33, 9));
         let messages = gateway.upstream.messages();
         let added = &messages[1][messages[0].len()..];
         assert_eq!(added[0]["content"], preamble, "the model is reminded of it");
         assert_eq!(added[0]["tool_calls"], calls_json(&[CONVERT]));
-        assert_eq!(purse.books().await, Books::charged_steps(3));
+        assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(3));
     }
 }
 
 #[tokio::test]
-async fn usage_is_streamed_where_it_was_asked_for_and_is_the_sum() {
+async fn usage_is_streamed_on_request_and_is_the_sum() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let turns = [Turn::calls(&[CONVERT]), Turn::says("Done.")];
     gateway.upstream.converse(turns.clone());
-    let stream = read(&purse, "without").await;
+    let stream = read(&customer, "without").await;
     stream.assert_complete(MODEL);
     assert_eq!(stream.usage(), None);
     gateway.upstream.converse(turns);
-    let heard = purse.hear("with", &hello(MODEL), true).await.unwrap();
-    assert_eq!(heard.usage, usage(22, 6));
+    let reply = customer.send("with", &hello(MODEL), true).await.unwrap();
+    assert_eq!(reply.usage, usage(22, 6));
     for request in gateway.upstream.received() {
-        let asked = &request.body["stream_options"]["include_usage"];
-        assert_eq!(asked, true, "a provider is always asked for it");
+        let include_usage = &request.body["stream_options"]["include_usage"];
+        assert_eq!(
+            include_usage, true,
+            "usage is always requested from a provider"
+        );
     }
 }
 
-/// Reads a stream until `words` have come so many times.
-async fn until_heard(response: &mut reqwest::Response, words: &str, times: usize) -> String {
+/// Reads a stream until `words` have arrived `times` times.
+async fn until_received(response: &mut reqwest::Response, words: &str, times: usize) -> String {
     let mut text = String::new();
     while text.matches(words).count() < times {
         let chunk = tokio::time::timeout(Duration::from_secs(20), response.chunk()).await;
@@ -100,7 +106,7 @@ async fn until_heard(response: &mut reqwest::Response, words: &str, times: usize
     text
 }
 
-/// A provider that goes on and on is heard while it does.
+/// A provider's long response is streamed while it is being written.
 #[tokio::test]
 async fn a_long_answer_begins_to_arrive_before_it_is_over() {
     let trickle = [
@@ -118,27 +124,30 @@ async fn a_long_answer_begins_to_arrive_before_it_is_over() {
     ];
     for before in 0..2 {
         let gateway = TestGateway::start().await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         let mut turns = vec![Turn::calls(&[CONVERT]); before];
         turns.push(Turn::plays(long.concat()));
         gateway.upstream.converse(turns);
-        let mut response = purse.request(&streaming()).send().await.unwrap();
-        let heard = until_heard(&mut response, "xxx", 1).await;
+        let mut response = customer.request(&streaming()).send().await.unwrap();
+        let reply = until_received(&mut response, "xxx", 1).await;
         let sent = gateway.upstream.bytes_sent();
-        let text = heard + &response.text().await.unwrap();
+        let text = reply + &response.text().await.unwrap();
         assert!(gateway.upstream.bytes_sent() > sent, "it was not over");
         let stream = Stream { text };
         stream.assert_complete(MODEL);
         assert_eq!(stream.content(0).len(), LONG + 60);
         let steps = u32::try_from(before + 1).unwrap();
-        assert_eq!(purse.books().await, Books::charged_steps(steps));
+        assert_eq!(
+            customer.ledger_view().await,
+            LedgerView::charged_steps(steps)
+        );
     }
 }
 
 #[tokio::test]
-async fn a_short_text_is_heard_once_nothing_follows_it() {
-    let gateway = TestGateway::start_patient().await;
-    let (purse, gate) = (gateway.purse().await, Gate::default());
+async fn a_short_text_is_streamed_once_nothing_follows_it() {
+    let gateway = TestGateway::start_with_long_timeouts().await;
+    let (customer, gate) = (gateway.customer().await, Gate::default());
     let end = [chunk(json!({}), Some("stop")), usage_chunk(11, 3)];
     gateway.upstream.play(vec![
         Step::Send(stream_head()),
@@ -147,17 +156,17 @@ async fn a_short_text_is_heard_once_nothing_follows_it() {
         Step::Send(events(&end).into_bytes()),
         Step::Close,
     ]);
-    let mut response = purse.request(&streaming()).send().await.unwrap();
-    let text = until_heard(&mut response, "Hmm.", 1).await;
+    let mut response = customer.request(&streaming()).send().await.unwrap();
+    let text = until_received(&mut response, "Hmm.", 1).await;
     gate.open();
     let text = text + &response.text().await.unwrap();
     let stream = Stream { text };
     stream.assert_complete(MODEL);
     assert_eq!(stream.content(0), "Hmm.");
-    assert_eq!(purse.books().await, Books::charged(1));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(1));
 }
 
-/// SPEC §6.2: an interrupted stream creates no charge, whichever step it was in.
+/// §6.2: an interrupted stream creates no charge, whichever step it was in.
 #[tokio::test]
 async fn a_text_that_breaks_off_is_an_error_event_and_free() {
     let long = "x".repeat(LONG);
@@ -169,61 +178,67 @@ async fn a_text_that_breaks_off_is_an_error_event_and_free() {
             (&long, Step::Reset),
         ] {
             let gateway = TestGateway::start().await;
-            let purse = gateway.purse().await;
+            let customer = gateway.customer().await;
             let mut turns = vec![Turn::calls(&[CONVERT]); before];
             turns.push(broken(&[word(text)], last));
             gateway.upstream.converse(turns);
-            let stream = read(&purse, "broken").await;
+            let stream = read(&customer, "broken").await;
             stream.assert_interrupted(MODEL);
             assert_eq!(stream.content(0), text);
             let steps = u32::try_from(before).unwrap();
-            assert_eq!(purse.books().await, Books::free_after_steps(steps));
-            let story = gateway.story("broken").await;
-            assert_eq!(story["outcome"], "interrupted");
+            assert_eq!(
+                customer.ledger_view().await,
+                LedgerView::free_after_steps(steps)
+            );
+            let details = gateway.details("broken").await;
+            assert_eq!(details["outcome"], "interrupted");
             assert_eq!(gateway.upstream.calls(), before + 1);
         }
     }
 }
 
 #[tokio::test]
-async fn a_break_before_anything_was_heard_has_a_status_of_its_own() {
+async fn a_break_before_the_first_event_has_an_error_status() {
     let said_and_called = [vec![word("Let me see")], half_a_call()].concat();
     for before in 0..3 {
         for chunks in [half_a_call(), said_and_called.clone(), vec![]] {
             for last in [Step::Close, Step::Reset] {
                 let gateway = TestGateway::start().await;
-                let purse = gateway.purse().await;
+                let customer = gateway.customer().await;
                 let mut turns = vec![Turn::calls(&[CONVERT]); before];
                 turns.push(broken(&chunks, last));
                 gateway.upstream.converse(turns);
-                let failed = purse.hear("cut", &hello(MODEL), true).await.unwrap_err();
+                let failed = customer.send("cut", &hello(MODEL), true).await.unwrap_err();
                 failed.assert_error(502, "upstream_error", None, None);
                 let steps = u32::try_from(before).unwrap();
-                assert_eq!(purse.books().await, Books::free_after_steps(steps));
-                assert_eq!(gateway.story("cut").await["outcome"], "provider_failed");
+                assert_eq!(
+                    customer.ledger_view().await,
+                    LedgerView::free_after_steps(steps)
+                );
+                assert_eq!(gateway.details("cut").await["outcome"], "provider_failed");
                 assert_eq!(gateway.steps("cut").await.len(), 2 * before);
             }
         }
     }
 }
 
-/// What was believed to be the answer and went on to call a tool cannot be taken back: the answer
-/// follows it in the same stream.
+/// Text that was streamed as the final response, and then continues with a tool call, cannot be taken back: the final
+/// response follows in the same stream.
 #[tokio::test]
 async fn after_a_long_text_a_call_is_run_and_the_stream_goes_on() {
     let long = "x".repeat(LONG);
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     gateway.upstream.converse([
         Turn::says_and_calls(&long, &[CONVERT]),
         Turn::says_and_calls("Hm.", &[CONVERT]),
         Turn::says("A billion."),
     ]);
-    let heard = purse.hear("long", &hello(MODEL), true).await.unwrap();
+    let reply = customer.send("long", &hello(MODEL), true).await.unwrap();
     let text = format!("{long}A billion.");
-    assert_eq!(heard.choices, [(text, "stop".into())]);
-    assert_eq!(heard.usage, usage(33, 9));
-    assert_eq!(purse.books().await, Books::charged_steps(3));
+    assert_eq!(reply.choices, [(text, "stop".into())]);
+    assert_eq!(reply.usage, usage(33, 9));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(3));
     let steps = [
         "fake tool_calls 11+3",
         "convert_units done",
@@ -234,11 +249,11 @@ async fn after_a_long_text_a_call_is_run_and_the_stream_goes_on() {
     assert_eq!(gateway.steps("long").await, steps);
 }
 
-/// The same where a short text was followed by silence.
+/// Like above, with a short text that was followed by a pause.
 #[tokio::test]
 async fn after_a_short_text_and_a_silence_a_call_is_run_and_the_stream_goes_on() {
-    let gateway = TestGateway::start_patient().await;
-    let (purse, gate) = (gateway.purse().await, Gate::default());
+    let gateway = TestGateway::start_with_long_timeouts().await;
+    let (customer, gate) = (gateway.customer().await, Gate::default());
     let mut call = Turn::calls(&[CONVERT]).chunks();
     call.push(usage_chunk(11, 3));
     let hesitant = Turn::plays(vec![
@@ -251,26 +266,26 @@ async fn after_a_short_text_and_a_silence_a_call_is_run_and_the_stream_goes_on()
     gateway
         .upstream
         .converse([hesitant, Turn::says("A billion.")]);
-    let mut response = purse.request(&streaming()).send().await.unwrap();
-    let text = until_heard(&mut response, "Hmm. ", 1).await;
+    let mut response = customer.request(&streaming()).send().await.unwrap();
+    let text = until_received(&mut response, "Hmm. ", 1).await;
     gate.open();
     let text = text + &response.text().await.unwrap();
     let stream = Stream { text };
     stream.assert_complete(MODEL);
     assert_eq!(stream.content(0), "Hmm. A billion.");
     assert_eq!(stream.tool_calls(0), []);
-    assert_eq!(purse.books().await, Books::charged_steps(2));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(2));
 }
 
-/// What was heard cannot have a status any more: the reason is the last event.
+/// After the stream has begun, a status can no longer be sent: the error is the last event.
 #[tokio::test]
 async fn a_step_that_is_refused_after_a_long_text_is_an_error_event_and_free() {
     let gateway = TestGateway::start_with("[credit]\nmax_overdraft = \"0\"").await;
-    let purse = gateway.purse_with("0.01", 1_000).await;
+    let customer = gateway.customer_with("0.01", 1_000).await;
     let long = Turn::says_and_calls(&"x".repeat(LONG), &[CONVERT]).using(100, 200);
     gateway.upstream.converse([long, Turn::says("Done.")]);
     let body = hello_with(MODEL, json!({ "stream": true, "max_tokens": 200 }));
-    let response = purse.request(&body).send().await.unwrap();
+    let response = customer.request(&body).send().await.unwrap();
     assert_eq!(response.status(), 200);
     let text = response.text().await.unwrap();
     let stream = Stream { text };
@@ -280,12 +295,12 @@ async fn a_step_that_is_refused_after_a_long_text_is_an_error_event_and_free() {
     assert_eq!(error["type"], "insufficient_credits");
     assert_eq!(error["code"], "payment_required");
     assert_eq!(gateway.upstream.calls(), 1);
-    let expected = Books {
+    let expected = LedgerView {
         requests: 1,
         tokens: 300,
-        ..Books::default()
+        ..LedgerView::default()
     };
-    assert_eq!(purse.books().await, expected);
+    assert_eq!(customer.ledger_view().await, expected);
 }
 
 #[tokio::test]
@@ -297,15 +312,18 @@ async fn a_failure_after_a_long_text_and_a_call_is_an_error_event_and_free() {
         broken(&[word("And")], Step::Close),
     ] {
         let gateway = TestGateway::start().await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway
             .upstream
             .converse([Turn::says_and_calls(&long, &[CONVERT]), failure]);
-        let stream = read(&purse, "late").await;
+        let stream = read(&customer, "late").await;
         stream.assert_interrupted(MODEL);
         assert!(stream.content(0).starts_with(&long));
-        assert_eq!(purse.books().await, Books::free_after_steps(1));
-        assert_eq!(gateway.story("late").await["outcome"], "interrupted");
+        assert_eq!(
+            customer.ledger_view().await,
+            LedgerView::free_after_steps(1)
+        );
+        assert_eq!(gateway.details("late").await["outcome"], "interrupted");
     }
 }
 
@@ -315,31 +333,31 @@ async fn a_step_that_calls_tools_without_usage_is_a_failure() {
     for stream in [false, true] {
         for before in 0..2 {
             let gateway = TestGateway::start().await;
-            let purse = gateway.purse().await;
+            let customer = gateway.customer().await;
             let mut turns = vec![Turn::calls(&[CONVERT]); before];
             turns.push(Turn::calls(&[CONVERT]).uncounted());
             turns.push(Turn::says("Done."));
             gateway.upstream.converse(turns);
-            let failed = purse.hear("uncounted", &hello(MODEL), stream).await;
+            let failed = customer.send("uncounted", &hello(MODEL), stream).await;
             failed
                 .unwrap_err()
                 .assert_error(502, "upstream_error", None, None);
             assert_eq!(
                 gateway.upstream.calls(),
                 before + 1,
-                "nobody is asked again"
+                "no further request is sent"
             );
-            purse.books().await.assert_uncounted(1);
+            customer.ledger_view().await.assert_uncounted(1);
         }
     }
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let long = "x".repeat(LONG);
     let turn = Turn::says_and_calls(&long, &[CONVERT]).uncounted();
     gateway.upstream.converse([turn, Turn::says("Done.")]);
-    let stream = read(&purse, "midway").await;
+    let stream = read(&customer, "midway").await;
     stream.assert_interrupted(MODEL);
-    purse.books().await.assert_uncounted(1);
+    customer.ledger_view().await.assert_uncounted(1);
 }
 
 #[tokio::test]
@@ -349,19 +367,20 @@ async fn an_answer_without_usage_is_delivered_and_free_with_all_its_steps() {
         Turn::says("Done.").using(4_000_000_000, 1), // more than any model can read
     ] {
         let gateway = TestGateway::start().await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway
             .upstream
             .converse([Turn::calls(&[CONVERT]), uncounted]);
-        let heard = purse.hear("free", &hello(MODEL), true).await.unwrap();
-        assert_eq!(heard.choices, [("Done.".into(), "stop".into())]);
-        assert_eq!(heard.usage, Value::Null);
-        purse.books().await.assert_uncounted(1);
-        assert_eq!(gateway.story("free").await["outcome"], "no_usage");
+        let reply = customer.send("free", &hello(MODEL), true).await.unwrap();
+        assert_eq!(reply.choices, [("Done.".into(), "stop".into())]);
+        assert_eq!(reply.usage, Value::Null);
+        customer.ledger_view().await.assert_uncounted(1);
+        assert_eq!(gateway.details("free").await["outcome"], "no_usage");
     }
 }
 
-/// A step that is refused once the stream is open: one event, with all that the refusal would have said before.
+/// If a step is refused after the stream was opened, one event carries everything that the refusal would have
+/// contained.
 #[tokio::test]
 async fn a_refusal_between_steps_is_an_event_that_says_when_to_retry() {
     let gateway = TestGateway::start().await;

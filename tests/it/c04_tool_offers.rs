@@ -1,12 +1,12 @@
-//! SPEC §4.1, tool systems: to whom the gateway offers tools of its own.
+//! §4.1, tool systems: which requests are offered the built-in tools.
 
 use serde_json::json;
 
 use crate::support::{
     TestGateway,
     bodies::{hello_with, tool},
-    books::MODEL,
     gateway::hello,
+    ledger_view::MODEL,
     models::{MODELS, has_identity_prompt},
     turns::{BUILT_IN, CONVERT, Turn, calls_json, offered},
 };
@@ -62,15 +62,15 @@ async fn the_tools_are_offered_unless_the_caller_has_tools_or_wants_none() {
 }
 
 #[tokio::test]
-async fn tools_that_are_switched_off_are_not_offered() {
+async fn disabled_tools_are_not_offered() {
     let gateway = TestGateway::start_with("[tools]\nenabled = false").await;
     let sent = gateway.forwards(&hello(MODEL)).await;
     assert_eq!(sent.get("tools"), None);
 }
 
-/// A tool of the caller's is the caller's to run, even by the name of one of ours.
+/// The caller runs its own tools, even one with the name of a built-in tool.
 #[tokio::test]
-async fn a_call_of_the_callers_tool_is_handed_on() {
+async fn a_call_of_the_callers_tool_is_passed_to_the_caller() {
     let gateway = TestGateway::start().await;
     gateway.upstream.converse([Turn::calls(&[CONVERT])]);
     let body = hello_with(MODEL, json!({ "tools": [tool("convert_units")] }));

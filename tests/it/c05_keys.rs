@@ -1,4 +1,4 @@
-//! SPEC §5 and §3.1: API keys, from the one time they are shown to the moment they are revoked.
+//! §5 and §3.1: API keys, from their creation, when they are shown once, to their revocation.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -14,7 +14,7 @@ use crate::support::{
 const MODEL: &str = "svc-native-fast";
 const MISSING: &str = "missing_api_key";
 const INVALID: &str = "invalid_api_key";
-/// Of the right form, and nobody's.
+/// A well-formed key that no account has.
 const UNKNOWN: &str = "sk-svc-000000000000000000000000000000000000000000000000";
 
 fn holds(haystack: &[u8], needle: &[u8]) -> bool {
@@ -79,7 +79,7 @@ async fn the_store_holds_a_digest_and_not_the_key() {
     let gateway = TestGateway::start().await;
     let (key_id, key) = gateway.new_key(&gateway.account_id).await;
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
-    let look = async |data: &Path, when: &str| {
+    let check = async |data: &Path, when: &str| {
         let bytes = stores::bytes(data).await;
         assert!(
             holds(&bytes, key_id.as_bytes()),
@@ -97,13 +97,13 @@ async fn the_store_holds_a_digest_and_not_the_key() {
             );
         }
     };
-    look(gateway.data.path(), "while running").await;
+    check(gateway.data.path(), "while running").await;
     let data = gateway.stop().await;
-    look(data.path(), "after a stop").await;
+    check(data.path(), "after a stop").await;
 }
 
 #[tokio::test]
-async fn disabling_and_enabling_count_from_the_very_next_request() {
+async fn disabling_and_enabling_apply_from_the_very_next_request() {
     let gateway = TestGateway::start().await;
     let (key_id, key) = gateway.new_key(&gateway.account_id).await;
     for _ in 0..40 {
@@ -175,7 +175,7 @@ async fn the_state_of_a_key_outlives_the_process() {
 }
 
 #[tokio::test]
-async fn one_key_of_an_account_can_go_without_the_others() {
+async fn deleting_one_key_keeps_the_others() {
     let gateway = TestGateway::start().await;
     let (old_id, old) = gateway.new_key(&gateway.account_id).await;
     let (_, new) = gateway.new_key(&gateway.account_id).await;
@@ -184,9 +184,9 @@ async fn one_key_of_an_account_can_go_without_the_others() {
     gateway.chat_as(&new, &hello(MODEL)).await.assert_ok();
 }
 
-/// `None` stands for a header that is accepted.
+/// `None` means that the header is accepted.
 #[tokio::test]
-async fn what_is_sent_for_a_key_decides_between_missing_and_invalid() {
+async fn the_authorization_header_decides_between_missing_and_invalid() {
     let gateway = TestGateway::start().await;
     let (disabled_id, disabled) = gateway.new_key(&gateway.account_id).await;
     set_state(&gateway, &disabled_id, "disable").await;
@@ -268,7 +268,7 @@ async fn what_is_sent_for_a_key_decides_between_missing_and_invalid() {
 }
 
 #[tokio::test]
-async fn a_key_anywhere_but_in_its_header_is_not_looked_at() {
+async fn a_key_outside_of_its_header_is_ignored() {
     let gateway = TestGateway::start().await;
     let key = gateway.key.clone();
     let chat = |path: String| gateway.client.post(gateway.url(&path)).json(&hello(MODEL));
@@ -306,7 +306,7 @@ async fn a_key_anywhere_but_in_its_header_is_not_looked_at() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_is_told_only_to_those_with_a_key() {
+async fn unserved_routes_are_reported_only_to_callers_with_a_key() {
     let gateway = TestGateway::start().await;
     for path in ["/v1/embeddings", "/v1/nowhere", "/v1/", "/v1"] {
         let bare = || gateway.client.post(gateway.url(path)).body("{}");
@@ -321,7 +321,7 @@ async fn what_is_not_served_is_told_only_to_those_with_a_key() {
 }
 
 #[tokio::test]
-async fn a_bad_key_is_refused_before_the_body_is_looked_at() {
+async fn a_bad_key_is_refused_before_the_body_is_read() {
     let gateway = TestGateway::start().await;
     for body in ["", "not JSON", r#"{"model":"no-such-model"}"#] {
         let url = gateway.url("/v1/chat/completions");
@@ -331,7 +331,7 @@ async fn a_bad_key_is_refused_before_the_body_is_looked_at() {
 }
 
 #[tokio::test]
-async fn a_key_inherits_its_accounts_plan_as_it_is_now() {
+async fn a_key_has_its_accounts_current_plan() {
     let gateway = TestGateway::start().await;
     let (account_id, key) = gateway.account(Plan::FREE).await;
     let path = format!("/operator/accounts/{account_id}");

@@ -1,4 +1,4 @@
-//! SPEC §6.1 under providers that send streams in their own way: the caller never notices.
+//! §6.1 with unusual provider streams: callers see no difference.
 
 use serde_json::{Value, json};
 
@@ -17,9 +17,9 @@ async fn stream_of(gateway: &TestGateway, chunks: &[Value]) -> Stream {
     stream
 }
 
-/// Each of these says "Hello" and stops, and the caller gets the same frames for all of them.
+/// Each of these streams says "Hello" and stops, and the caller gets identical frames for all of them.
 #[tokio::test]
-async fn every_way_of_saying_hello_looks_the_same() {
+async fn differently_framed_streams_look_the_same() {
     let gateway = TestGateway::start().await;
     let role = chunk(json!({ "role": "assistant", "content": "" }), None);
     let hello = chunk(json!({ "content": "Hello" }), None);
@@ -139,7 +139,7 @@ async fn every_way_of_saying_hello_looks_the_same() {
 }
 
 #[tokio::test]
-async fn bytes_may_arrive_in_any_form() {
+async fn bytes_may_arrive_in_any_pieces() {
     let gateway = TestGateway::start().await;
     let chunks = [
         chunk(json!({ "content": "Grüß dich 😀\u{2028}\n\"" }), None),
@@ -167,7 +167,7 @@ async fn bytes_may_arrive_in_any_form() {
         stream.assert_complete(MODEL);
         assert_eq!(stream.content(0), "Grüß dich 😀\u{2028}\n\"", "{what}");
     }
-    // One byte a write: characters of several bytes are cut apart on the way.
+    // One byte per write, which splits multi-byte characters.
     let bytes = plain.as_bytes().iter().map(|byte| Step::Send(vec![*byte]));
     let steps = std::iter::once(Step::Send(stream_head()))
         .chain(bytes)
@@ -182,7 +182,7 @@ fn tool_chunk(fragments: Value) -> Value {
     chunk(json!({ "tool_calls": fragments }), None)
 }
 
-/// Two calls, told in the ways that break clients when they are relayed.
+/// Two calls, sent in the ways that break clients when they are relayed unchanged.
 #[tokio::test]
 async fn tool_calls_are_rebuilt() {
     let gateway = TestGateway::start().await;
@@ -304,9 +304,9 @@ async fn a_tool_call_without_an_id_gets_one() {
     );
 }
 
-/// Truncated arguments keep the reason that says so.
+/// Truncated arguments keep the finish reason `length`.
 #[tokio::test]
-async fn cut_off_tool_arguments_end_with_length() {
+async fn truncated_tool_arguments_end_with_length() {
     let gateway = TestGateway::start().await;
     let stream = stream_of(
         &gateway,
@@ -343,7 +343,7 @@ async fn several_choices_open_in_order_and_end_once_each() {
 }
 
 #[tokio::test]
-async fn log_probabilities_come_through_for_those_who_ask() {
+async fn log_probabilities_are_relayed_on_request() {
     let gateway = TestGateway::start().await;
     let logprobs = json!({ "content": [{ "token": "Hi", "logprob": -0.1, "top_logprobs": [] }] });
     let mut with_logprobs = chunk(json!({ "content": "Hi" }), None);
@@ -358,7 +358,7 @@ async fn log_probabilities_come_through_for_those_who_ask() {
     assert_eq!(stream.chunks()[1]["choices"][0]["logprobs"], logprobs);
 }
 
-/// The last usage before the end counts; what follows `[DONE]` does not exist.
+/// The last usage before the end counts; everything after `[DONE]` is ignored.
 #[tokio::test]
 async fn the_last_usage_before_the_end_counts() {
     let gateway = TestGateway::start().await;
@@ -396,8 +396,7 @@ async fn the_last_usage_before_the_end_counts() {
     }
 }
 
-/// A refusal is told by its finish reason, whatever the provider calls its end; its words stay
-/// behind.
+/// A refusal is reported by its finish reason, whatever the provider calls it; its text is dropped.
 #[tokio::test]
 async fn a_refusal_ends_as_filtered_content() {
     let gateway = TestGateway::start().await;

@@ -1,4 +1,4 @@
-//! A reader's speed is the provider's speed: nothing piles up in between.
+//! Backpressure: a slow reader slows the provider down, and nothing accumulates in between.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-native-fast";
 
-/// Waits until the provider has not got rid of a byte for a while; says how many it has.
+/// Waits until the provider has sent no byte for a while; returns how many it has sent.
 async fn stalled(upstream: &FakeUpstream) -> usize {
     let mut sent = upstream.bytes_sent();
     for _ in 0..600 {
@@ -43,7 +43,7 @@ async fn a_reader_that_stops_reading_stops_the_provider() {
 
     let before = stalled(&gateway.upstream).await;
 
-    // Reading on lets the provider go on.
+    // Reading on lets the provider continue.
     let mut body = response.bytes_stream();
     let mut read = 0;
     while read < before + (4 << 20) {

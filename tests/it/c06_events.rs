@@ -1,4 +1,4 @@
-//! SPEC §6 and §3.2: streams, under providers of every kind.
+//! §6 and §3.2: streams of every kind of provider.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-native-fast";
 
-/// A stream without a flaw: role, two words, the end, the usage.
+/// A well-formed stream: role, two words, finish reason, usage.
 fn plain() -> Vec<Value> {
     vec![
         chunk(json!({ "role": "assistant", "content": "" }), None),
@@ -35,18 +35,18 @@ async fn a_plain_stream_keeps_every_rule() {
     stream.assert_complete(MODEL);
     assert_eq!(stream.content(0), "Grüß dich 😀");
     assert_eq!(stream.finish_reason(0).as_deref(), Some("stop"));
-    assert_eq!(stream.usage(), None, "usage only for those who ask");
+    assert_eq!(stream.usage(), None, "usage only on request");
     assert!(!stream.text.contains("vendor") && !stream.text.contains("fp_upstream"));
     let sent = gateway.upstream.last_body();
     assert_eq!(
         sent["stream_options"],
         json!({ "include_usage": true }),
-        "usage is always asked for"
+        "usage is always requested upstream"
     );
 }
 
 #[tokio::test]
-async fn usage_comes_last_for_those_who_ask() {
+async fn usage_comes_last_on_request() {
     let gateway = TestGateway::start().await;
     gateway.upstream.answer_chunks(&plain());
     let mut body = hello(MODEL);
@@ -81,7 +81,7 @@ async fn silence_in_the_middle_is_an_interruption() {
         .assert_interrupted(MODEL);
 }
 
-/// A connection that closes politely without a terminal chunk has still not finished.
+/// A connection that closes in order without a terminal chunk is still an interruption.
 #[tokio::test]
 async fn a_clean_end_without_a_finish_reason_is_an_interruption() {
     let gateway = TestGateway::start().await;
@@ -108,8 +108,7 @@ async fn a_terminal_chunk_without_done_is_a_finish() {
     assert_eq!(stream.usage().unwrap()["total_tokens"], 14);
 }
 
-/// A provider that finished and then keeps the line open does not keep the caller waiting for
-/// long.
+/// If a provider has finished and keeps the connection open, the caller does not wait long.
 #[tokio::test]
 async fn a_finished_answer_does_not_wait_for_the_connection() {
     let gateway = TestGateway::start().await;
@@ -149,7 +148,7 @@ async fn a_stream_that_never_begins_is_an_ordinary_error() {
 }
 
 #[tokio::test]
-async fn a_failure_the_provider_reports_in_its_stream_is_an_interruption() {
+async fn an_error_event_of_the_provider_is_an_interruption() {
     let gateway = TestGateway::start().await;
     let begun = &plain()[..2];
     for last in [

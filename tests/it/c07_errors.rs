@@ -1,4 +1,4 @@
-//! SPEC §7 and §8.5: one envelope for every failure, one ID on every answer.
+//! §7 and §8.5: one envelope for every failure, one ID on every response.
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -20,7 +20,7 @@ fn chat_head(gateway: &TestGateway, more: &str) -> String {
     )
 }
 
-/// A request for every kind of answer there is.
+/// A request for every kind of response.
 fn requests(gateway: &TestGateway) -> Vec<(&'static str, u16, reqwest::RequestBuilder)> {
     let client = &gateway.client;
     let public = |path: &str| gateway.url(path);
@@ -102,7 +102,7 @@ async fn an_id_that_is_not_ascii_is_echoed_as_it_came() {
 }
 
 #[tokio::test]
-async fn without_an_id_every_answer_has_one_of_ours() {
+async fn without_an_id_every_answer_gets_a_generated_one() {
     let gateway = TestGateway::start().await;
     let mut seen = std::collections::BTreeSet::new();
     for sent in [None, Some("")] {
@@ -143,9 +143,9 @@ async fn an_opened_stream_carries_the_id_too() {
     assert!(stream.text().await.unwrap().ends_with("data: [DONE]\n\n"));
 }
 
-/// The four keys, always; JSON, always; rate-limit headers only where they belong (§8.5).
+/// Always the four keys, always JSON, and rate-limit headers only where they belong (§8.5).
 #[tokio::test]
-async fn every_failure_has_the_one_envelope() {
+async fn every_failure_has_the_same_envelope() {
     let gateway = TestGateway::start().await;
     for (what, status, request) in requests(&gateway) {
         let reply = answer(request).await;
@@ -170,7 +170,7 @@ async fn every_failure_has_the_one_envelope() {
     }
 }
 
-/// A body over the limit, said beforehand or found out on the way.
+/// A body over the limit, declared by Content-Length or found while reading.
 #[tokio::test]
 async fn a_body_over_the_limit_is_413_announced_or_not() {
     let gateway = TestGateway::start_set(&[("SERVER__MAX_BODY_BYTES", "4096")]).await;
@@ -279,7 +279,7 @@ async fn a_closed_account_is_402_no_account_until_it_is_opened_again() {
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
 }
 
-/// Pipelined requests of several kinds, in one write: answered in order, none lost.
+/// Pipelined requests of several kinds in one write get their responses in order.
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let gateway = TestGateway::start().await;

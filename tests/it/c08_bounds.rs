@@ -1,4 +1,4 @@
-//! Nobody gets under the meter: what a call can cost is bounded when it is admitted, whatever its caller writes and
+//! Charges are bounded: the most that a call can cost is fixed when it is admitted, whatever its caller sends and
 //! whatever its provider reports.
 
 use std::{fmt::Write as _, time::Duration};
@@ -15,15 +15,15 @@ use crate::support::{
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
-/// 0.20 / 0.80 a million, no minimum, no tools of the gateway's.
+/// Costs 0.20 / 0.80 dollars per million tokens; no minimum, no built-in tools.
 const MODEL: &str = "svc-native-fast";
-/// 2.00 / 9.00 a million; 128 tokens of output where none are named.
+/// Costs 2.00 / 9.00 dollars per million tokens; at least 128 output tokens if the request names no budget.
 const CAPPED: &str = "svc-standard";
-/// The most that these models read and write.
+/// The largest input and output of these models.
 const CONTEXT: u32 = 1_050_000;
 const MAX_OUTPUT: u32 = 66_000;
 
-/// An account with so much credit: its ID and a key.
+/// Creates an account with this much credit and returns its ID and a key.
 async fn account_with(gateway: &TestGateway, dollars: &str) -> (String, String) {
     let body = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
     let made = gateway.operate(Method::POST, "/operator/accounts", Some(body));
@@ -36,7 +36,7 @@ async fn account_with(gateway: &TestGateway, dollars: &str) -> (String, String) 
     (id, key)
 }
 
-/// What there is once no call is running, in billionths of a dollar.
+/// The balance in nano-dollars, once no call is running.
 async fn balance(gateway: &TestGateway, id: &str) -> i64 {
     gateway.idle().await;
     let path = format!("/operator/accounts/{id}");
@@ -52,14 +52,14 @@ fn nanos(dollars: &Value) -> i64 {
     sign * format!("{whole}{decimals:0<9}").parse::<i64>().unwrap()
 }
 
-/// The whole story of an answered request.
-async fn story(gateway: &TestGateway, request_id: &str) -> Value {
+/// The details of a finished request.
+async fn details(gateway: &TestGateway, request_id: &str) -> Value {
     let path = format!("/operator/requests/{request_id}");
-    let story = gateway.operate(Method::GET, &path, None).await;
-    story.assert_ok().clone()
+    let details = gateway.operate(Method::GET, &path, None).await;
+    details.assert_ok().clone()
 }
 
-/// A provider that reports these counts, in whichever form it is asked.
+/// Makes the provider report these counts, in plain and in streamed responses.
 fn reports(gateway: &TestGateway, prompt: u32, output: u32) {
     let mut whole = completion("Hi");
     whole["usage"] = json!({ "prompt_tokens": prompt, "completion_tokens": output });
@@ -78,7 +78,7 @@ fn reports(gateway: &TestGateway, prompt: u32, output: u32) {
     });
 }
 
-/// Ways to write much that an estimate might take for little.
+/// Request bodies that are large and that an estimate might take for small.
 fn attacks() -> Vec<Value> {
     let said = |text: &str| json!([{ "role": "user", "content": text }]);
     let with = |messages: Value, more: Value| {
@@ -123,7 +123,7 @@ fn attacks() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn no_request_and_no_provider_take_an_account_further_below_zero_than_may_be() {
+async fn no_request_and_no_provider_exceed_the_overdraft() {
     let gateway = TestGateway::start_set(&[("CREDIT__MAX_OVERDRAFT", "0.10")]).await;
     reports(&gateway, CONTEXT, MAX_OUTPUT);
     for body in attacks() {
@@ -132,8 +132,8 @@ async fn no_request_and_no_provider_take_an_account_further_below_zero_than_may_
             let mut body = body.clone();
             body["stream"] = (at % 2 == 1).into();
             let url = gateway.url("/v1/chat/completions");
-            let asked = gateway.client.post(url).bearer_auth(&key).json(&body);
-            async { asked.send().await.unwrap().error_for_status().is_ok() }
+            let request = gateway.client.post(url).bearer_auth(&key).json(&body);
+            async { request.send().await.unwrap().error_for_status().is_ok() }
         });
         let answered = join_all(calls).await.into_iter().filter(|ok| *ok).count();
         let left = balance(&gateway, &id).await;
@@ -148,7 +148,7 @@ async fn no_request_and_no_provider_take_an_account_further_below_zero_than_may_
 }
 
 #[tokio::test]
-async fn what_a_provider_reports_beyond_the_bound_is_not_charged() {
+async fn usage_beyond_the_bound_is_not_charged() {
     let gateway = TestGateway::start().await;
     reports(&gateway, CONTEXT, MAX_OUTPUT);
     let (id, key) = account_with(&gateway, "1").await;
@@ -156,22 +156,22 @@ async fn what_a_provider_reports_beyond_the_bound_is_not_charged() {
         let before = balance(&gateway, &id).await;
         let body = hello_with(MODEL, json!({ "max_tokens": 10, "stream": stream }));
         let url = gateway.url("/v1/chat/completions");
-        let asked = gateway.client.post(url).bearer_auth(&key).json(&body);
-        let answered = asked.send().await.unwrap();
+        let request = gateway.client.post(url).bearer_auth(&key).json(&body);
+        let answered = request.send().await.unwrap();
         let request_id = answered.headers()["x-request-id"]
             .to_str()
             .unwrap()
             .to_owned();
         answered.text().await.unwrap();
         let left = balance(&gateway, &id).await;
-        let story = story(&gateway, &request_id).await;
-        let usage = &story["settlement"]["usage"];
-        assert_eq!(usage["completion_tokens"], 10, "{story}");
+        let details = details(&gateway, &request_id).await;
+        let usage = &details["settlement"]["usage"];
+        assert_eq!(usage["completion_tokens"], 10, "{details}");
         let prompt = usage["prompt_tokens"].as_i64().unwrap();
         // Five letters, the account's ID, and the allowances for a request and a message.
-        assert!((117..160).contains(&prompt), "{story}");
+        assert!((117..160).contains(&prompt), "{details}");
         assert_eq!(before - left, prompt * 200 + 10 * 800);
-        assert_eq!(story["hold"]["most"], story["settlement"]["charge"]);
+        assert_eq!(details["hold"]["most"], details["settlement"]["charge"]);
     }
     let metrics = format!("http://{}/metrics", gateway.operator);
     let metrics = gateway
@@ -183,7 +183,7 @@ async fn what_a_provider_reports_beyond_the_bound_is_not_charged() {
     assert!(metrics.contains(counted), "{metrics}");
 }
 
-/// Each step has a bound of its own, and what was cut off one is not given to another.
+/// Each step has its own bound; a step's unused part is not available to another.
 #[tokio::test]
 async fn steps_with_tools_are_bounded_one_by_one() {
     let gateway = TestGateway::start().await;
@@ -196,14 +196,14 @@ async fn steps_with_tools_are_bounded_one_by_one() {
     let answered = gateway.chat_as(&key, &body).await;
     assert_eq!(answered.assert_ok()["usage"]["completion_tokens"], 100);
     let request_id = answered.headers["x-request-id"].to_str().unwrap();
-    let story = story(&gateway, request_id).await;
-    let (charge, most) = (&story["settlement"]["charge"], &story["hold"]["most"]);
-    assert!(nanos(charge) <= nanos(most), "{story}");
+    let details = details(&gateway, request_id).await;
+    let (charge, most) = (&details["settlement"]["charge"], &details["hold"]["most"]);
+    assert!(nanos(charge) <= nanos(most), "{details}");
     assert_eq!(balance(&gateway, &id).await, 20_000_000_000 - nanos(charge));
 }
 
 #[tokio::test]
-async fn definitions_of_the_gateways_own_tools_are_reserved_and_held() {
+async fn definitions_of_built_in_tools_are_reserved_and_held() {
     let gateway = TestGateway::start().await;
     let mut found = Vec::new();
     for execution in ["execute", "passthrough"] {
@@ -213,21 +213,21 @@ async fn definitions_of_the_gateways_own_tools_are_reserved_and_held() {
         );
         let answered = gateway.chat(&body).await;
         answered.assert_ok();
-        let story = story(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
-        let reserved = story["admission"]["reserved_tokens"].as_i64().unwrap();
-        found.push((reserved, nanos(&story["hold"]["amount"])));
+        let details = details(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
+        let reserved = details["admission"]["reserved_tokens"].as_i64().unwrap();
+        found.push((reserved, nanos(&details["hold"]["amount"])));
     }
     let [(with, held), (without, less)] = found[..] else {
         unreachable!()
     };
-    // Seven tools, some hundred tokens each.
+    // Seven tools with some hundred tokens each.
     assert!(with > without + 500, "{with} and {without}");
     assert_eq!(held - less, (with - without) * 5_000, "at 5.00 a million");
 }
 
-/// The same text reserves the same, however it was escaped.
+/// Equal texts reserve equal amounts, however they are escaped.
 #[tokio::test]
-async fn escaped_text_reserves_what_it_says() {
+async fn escaped_text_reserves_as_much_as_plain_text() {
     let gateway = TestGateway::start().await;
     let russian = "Шлюз резервирует средства до вызова. ".repeat(30);
     let units = russian.encode_utf16();
@@ -241,8 +241,8 @@ async fn escaped_text_reserves_what_it_says() {
             format!(r#"{{"model":"{MODEL}","messages":[{{"role":"user","content":"{text}"}}]}}"#);
         let answered = gateway.chat_text(body).await;
         answered.assert_ok();
-        let story = story(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
-        reserved.push((story["admission"].clone(), story["hold"].clone()));
+        let details = details(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
+        reserved.push((details["admission"].clone(), details["hold"].clone()));
     }
     assert_eq!(
         reserved[0].0["reserved_tokens"],
@@ -251,7 +251,7 @@ async fn escaped_text_reserves_what_it_says() {
     assert_eq!(reserved[0].1, reserved[1].1);
 }
 
-/// The cap that the gateway applies by itself is what is held; the minute reserves what it always did.
+/// The hold uses the minimum output that the gateway applies; the reservation in the window is unaffected.
 #[tokio::test]
 async fn a_minimum_that_the_gateway_applies_is_what_is_held() {
     let gateway = TestGateway::start().await;
@@ -260,15 +260,18 @@ async fn a_minimum_that_the_gateway_applies_is_what_is_held() {
     let answered = gateway.chat_as(&key, &body).await;
     answered.assert_ok();
     assert_eq!(gateway.upstream.last_body()["max_tokens"], 128);
-    let story = story(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
-    let reserved = story["admission"]["reserved_tokens"].as_i64().unwrap();
+    let details = details(&gateway, answered.headers["x-request-id"].to_str().unwrap()).await;
+    let reserved = details["admission"]["reserved_tokens"].as_i64().unwrap();
     let input = reserved - 4_096;
-    assert!((1..200).contains(&input), "{story}");
-    assert_eq!(nanos(&story["hold"]["amount"]), input * 2_000 + 128 * 9_000);
+    assert!((1..200).contains(&input), "{details}");
+    assert_eq!(
+        nanos(&details["hold"]["amount"]),
+        input * 2_000 + 128 * 9_000
+    );
 }
 
 #[tokio::test]
-async fn who_lacks_credit_is_told_how_much_and_what_would_fit() {
+async fn a_refusal_for_credit_names_the_amount_and_what_would_fit() {
     let gateway = TestGateway::start().await;
     let (_, key) = account_with(&gateway, "0.01").await;
     let ask = async |tokens: u64| {
@@ -300,8 +303,8 @@ async fn who_lacks_credit_is_told_how_much_and_what_would_fit() {
 }
 
 #[tokio::test]
-async fn who_only_waits_for_calls_of_their_own_may_try_again() {
-    let gateway = TestGateway::start_patient().await;
+async fn a_refusal_because_of_running_calls_may_be_retried() {
+    let gateway = TestGateway::start_with_long_timeouts().await;
     let (_, key) = account_with(&gateway, "0.01").await;
     let gate = Gate::default();
     let whole = response(200, "application/json", &completion("Hi").to_string());
@@ -337,7 +340,7 @@ async fn who_only_waits_for_calls_of_their_own_may_try_again() {
 }
 
 #[tokio::test]
-async fn responses_take_the_largest_of_three_budgets() {
+async fn responses_hold_the_largest_of_three_budgets() {
     let gateway = TestGateway::start().await;
     let ask = async |more: Value| {
         let mut body = json!({ "model": MODEL, "input": "Hello", "store": false });
@@ -363,7 +366,7 @@ async fn responses_take_the_largest_of_three_budgets() {
             "{budgets}"
         );
         let request_id = answered.headers["x-request-id"].to_str().unwrap();
-        let reserved = &story(&gateway, request_id).await["admission"]["reserved_tokens"];
+        let reserved = &details(&gateway, request_id).await["admission"]["reserved_tokens"];
         assert!(
             (largest..largest + 40).contains(&reserved.as_u64().unwrap()),
             "{budgets}"

@@ -1,4 +1,4 @@
-//! SPEC §8.3 and §2.8: the least and the most output that a model may be asked for.
+//! §8.3 and §2.8: the smallest and the largest output that a request may ask of a model.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::support::{
     models::{MODELS, is_hybrid, maximum_output, minimum_output},
 };
 
-/// One budget under the names that clients have for it.
+/// The names that clients use for the output budget.
 const NAMES: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_budget_above_the_maximum_is_refused_and_the_maximum_is_not() {
 }
 
 #[tokio::test]
-async fn providers_know_the_budget_by_one_name() {
+async fn the_budget_goes_upstream_under_one_name() {
     let gateway = TestGateway::start().await;
     for name in NAMES {
         let sent = gateway
@@ -113,11 +113,12 @@ async fn a_budget_is_a_whole_number() {
     }
 }
 
-/// A hybrid takes what some target takes; where the only one left has a minimum, that is the hybrid's too.
+/// A hybrid accepts a budget that some target accepts; if the only target left has a minimum, it applies to the
+/// hybrid too.
 #[tokio::test]
-async fn a_hybrids_target_gets_a_budget_it_takes() {
+async fn a_hybrids_target_gets_a_budget_it_accepts() {
     let gateway = TestGateway::start().await;
-    // Of what a free account may use, only `svc-native-flash` is left, which has a minimum.
+    // Of a free account's models, only `svc-native-flash` is left, which has a minimum.
     let off = json!({ "enabled": false });
     let first = "/operator/models/svc-native-fast";
     gateway
@@ -144,9 +145,9 @@ async fn a_hybrids_target_gets_a_budget_it_takes() {
     }
 }
 
-/// What the caller wants to pay at most comes before what is cheapest.
+/// The caller's budget takes precedence over the cheapest target.
 #[tokio::test]
-async fn a_hybrid_passes_over_who_writes_more_than_is_wanted() {
+async fn a_hybrid_skips_targets_whose_minimum_exceeds_the_budget() {
     let gateway = TestGateway::start().await;
     let (_, free) = gateway.account(Plan::FREE).await;
     let long = "A long story about a road and a gate. ".repeat(1_000);

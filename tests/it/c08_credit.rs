@@ -1,4 +1,4 @@
-//! SPEC §8.6, §6.2 and the 402 rows of §7: what is held, what is charged, what is free.
+//! §8.6, §6.2 and the 402 rows of §7: holds, charges, and calls that are free.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::support::{
     upstream::{chunk, completion, events, stream_head, usage_chunk},
 };
 
-/// Costs 2.00 / 9.00 / 0.20 a million: 2,000 / 9,000 / 200 billionths a token.
+/// Costs 2.00 / 9.00 / 0.20 dollars per million tokens: 2,000 / 9,000 / 200 nano-dollars a token.
 const MODEL: &str = "svc-standard";
 
-/// An account on the Business track with only this credit: its ID and a key.
+/// Creates a Business account with only this credit and returns its ID and a key.
 async fn account_with(gateway: &TestGateway, grants: &[Value]) -> (String, String) {
     let body = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
     let made = gateway
@@ -44,7 +44,7 @@ async fn account(gateway: &TestGateway, id: &str) -> Value {
         .clone()
 }
 
-/// The balance once nothing is held any more.
+/// The balance once nothing is held.
 async fn settled_balance(gateway: &TestGateway, id: &str) -> String {
     for _ in 0..200 {
         let account = account(gateway, id).await;
@@ -85,7 +85,7 @@ fn assert_short(answer: &Answer, kind: &str, balance: &str) {
 }
 
 #[tokio::test]
-async fn a_call_costs_its_usage_to_the_last_billionth() {
+async fn a_call_costs_exactly_its_usage() {
     let gateway = TestGateway::start().await;
     for (prompt, cached, tokens, reasoning, left) in [
         (11, 0, 3, 0, "0.999951"),       // 11 × 2,000 + 3 × 9,000
@@ -109,7 +109,7 @@ async fn a_call_costs_its_usage_to_the_last_billionth() {
 }
 
 #[tokio::test]
-async fn a_hybrid_is_charged_at_the_price_of_who_answered() {
+async fn a_hybrid_is_charged_at_its_targets_price() {
     let gateway = TestGateway::start().await;
     let (id, key) = account_with(&gateway, &[json!({ "amount": "1" })]).await;
     gateway
@@ -130,7 +130,7 @@ async fn a_hybrid_is_charged_at_the_price_of_who_answered() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_paid_for_does_not_start() {
+async fn a_call_without_sufficient_credit_is_refused() {
     let gateway = TestGateway::start().await;
     let (id, key) = account_with(&gateway, &[]).await;
     assert_short(
@@ -143,14 +143,14 @@ async fn what_cannot_be_paid_for_does_not_start() {
     let refused = gateway.chat_as(&poor, &large).await;
     assert_short(&refused, "insufficient_credits", "0.010000");
     assert_eq!(gateway.upstream.calls(), 0);
-    // A smaller budget fits into it.
+    // A smaller budget fits.
     let small = hello_with(MODEL, json!({ "max_tokens": 200 }));
     gateway.chat_as(&poor, &small).await.assert_ok();
     assert_eq!(settled_balance(&gateway, &poor_id).await, "0.009951");
     assert_eq!(settled_balance(&gateway, &id).await, "0.000000");
 }
 
-/// What a later check refuses gives back what an earlier one took.
+/// A refusal by a later check undoes the reservations of earlier ones.
 #[tokio::test]
 async fn a_call_that_cannot_be_paid_does_not_count_as_a_request() {
     let gateway = TestGateway::start_set(&[("LIMITS__RPM", "1")]).await;
@@ -164,7 +164,7 @@ async fn a_call_that_cannot_be_paid_does_not_count_as_a_request() {
 }
 
 #[tokio::test]
-async fn credit_that_has_expired_is_told_apart_from_credit_that_was_spent() {
+async fn expired_credit_is_distinguished_from_spent_credit() {
     let gateway = TestGateway::start().await;
     let lapsed = json!({ "amount": "5", "expires_at": "2026-01-01T00:00:00Z" });
     let (_, key) = account_with(&gateway, &[lapsed]).await;
@@ -203,9 +203,9 @@ async fn the_credit_that_expires_first_is_used_first_and_named() {
     assert_eq!(answer.headers.get("x-credits-expire-at"), None);
 }
 
-/// What the provider or we failed to deliver is free.
+/// Calls that the provider or the gateway failed to deliver are free.
 #[tokio::test]
-async fn a_call_that_failed_is_free() {
+async fn a_failed_call_is_free() {
     let gateway = TestGateway::start().await;
     let (id, key) = account_with(&gateway, &[json!({ "amount": "1" })]).await;
     let mut stream = hello(MODEL);
@@ -219,8 +219,8 @@ async fn a_call_that_failed_is_free() {
     for body in [cut, no_usage, absurd] {
         gateway.upstream.answer_stream(&body);
         let url = gateway.url("/v1/chat/completions");
-        let asked = gateway.client.post(url).bearer_auth(&key).json(&stream);
-        asked.send().await.unwrap().text().await.unwrap();
+        let request = gateway.client.post(url).bearer_auth(&key).json(&stream);
+        request.send().await.unwrap().text().await.unwrap();
         assert_eq!(settled_balance(&gateway, &id).await, "1.000000");
     }
     for (status, body, shown) in [
@@ -254,8 +254,8 @@ async fn leaving_early_is_not_a_discount() {
         let (id, key) = account_with(&gateway, &[json!({ "amount": "1" })]).await;
         let body = hello_with(MODEL, json!({ "stream": true, "max_tokens": 1_000 }));
         let url = gateway.url("/v1/chat/completions");
-        let asked = gateway.client.post(url).bearer_auth(&key).json(&body);
-        let mut response = asked.send().await.unwrap();
+        let request = gateway.client.post(url).bearer_auth(&key).json(&body);
+        let mut response = request.send().await.unwrap();
         for _ in 0..read {
             response.chunk().await.unwrap();
         }
@@ -269,7 +269,7 @@ async fn leaving_early_is_not_a_discount() {
     }
 }
 
-/// What costs more than it held is charged whole; the next grant pays the debt.
+/// A call that costs more than its hold is charged in full; the next grant pays the debt.
 #[tokio::test]
 async fn a_balance_below_zero_is_paid_by_the_next_grant() {
     let gateway = TestGateway::start().await;
@@ -277,7 +277,7 @@ async fn a_balance_below_zero_is_paid_by_the_next_grant() {
     gateway
         .upstream
         .answer_json(200, &counted(100_000, 0, 10, 0));
-    // It holds some 0.04 by its estimate, and a token a letter can be counted in it.
+    // Its estimated hold is about 0.04, but a provider can count one token per character.
     let long = long(MODEL, 100_000);
     gateway.chat_as(&key, &long).await.assert_ok();
     assert_eq!(settled_balance(&gateway, &id).await, "-0.150090");
@@ -298,12 +298,12 @@ async fn a_balance_below_zero_is_paid_by_the_next_grant() {
     assert_eq!(usage(&gateway, &id).await.len(), 2);
 }
 
-/// Without a budget a call may cost far more than it holds: 66,000 tokens of output, and 4,096 are
-/// held. How much of that an account may end up owing is the operator's to say.
+/// Without a budget a call may cost far more than it holds: 66,000 output tokens, of which 4,096 are held.
+/// `credit.max_overdraft` sets how much of the difference an account may owe.
 #[tokio::test]
 async fn how_far_a_balance_may_go_below_zero_is_a_setting() {
-    // At 30.00 a million, 4,096 tokens of output are 0.12288 USD, 66,000 are 1.98; what can be counted of the input is
-    // less than 0.02.
+    // At 30.00 dollars per million, 4,096 output tokens cost 0.12288 and 66,000 cost 1.98; the input's bound is below
+    // 0.02.
     let model = "svc-basic";
     for (max_overdraft, credit, starts) in [
         ("0", "0.20", false),
@@ -350,9 +350,9 @@ async fn usage_is_listed_by_time() {
     refused.assert_error(400, "invalid_request_error", None, Some("from"));
 }
 
-/// SPEC §8.5: on every answer for a known account, whatever it says.
+/// §8.5: on every response to a known account, whatever its status.
 #[tokio::test]
-async fn when_credit_expires_is_said_with_every_answer() {
+async fn every_answer_carries_the_expiry_of_credit() {
     const AT: &str = "2090-01-01T00:00:00Z";
     let gateway = TestGateway::start().await;
     let (id, key) = account_with(&gateway, &[json!({ "amount": "1", "expires_at": AT })]).await;
@@ -394,7 +394,7 @@ async fn when_credit_expires_is_said_with_every_answer() {
     said(get("/v1/assistants"), 404).await;
     gateway.upstream.answer_json(529, &json!({}));
     said(chat(hello(MODEL)), 502).await;
-    // Nobody is known by a wrong key.
+    // A wrong key identifies no account.
     let unknown = gateway
         .client
         .get(gateway.url("/v1/assistants"))

@@ -1,4 +1,4 @@
-//! SPEC §8.1, §8.2 and the headers of §8.5: requests and tokens a minute.
+//! §8.1, §8.2 and the headers of §8.5: requests and tokens per minute.
 
 use std::time::{Duration, SystemTime};
 
@@ -44,7 +44,7 @@ fn assert_refused(answer: &Answer, code: &str) {
     assert!(left.abs_diff(wait) <= 1, "they agree: {left} and {wait}");
 }
 
-/// More tokens than the ceiling: no time helps, and clients that would wait are told so.
+/// Asserts a refusal for more tokens than the ceiling: waiting never helps, and the response has no Retry-After.
 fn assert_never_fits(answer: &Answer) {
     answer.assert_error(429, "rate_limit_exceeded", Some("tpm_exceeded"), None);
     assert!(!answer.headers.contains_key("retry-after"));
@@ -88,7 +88,7 @@ async fn requests_a_minute_are_counted_per_account_and_model() {
     gateway.chat_as(&other, &hello(MODEL)).await.assert_ok();
 }
 
-/// The hybrid's own window, not its target's.
+/// A hybrid's own window counts, not its target's.
 #[tokio::test]
 async fn the_requested_model_counts() {
     let gateway = TestGateway::start_set(&[("LIMITS__RPM", "1")]).await;
@@ -99,7 +99,7 @@ async fn the_requested_model_counts() {
 }
 
 #[tokio::test]
-async fn what_is_refused_for_another_reason_does_not_count() {
+async fn requests_refused_for_other_reasons_do_not_count() {
     let gateway = TestGateway::start_set(&[("LIMITS__RPM", "1")]).await;
     let (_, free) = gateway.account(Plan::FREE).await;
     for _ in 0..3 {
@@ -111,9 +111,9 @@ async fn what_is_refused_for_another_reason_does_not_count() {
 }
 
 #[tokio::test]
-async fn a_budget_is_reserved_and_real_usage_takes_its_place() {
+async fn a_budget_is_reserved_and_replaced_by_actual_usage() {
     let gateway = TestGateway::start_set(&[("LIMITS__TPM", "10000")]).await;
-    // Two at 4,096 each would fit, three would not: but each gives back what it did not use.
+    // Two reservations of 4,096 tokens fit and three do not, but each call releases its unused tokens at its end.
     for _ in 0..5 {
         gateway.chat(&hello(MODEL)).await.assert_ok();
     }
@@ -129,7 +129,7 @@ async fn a_budget_is_reserved_and_real_usage_takes_its_place() {
 }
 
 #[tokio::test]
-async fn a_request_that_can_never_fit_is_told_so() {
+async fn a_request_above_the_ceiling_is_never_told_to_retry() {
     let gateway = TestGateway::start_set(&[("LIMITS__TPM", "1000")]).await;
     let refused = gateway.chat(&hello(MODEL)).await;
     assert_never_fits(&refused);
@@ -147,7 +147,7 @@ async fn a_request_that_can_never_fit_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_failed_call_counts_as_a_request_and_gives_its_tokens_back() {
+async fn a_failed_call_counts_as_a_request_and_releases_its_tokens() {
     let gateway = TestGateway::start_set(&[("LIMITS__RPM", "3"), ("LIMITS__TPM", "10000")]).await;
     gateway.upstream.answer_json(529, &json!({}));
     for _ in 0..2 {
@@ -167,13 +167,13 @@ async fn a_failed_call_counts_as_a_request_and_gives_its_tokens_back() {
     assert_eq!(number(&refused, "x-ratelimit-remaining-tokens"), 10_000);
 }
 
-/// Leaving early is not a discount: the provider is read to its usage.
+/// Leaving early saves nothing: the provider's response is read until its usage.
 #[tokio::test]
 async fn a_client_that_leaves_is_counted_in_full() {
     let gateway = TestGateway::start_set(&[("LIMITS__TPM", "10000")]).await;
     let word = format!("data: {}\n\n", chunk(json!({ "content": "word" }), None));
     let rest = events(&[chunk(json!({}), Some("stop")), usage_chunk(1_000, 234)]);
-    // Words go on after the client has left: it is by them that its absence shows.
+    // The stream continues after the client has left, because the gateway notices a disconnect when it writes.
     let mut steps = vec![Step::Send(stream_head())];
     for _ in 0..10 {
         steps.push(Step::Send(word.clone().into_bytes()));
@@ -200,7 +200,7 @@ async fn set_limit(gateway: &TestGateway, limit: Value) -> Answer {
 }
 
 #[tokio::test]
-async fn the_operator_sets_ceilings_and_they_last() {
+async fn ceilings_set_by_the_operator_persist() {
     let gateway = TestGateway::start().await;
     let account = gateway.account_id.clone();
     let set = set_limit(&gateway, json!({ "model": MODEL, "rpm": 5, "tpm": 50_000 })).await;
@@ -240,7 +240,7 @@ async fn the_operator_sets_ceilings_and_they_last() {
 }
 
 #[tokio::test]
-async fn a_ceiling_that_makes_no_sense_is_refused() {
+async fn an_invalid_ceiling_is_refused() {
     let gateway = TestGateway::start().await;
     for (limit, status, param) in [
         (json!({ "model": MODEL, "rpm": 0 }), 400, Some("rpm")),
@@ -255,7 +255,7 @@ async fn a_ceiling_that_makes_no_sense_is_refused() {
     }
 }
 
-/// What a provider did not count stays reserved, whole or streamed, and after a restart too.
+/// A response without usage keeps its reservation, plain or streamed, and after a restart too.
 #[tokio::test]
 async fn an_answer_without_usage_keeps_its_reservation() {
     let gateway = TestGateway::start().await;

@@ -1,5 +1,5 @@
-//! Prices as providers have them: cache writes, fees, thresholds; and what the operator pays. Each bill is computed here
-//! once more, from the provider's counts and the price lists as they are written.
+//! Provider price structures: cache writes, fees, thresholds; and the operator's cost. Each bill is recomputed here
+//! from the provider's counts and the price lists as they are written.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ above = [{ prompt_tokens = 200, input = "0.20" }, { prompt_tokens = 100, output 
 features = ["streaming", "tools"]
 "#;
 
-/// What the operator pays for the first one; for the second nobody knows.
+/// The operator's cost of the first model; the second model's cost is unknown.
 const DEPLOYMENTS: &str = r#"
 [[deployments]]
 model = "writes"
@@ -67,7 +67,7 @@ impl Priced {
     }
 }
 
-/// Tokens as a provider counts them.
+/// Token counts of a provider.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     prompt: i128,
@@ -78,7 +78,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Some for each number, and the same for the same; often near a threshold.
+    /// Deterministic counts for each number, often near a threshold.
     fn of(number: u64) -> Self {
         let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66;
         let mut below = |bound: i128| {
@@ -117,13 +117,13 @@ impl Counts {
     }
 }
 
-/// Dollars a million as trillionths of a dollar a token.
+/// Converts dollars per million tokens to pico-dollars per token.
 fn picos(dollars: &str) -> i128 {
     let (whole, decimals) = dollars.split_once('.').unwrap_or((dollars, ""));
     format!("{whole}{decimals:0<6}").parse().unwrap()
 }
 
-/// What a bill comes to at these prices: input, cached, written, written for an hour, output, and a fee in trillionths.
+/// A bill at these prices: input, cached, cache write, one-hour cache write, output, and a fee in pico-dollars.
 fn bill(counts: Counts, rates: [&str; 5], fee: i128) -> i64 {
     let [input, cached, written, hour, output] = rates.map(picos);
     let exact = (counts.prompt - counts.cached - counts.written) * input
@@ -135,10 +135,10 @@ fn bill(counts: Counts, rates: [&str; 5], fee: i128) -> i64 {
     i64::try_from((exact + 999) / 1_000).unwrap()
 }
 
-/// What a customer is charged, by the catalog as a person reads it, in billionths.
+/// The customer's charge in nano-dollars, by the catalog as a person reads it.
 fn charged(model: &str, counts: Counts) -> i64 {
     match (model, counts.prompt) {
-        // An hour's writes are not named above the threshold: they stay as they are.
+        // The catalog names no price of one-hour writes above the threshold: the base price applies.
         ("writes", 301..) => bill(
             counts,
             ["6.00", "0.60", "7.50", "6.00", "22.50"],
@@ -149,7 +149,7 @@ fn charged(model: &str, counts: Counts) -> i64 {
             ["3.00", "0.30", "3.75", "6.00", "15.00"],
             10_000_000,
         ),
-        // What is cached has no price of its own, so it costs what input costs.
+        // Cached input has no price of its own, so it costs as much as input.
         ("steps", 201..) => bill(counts, ["0.20", "0.20", "0.20", "0.20", "0.11"], 0),
         ("steps", 101..) => {
             let input = "0.000007";
@@ -162,7 +162,7 @@ fn charged(model: &str, counts: Counts) -> i64 {
     }
 }
 
-/// What the operator pays for `writes`.
+/// The operator's cost of `writes`.
 fn paid(counts: Counts) -> i64 {
     let output = if counts.prompt > 400 {
         "90.00"
@@ -187,7 +187,7 @@ fn number(request: &Received) -> u64 {
     number.parse().unwrap()
 }
 
-/// Counts each call by its number, whole or streamed.
+/// Responds with the counts of the call's number, plain or streamed.
 fn counting(request: &Received) -> Vec<Step> {
     let usage = Counts::of(number(request)).json();
     if request.body["stream"] == true {
@@ -211,14 +211,14 @@ fn call(number: u64) -> (&'static str, Value) {
     } else {
         "steps"
     };
-    // As many bytes as a provider may count tokens, or it would be charged up to them only.
+    // As many bytes as the provider may report tokens, because charges are bounded by bytes.
     let text = format!("call {number} {}", "x".repeat(500));
     let message = json!([{ "role": "user", "content": text }]);
     let more = json!({ "messages": message, "max_tokens": 1_000, "tool_execution": "passthrough" });
     (model, hello_with(model, more))
 }
 
-/// To the billionth, each call and all of them, in the answer, the ledger and the analytics.
+/// Exact to the nano-dollar for each call and their sum, in responses, the ledger and analytics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bill_of_ten_thousand_calls_is_what_the_price_lists_say() {
     const CALLS: u64 = 10_000;
@@ -228,7 +228,7 @@ async fn a_bill_of_ten_thousand_calls_is_what_the_price_lists_say() {
     let calls = stream::iter(0..CALLS).map(|number| async move {
         let (model, body) = call(number);
         let counts = Counts::of(number);
-        // Every tenth is a stream, whose usage chunk has the cost.
+        // Every tenth call is a stream, whose usage chunk has the cost.
         let usage = if number % 10 == 0 {
             let mut body = body;
             body["stream_options"] = json!({ "include_usage": true });
@@ -301,7 +301,7 @@ async fn a_bill_of_ten_thousand_calls_is_what_the_price_lists_say() {
     }
 }
 
-/// Each answer of the model is priced by the size of its own prompt, and the sum is rounded once.
+/// Each step is priced by the size of its own prompt, and the sum is rounded once.
 #[tokio::test]
 async fn the_steps_of_a_call_are_priced_one_by_one() {
     for stream in [false, true] {
@@ -318,7 +318,7 @@ async fn the_steps_of_a_call_are_priced_one_by_one() {
         } else {
             gateway.chat(&body).await.assert_ok()["usage"].clone()
         };
-        // 150 × 7 + 10 × 1, and 60 × 7 + 7 × 110,000: below the threshold, though both together are not.
+        // 150 × 7 + 10 × 1, and 60 × 7 + 7 × 110,000: each step is below the threshold, though their sum is not.
         assert_eq!(usage["cost"], "0.000000772", "{usage}");
         gateway.idle().await;
         let path = format!("/operator/accounts/{}", gateway.account_id);
@@ -327,9 +327,9 @@ async fn the_steps_of_a_call_are_priced_one_by_one() {
     }
 }
 
-/// What a model costs is shown with its other properties, and what was held is enough for the dearest way to use it.
+/// A model's prices are shown with its other properties, and the hold covers the most expensive way to use it.
 #[tokio::test]
-async fn prices_are_shown_and_the_dearest_is_held() {
+async fn prices_are_shown_and_the_highest_is_held() {
     let priced = Priced::start().await;
     let gateway = &priced.gateway;
     let model = gateway.get("/v1/models/writes").await;
@@ -348,13 +348,13 @@ async fn prices_are_shown_and_the_dearest_is_held() {
     let answer = gateway.chat(&body).await;
     answer.assert_ok();
     let id = answer.headers["x-request-id"].to_str().unwrap();
-    let story = gateway.story(id).await;
-    assert_eq!(story["settlement"]["prices"], expected);
-    // The prompt has fewer tokens than 300 by any count: an hour's writes are dearest. By bytes it may have more, and
-    // then all of it may be written.
+    let details = gateway.details(id).await;
+    assert_eq!(details["settlement"]["prices"], expected);
+    // By any tokenizer the prompt has fewer than 300 tokens, so one-hour cache writes are the highest price. By bytes
+    // it may have more, and all of it may be written to the cache.
     let (held, most) = (
-        nanos(&story["hold"]["amount"]),
-        nanos(&story["hold"]["most"]),
+        nanos(&details["hold"]["amount"]),
+        nanos(&details["hold"]["most"]),
     );
     let output = 1_000 * 15_000;
     let input = held - output - 10_000;
@@ -362,11 +362,11 @@ async fn prices_are_shown_and_the_dearest_is_held() {
     let dearer = most - 1_000 * 22_500 - 10_000;
     assert!(dearer > 500 * 7_500 && dearer % 7_500 == 0, "{most}");
     let counts = Counts::of(2);
-    assert_eq!(nanos(&story["settlement"]["provider_cost"]), paid(counts));
+    assert_eq!(nanos(&details["settlement"]["provider_cost"]), paid(counts));
 }
 
 #[test]
-fn the_lists_of_this_test_are_read_as_they_are_written() {
+fn the_expected_prices_of_this_test_are_right() {
     let counts = Counts {
         prompt: 10,
         cached: 2,
@@ -374,7 +374,7 @@ fn the_lists_of_this_test_are_read_as_they_are_written() {
         hour: 1,
         output: 1,
     };
-    // 3 × 3 + 2 × 0.3 + 4 × 3.75 + 1 × 6 + 1 × 15 dollars a million, and a thousandth of a cent.
+    // 3 × 3 + 2 × 0.3 + 4 × 3.75 + 1 × 6 + 1 × 15 dollars per million, and a thousandth of a cent.
     assert_eq!(
         charged("writes", counts),
         9_000 + 600 + 15_000 + 6_000 + 15_000 + 10_000

@@ -1,4 +1,4 @@
-//! SPEC §7 and §8.2: what cannot be counted or charged is not begun, and a restart forgets nothing.
+//! §7 and §8.2: calls that cannot be counted or charged do not start, and a restart loses nothing.
 
 use std::{os::unix::fs::PermissionsExt as _, time::Duration};
 
@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Gate, RawConnection, TestGateway,
+    Gate, LedgerView, RawConnection, TestGateway,
     bodies::hello_with,
     gateway::{hello, until},
     raw::chat_request,
@@ -17,7 +17,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-standard";
 
-/// Another program that holds the database's lock until it is dropped.
+/// Locks the database as another process until the connection is dropped.
 fn lock(gateway: &TestGateway) -> rusqlite::Connection {
     let stranger = rusqlite::Connection::open(gateway.data.path().join("tollgate.db")).unwrap();
     stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -48,7 +48,7 @@ async fn until_unavailable(gateway: &TestGateway) {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("nobody noticed");
+    panic!("the gateway did not notice");
 }
 
 fn assert_no_credit_store(answer: &crate::support::Answer) {
@@ -65,7 +65,11 @@ async fn an_answer_that_cannot_be_charged_is_withheld_and_no_other_call_is_begun
     let gateway = TestGateway::start().await;
     let stranger = lock(&gateway);
     assert_no_credit_store(&gateway.chat(&hello(MODEL)).await);
-    assert_eq!(gateway.upstream.calls(), 1, "nobody knew before");
+    assert_eq!(
+        gateway.upstream.calls(),
+        1,
+        "the fault was not known before"
+    );
     assert_no_credit_store(&gateway.chat(&hello(MODEL)).await);
     let stream = hello_with(MODEL, json!({ "stream": true }));
     assert_no_credit_store(&gateway.chat(&stream).await);
@@ -84,9 +88,9 @@ async fn an_answer_that_cannot_be_charged_is_withheld_and_no_other_call_is_begun
     assert_eq!(balance(&gateway).await, "999.999951", "11 in, 3 out, once");
 }
 
-/// Charges would go to a file that nobody finds.
+/// Otherwise charges would go to a deleted file.
 #[tokio::test]
-async fn a_database_file_that_is_gone_is_told_and_no_call_is_begun_until_it_is_back() {
+async fn a_missing_database_file_is_reported_and_no_call_starts_until_it_is_back() {
     if files_only("it moves the database's file") {
         return;
     }
@@ -119,9 +123,9 @@ async fn a_database_file_that_is_gone_is_told_and_no_call_is_begun_until_it_is_b
     assert_eq!(balance(&gateway).await, "999.999902");
 }
 
-/// The lock is let go while the charge is tried again: nobody notices anything.
+/// The lock is released while the charge is being retried: callers notice nothing.
 #[tokio::test]
-async fn a_charge_that_is_written_after_a_moment_is_a_charge() {
+async fn a_charge_that_succeeds_on_retry_is_charged() {
     if files_only("it locks the database's file") {
         return;
     }
@@ -136,7 +140,7 @@ async fn a_charge_that_is_written_after_a_moment_is_a_charge() {
     assert_eq!(balance(&gateway).await, "999.999951");
 }
 
-/// What a stream has delivered cannot be withheld: it stays owed until it is written down.
+/// A delivered stream cannot be withheld: its charge stays pending until it is written.
 #[tokio::test]
 async fn a_stream_that_cannot_be_charged_ends_and_is_charged_later() {
     if files_only("it locks the database's file") {
@@ -150,7 +154,7 @@ async fn a_stream_that_cannot_be_charged_ends_and_is_charged_later() {
     gateway.upstream.answer_chunks(&chunks);
     let stranger = lock(&gateway);
     gateway.stream(&hello(MODEL)).await.assert_complete(MODEL);
-    // Longer than one more try takes: it must go on trying.
+    // Longer than one retry takes, so that retries must continue.
     tokio::time::sleep(Duration::from_millis(700)).await;
     drop(stranger);
     let mut rows = Value::Null;
@@ -168,20 +172,25 @@ async fn a_stream_that_cannot_be_charged_ends_and_is_charged_later() {
     assert_eq!(balance(&gateway).await, "999.999710");
 }
 
-/// Nobody waits for it any more; what its steps used is owed all the same.
+/// The client has left; the usage of its call is charged all the same.
 #[tokio::test]
-async fn what_a_client_that_left_has_used_is_charged_later() {
+async fn the_call_of_a_client_that_left_is_charged_later() {
     if files_only("it locks the database's file") {
         return;
     }
-    let gateway = TestGateway::start_patient().await;
-    let (purse, gate) = (gateway.purse().await, Gate::default());
+    let gateway = TestGateway::start_with_long_timeouts().await;
+    let (customer, gate) = (gateway.customer().await, Gate::default());
     let turn = Turn::calls(&[CONVERT]).after(&gate);
     gateway.upstream.converse([turn]);
     let mut connection = RawConnection::open(gateway.public).await;
     let body = hello_with(MODEL, json!({ "stream": true }));
-    connection.send(chat_request(&purse.key, "", &body)).await;
-    until("it is asked", || gateway.upstream.calls() == 1).await;
+    connection
+        .send(chat_request(&customer.key, "", &body))
+        .await;
+    until("the provider gets the request", || {
+        gateway.upstream.calls() == 1
+    })
+    .await;
     connection.hang_up().await;
     let stranger = lock(&gateway);
     gate.open();
@@ -191,11 +200,11 @@ async fn what_a_client_that_left_has_used_is_charged_later() {
     drop(stranger);
     until("it is charged", || !is_spooled()).await;
     until_ready(&gateway).await;
-    assert_eq!(purse.books().await, Books::charged_steps(1));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged_steps(1));
 }
 
 #[tokio::test]
-async fn the_minute_goes_on_after_a_restart() {
+async fn the_window_survives_a_restart() {
     let gateway = TestGateway::start().await;
     let limits = json!({ "model": MODEL, "rpm": 5, "tpm": 1000 });
     gateway
@@ -236,9 +245,9 @@ async fn the_minute_goes_on_after_a_restart() {
     assert!((1..=60).contains(&wait), "{wait}");
 }
 
-/// The files beside the database are for its owner alone.
+/// Data files are readable by their owner only.
 #[tokio::test]
-async fn what_lies_on_the_disk_is_private() {
+async fn files_on_disk_are_private() {
     if files_only("nothing lies on the disk otherwise") {
         return;
     }
@@ -260,13 +269,13 @@ async fn what_lies_on_the_disk_is_private() {
     }
     assert!(
         seen >= 6,
-        "the database, its lock, the minute and the spool"
+        "the database, its lock, the window journal and the spool"
     );
 }
 
-/// Nobody who calls needs the portal.
+/// Calls do not need the portal.
 #[tokio::test]
-async fn a_portal_whose_file_is_damaged_stops_no_call() {
+async fn a_damaged_portal_file_stops_no_call() {
     if files_only("it damages the portal's file") {
         return;
     }

@@ -1,4 +1,4 @@
-//! A provider that speaks Anthropic's Messages API: the caller never notices.
+//! A provider of Anthropic's Messages API: callers see no difference.
 
 use serde_json::{Value, json};
 use tollgate::{
@@ -8,14 +8,14 @@ use tollgate::{
 };
 
 use crate::support::{
-    Books, FakeUpstream, Stream, TestGateway, View,
+    FakeUpstream, LedgerView, Stream, TestGateway, View,
     anthropic::{
         assert_anonymous, assert_anonymous_answer, begun, block, ended, events, failure,
         hello_events, message, says, start, text,
     },
     bodies::{hello_with, tool},
-    books,
     gateway::{PROVIDER_KEY, UPSTREAM_MODEL, hello},
+    ledger_view,
     upstream::Received,
 };
 
@@ -47,15 +47,15 @@ async fn a_plain_question_and_its_answer() {
     assert_eq!(answer.body["model"], MODEL);
     assert_eq!(answer.body["usage"]["total_tokens"], 14);
     assert_anonymous_answer(&gateway, &answer);
-    let asked = json!({
+    let expected = json!({
         "model": UPSTREAM_MODEL, "max_tokens": 4_096, "stream": false, "system": "Be brief.",
         "messages": [{ "role": "user", "content": [text("Hello")] }],
         "temperature": 1.0, "metadata": { "user_id": gateway.account_id },
     });
-    assert_eq!(gateway.upstream.last_body(), asked);
+    assert_eq!(gateway.upstream.last_body(), expected);
 }
 
-/// The headers of the API, and no others that could say more.
+/// The API's headers, and no others that could reveal more.
 #[tokio::test]
 async fn requests_carry_the_headers_of_the_api() {
     let gateway = start().await;
@@ -63,13 +63,13 @@ async fn requests_carry_the_headers_of_the_api() {
         .upstream
         .answer_json(200, &message(json!([text("Hi")]), "end_turn"));
     gateway.chat(&hello(MODEL)).await.assert_ok();
-    let asked = gateway.upstream.received().pop().unwrap();
-    assert_eq!(head_line(&asked), "POST /v1/messages HTTP/1.1");
-    assert_eq!(asked.header("x-api-key"), Some(PROVIDER_KEY));
-    assert_eq!(asked.header("anthropic-version"), Some("2023-06-01"));
-    assert_eq!(asked.header("content-type"), Some("application/json"));
-    assert_eq!(asked.header("authorization"), None);
-    assert!(!asked.head.contains(&gateway.key));
+    let received = gateway.upstream.received().pop().unwrap();
+    assert_eq!(head_line(&received), "POST /v1/messages HTTP/1.1");
+    assert_eq!(received.header("x-api-key"), Some(PROVIDER_KEY));
+    assert_eq!(received.header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(received.header("content-type"), Some("application/json"));
+    assert_eq!(received.header("authorization"), None);
+    assert!(!received.head.contains(&gateway.key));
     let known = [
         "x-api-key",
         "anthropic-version",
@@ -79,7 +79,12 @@ async fn requests_carry_the_headers_of_the_api() {
         "user-agent",
         "host",
     ];
-    for line in asked.head.lines().skip(1).filter(|line| !line.is_empty()) {
+    for line in received
+        .head
+        .lines()
+        .skip(1)
+        .filter(|line| !line.is_empty())
+    {
         let name = line.split(':').next().unwrap().to_ascii_lowercase();
         assert!(known.contains(&name.as_str()), "{line}");
     }
@@ -89,9 +94,9 @@ fn head_line(received: &Received) -> &str {
     received.head.lines().next().unwrap()
 }
 
-/// What an operator's check asks for costs nothing, and asks with the same headers.
+/// `tollgate check` sends a free request with the same headers.
 #[tokio::test]
-async fn a_check_asks_for_the_models() {
+async fn a_check_lists_the_models() {
     let upstream = FakeUpstream::start().await;
     let provider = Provider::remote(&RemoteProvider {
         kind: ProviderKind::Anthropic,
@@ -104,10 +109,10 @@ async fn a_check_asks_for_the_models() {
     for (status, answers) in [(200, true), (401, false), (404, false), (529, false)] {
         upstream.answer_json(status, &json!({ "data": [] }));
         assert_eq!(provider.probe().await.is_ok(), answers, "{status}");
-        let asked = upstream.received().pop().unwrap();
-        assert_eq!(head_line(&asked), "GET /v1/models HTTP/1.1");
-        assert_eq!(asked.header("x-api-key"), Some(PROVIDER_KEY));
-        assert_eq!(asked.header("anthropic-version"), Some("2023-06-01"));
+        let received = upstream.received().pop().unwrap();
+        assert_eq!(head_line(&received), "GET /v1/models HTTP/1.1");
+        assert_eq!(received.header("x-api-key"), Some(PROVIDER_KEY));
+        assert_eq!(received.header("anthropic-version"), Some("2023-06-01"));
     }
 }
 
@@ -125,7 +130,7 @@ async fn a_stream() {
     assert_eq!(gateway.upstream.last_body()["stream"], true);
 }
 
-/// Asked for several completions, the API gives one, and one is what is charged.
+/// If a request asks for several completions, the API returns one, and one is charged.
 #[tokio::test]
 async fn several_completions_are_one() {
     let gateway = start().await;
@@ -138,9 +143,9 @@ async fn several_completions_are_one() {
     gateway
         .upstream
         .answer_json(200, &message(json!([text("Hi")]), "end_turn"));
-    let asked = gateway.forwards(&body).await;
+    let received = gateway.forwards(&body).await;
     for field in ["n", "logprobs", "logit_bias"] {
-        assert_eq!(asked.get(field), None, "{field}");
+        assert_eq!(received.get(field), None, "{field}");
     }
 }
 
@@ -158,7 +163,7 @@ fn calls_of(answer: &Value) -> Vec<(&str, &str, &str)> {
     calls.collect()
 }
 
-/// A whole tool loop: calls out, results back, an answer.
+/// A whole tool loop: calls, results, final response.
 #[tokio::test]
 async fn a_tool_loop() {
     let gateway = start().await;
@@ -184,7 +189,7 @@ async fn a_tool_loop() {
     assert_eq!(calls_of(&answer.body), expected);
     assert_anonymous_answer(&gateway, &answer);
 
-    // The caller sends back what it got, and what its tools said.
+    // The caller sends back the message with the calls, and the results of its tools.
     let messages = body["messages"].as_array_mut().unwrap();
     messages.push(answer.body["choices"][0]["message"].clone());
     for (id, result) in [("call_01", "one"), ("call_02", "two")] {
@@ -193,12 +198,12 @@ async fn a_tool_loop() {
     gateway
         .upstream
         .answer_json(200, &message(json!([text("Done.")]), "end_turn"));
-    let asked = gateway.forwards(&body).await;
+    let received = gateway.forwards(&body).await;
     let use_of = |id: &str, name: &str, input: Value| json!({ "type": "tool_use", "id": id, "name": name, "input": input });
     let result =
         |id: &str, text: &str| json!({ "type": "tool_result", "tool_use_id": id, "content": text });
     assert_eq!(
-        asked["messages"],
+        received["messages"],
         json!([
             { "role": "user", "content": [text("Hello")] },
             { "role": "assistant", "content": [
@@ -241,20 +246,19 @@ async fn streamed_tool_calls_are_numbered_from_zero() {
     assert!(!stream.text.contains("Hmm"), "thoughts stay behind");
 }
 
-/// What comes after the last word is not read.
+/// Events after `message_stop` are not read.
 #[tokio::test]
-async fn a_stream_ends_with_its_last_word() {
+async fn a_stream_ends_with_message_stop() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let after = failure("api_error", "too late");
     let stream = [hello_events(), vec![after]].concat();
     gateway.upstream.answer_stream(&events(&stream));
-    assert_eq!(purse.ask("Hello", true).await, View::Finished);
-    assert_eq!(purse.books().await, Books::charged(1));
+    assert_eq!(customer.ask("Hello", true).await, View::Finished);
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(1));
 }
 
-/// 600 × 2,000 + 400 × 200 + 10 × 9,000: what is written to the cache is ordinary input, what is
-/// read from it is not.
+/// 600 × 2,000 + 400 × 200 + 10 × 9,000: cache writes are ordinary input, cache reads are not.
 const CACHED_PRICE: i64 = 1_200_000 + 80_000 + 90_000;
 
 #[tokio::test]
@@ -264,36 +268,38 @@ async fn cached_input_is_charged_at_its_own_price() {
         json!({ "input_tokens": 100, "cache_creation_input_tokens": 500,
             "cache_read_input_tokens": 400, "output_tokens": output })
     };
-    let expected = |calls: u32| Books {
+    let expected = |calls: u32| LedgerView {
         spent: i64::from(calls) * CACHED_PRICE,
         charges: calls as usize,
         requests: calls.into(),
         tokens: u64::from(calls) * 1_010,
     };
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let mut whole = message(json!([text("Hi")]), "end_turn");
     whole["usage"] = counts(10);
     gateway.upstream.answer_json(200, &whole);
-    let answer = gateway.chat_as(&purse.key, &hello(books::MODEL)).await;
+    let answer = gateway
+        .chat_as(&customer.key, &hello(ledger_view::MODEL))
+        .await;
     let usage = json!({ "prompt_tokens": 1_000, "completion_tokens": 10, "total_tokens": 1_010,
         "cost": "0.001370",
         "prompt_tokens_details": { "cached_tokens": 400, "cache_write_tokens": 500 } });
     assert_eq!(answer.assert_ok()["usage"], usage);
-    assert_eq!(purse.books().await, expected(1));
+    assert_eq!(customer.ledger_view().await, expected(1));
 
     let mut stream = vec![begun(counts(1))];
     stream.extend(block(0, text(""), &[says("Hi")]));
     stream.extend(ended("end_turn", json!({ "output_tokens": 10 })));
     gateway.upstream.answer_stream(&events(&stream));
-    assert_eq!(purse.ask("Hello", true).await, View::Finished);
-    assert_eq!(purse.books().await, expected(2));
+    assert_eq!(customer.ask("Hello", true).await, View::Finished);
+    assert_eq!(customer.ledger_view().await, expected(2));
 }
 
-/// A stream whose output was never counted is free; its beginning's count is no price.
+/// A stream without a final output count is free; the count at its beginning is not used as a price.
 #[tokio::test]
 async fn a_stream_without_final_counts_is_free() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     for usage in [
         Value::Null,
         json!({}),
@@ -305,9 +311,9 @@ async fn a_stream_without_final_counts_is_free() {
         let at = stream.len() - 2;
         stream[at]["usage"] = usage.clone();
         gateway.upstream.answer_stream(&events(&stream));
-        assert_eq!(purse.ask("Hello", true).await, View::Finished, "{usage}");
+        assert_eq!(customer.ask("Hello", true).await, View::Finished, "{usage}");
     }
-    purse.books().await.assert_uncounted(5);
+    customer.ledger_view().await.assert_uncounted(5);
 }
 
 #[tokio::test]

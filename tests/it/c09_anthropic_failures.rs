@@ -1,25 +1,25 @@
-//! A provider of the Messages API that fails: what the caller reads, and that it is free.
+//! A failing provider of the Messages API: the errors that callers get, and that the calls are free.
 
 use serde_json::json;
 
 use crate::support::{
-    Books, Step, View,
+    LedgerView, Step, View,
     anthropic::{
         assert_anonymous_answer, ended, events, failure, hello_events, message, start, text,
     },
     bodies::hello_with,
-    books,
     gateway::{PROVIDER_KEY, UPSTREAM_MODEL, hello},
+    ledger_view,
     upstream::stream_head,
 };
 
 const MODEL: &str = "svc-native-fast";
 
-/// Each status is the caller's code, the call is free, and nothing of the provider shows.
+/// Each status becomes the caller's error code, the call is free, and nothing of the provider shows.
 #[tokio::test]
 async fn failing_statuses() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     for (status, kind) in [
         (400, "invalid_request_error"),
         (401, "authentication_error"),
@@ -33,16 +33,16 @@ async fn failing_statuses() {
         let words = format!("{UPSTREAM_MODEL}: Claude (Anthropic) says no to {PROVIDER_KEY}");
         gateway.upstream.answer_json(status, &failure(kind, &words));
         for stream in [false, true] {
-            let body = hello_with(books::MODEL, json!({ "stream": stream }));
-            let answer = gateway.chat_as(&purse.key, &body).await;
+            let body = hello_with(ledger_view::MODEL, json!({ "stream": stream }));
+            let answer = gateway.chat_as(&customer.key, &body).await;
             answer.assert_error(502, "upstream_error", Some(&status.to_string()), None);
             assert_anonymous_answer(&gateway, &answer);
         }
     }
-    assert_eq!(purse.books().await, Books::free(16));
+    assert_eq!(customer.ledger_view().await, LedgerView::free(16));
 }
 
-/// What the API finds wrong with a request is the caller's to read.
+/// The API's complaints about a request are passed on to the caller.
 #[tokio::test]
 async fn a_refusal_is_explained() {
     let gateway = start().await;
@@ -73,16 +73,16 @@ async fn a_refusal_is_explained() {
     }
 }
 
-/// Streams that fail on the way: told apart from finished ones, and free.
+/// Streams that fail on the way are distinguished from finished ones, and are free.
 #[tokio::test]
 async fn a_stream_that_fails_is_interrupted_and_free() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let overloaded = failure("overloaded_error", "Overloaded");
     let hello = hello_events();
     let without_end = &hello[..hello.len() - 1];
     let cut = &hello[..4];
-    // Whatever follows it: the failure was said.
+    // An error event is final, whatever follows it.
     let with_error = [cut, std::slice::from_ref(&overloaded), &hello[4..]].concat();
     let mut without_reason = hello.clone();
     without_reason.remove(hello.len() - 2);
@@ -100,13 +100,17 @@ async fn a_stream_that_fails_is_interrupted_and_free() {
         ),
     ] {
         gateway.upstream.answer_stream(&upstream);
-        assert_eq!(purse.ask("Hello", true).await, View::Interrupted, "{what}");
+        assert_eq!(
+            customer.ask("Hello", true).await,
+            View::Interrupted,
+            "{what}"
+        );
     }
-    assert_eq!(purse.books().await, Books::free(6));
+    assert_eq!(customer.ledger_view().await, LedgerView::free(6));
 
     gateway.upstream.answer_stream(&events(&[overloaded]));
     assert_eq!(
-        purse.ask("Hello", true).await,
+        customer.ask("Hello", true).await,
         View::FAILED,
         "an error at once"
     );
@@ -115,11 +119,15 @@ async fn a_stream_that_fails_is_interrupted_and_free() {
         Step::Send(events(cut).into_bytes()),
         Step::Reset,
     ]);
-    assert_eq!(purse.ask("Hello", true).await, View::Interrupted, "a reset");
-    assert_eq!(purse.books().await, Books::free(8));
+    assert_eq!(
+        customer.ask("Hello", true).await,
+        View::Interrupted,
+        "a reset"
+    );
+    assert_eq!(customer.ledger_view().await, LedgerView::free(8));
 }
 
-/// An answer that cannot be used is a failure, whatever its status.
+/// An unusable response is a failure, whatever its status.
 #[tokio::test]
 async fn a_success_that_cannot_be_used_is_a_failure() {
     let gateway = start().await;

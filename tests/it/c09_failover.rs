@@ -1,4 +1,4 @@
-//! More than one upstream for a model: a call survives the bad minute of one of them.
+//! Failover: with several upstreams for a model, a call survives the failure of one.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-standard";
 
-/// A gateway with two upstreams: the first is asked first, the second when it fails.
+/// A gateway with two upstreams: the second is tried when the first fails.
 struct Two {
     gateway: TestGateway,
     second: FakeUpstream,
@@ -26,7 +26,7 @@ impl Two {
         Self::start_with("priority = 1", "").await
     }
 
-    /// `place` is where the second upstream stands; `more` is more configuration.
+    /// `place` configures the second deployment's position; `more` is additional configuration.
     async fn start_with(place: &str, more: &str) -> Self {
         let second = FakeUpstream::start().await;
         let config = format!(
@@ -47,7 +47,7 @@ impl Two {
         (self.first().calls(), self.second.calls())
     }
 
-    async fn look(&self, path: &str) -> Value {
+    async fn get(&self, path: &str) -> Value {
         let answer = self.gateway.operate(Method::GET, path, None).await;
         answer.assert_ok().clone()
     }
@@ -55,12 +55,12 @@ impl Two {
     async fn spent(&self) -> String {
         self.gateway.idle().await;
         let path = format!("/operator/accounts/{}", self.gateway.account_id);
-        let account = self.look(&path).await;
+        let account = self.get(&path).await;
         assert_eq!(account["held"], "0.000000");
         account["balance"].as_str().unwrap().to_owned()
     }
 
-    /// Sends a chat with an ID and waits for all of its answer.
+    /// Sends a chat with a request ID and reads the whole response.
     async fn ask(&self, id: &str, body: &Value) -> (u16, String) {
         let request = self.gateway.request(Method::POST, "/v1/chat/completions");
         let request = request.header("x-request-id", id).json(body);
@@ -69,16 +69,16 @@ impl Two {
         (status, response.text().await.unwrap())
     }
 
-    /// What is known of the deployment of this provider.
+    /// The routing state of this provider's deployment.
     async fn routing(&self, provider: &str) -> Value {
-        let routing = self.look("/operator/routing").await;
+        let routing = self.get("/operator/routing").await;
         let mut deployments = routing["deployments"].as_array().unwrap().iter();
         let found = deployments.find(|deployment| deployment["provider"] == provider);
         found.unwrap().clone()
     }
 }
 
-/// Every way to fail before there is anything to hand on.
+/// Every way to fail before anything was relayed.
 fn failures() -> Vec<(&'static str, Vec<Step>)> {
     let answer = |status, kind: &str, body: &str| vec![Step::Send(response(status, kind, body))];
     let sse = |text: &str| {
@@ -122,7 +122,7 @@ fn failures() -> Vec<(&'static str, Vec<Step>)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_fails_before_the_first_byte_is_asked_elsewhere_and_charged_once() {
+async fn a_failure_before_the_first_byte_fails_over_and_is_charged_once() {
     let stop = chunk(json!({ "content": "Hi" }), Some("stop"));
     let streamed = events(&[stop, usage_chunk(11, 3)]);
     for stream in [false, true] {
@@ -144,23 +144,23 @@ async fn whatever_fails_before_the_first_byte_is_asked_elsewhere_and_charged_onc
                     "999.999951",
                     "{what}: 11 in, 3 out, once"
                 );
-                let story = two.look("/operator/requests/failover").await;
-                assert_eq!(story["upstream"], "second", "{what}");
-                assert_eq!(story["outcome"], "answered", "{what}");
-                let failed = story["failed_attempts"].as_array().unwrap();
-                assert_eq!(failed.len(), 1, "{what}: {story}");
+                let details = two.get("/operator/requests/failover").await;
+                assert_eq!(details["upstream"], "second", "{what}");
+                assert_eq!(details["outcome"], "answered", "{what}");
+                let failed = details["failed_attempts"].as_array().unwrap();
+                assert_eq!(failed.len(), 1, "{what}: {details}");
                 assert_eq!(failed[0]["upstream"], "fake", "{what}");
                 assert_ne!(failed[0]["failure"], "", "{what}");
             }
         });
-        // A few at a time: each has a gateway of its own.
+        // A few at a time, because each case starts its own gateway.
         let few = futures_util::stream::iter(cases).buffer_unordered(4);
         few.collect::<()>().await;
     }
 }
 
 #[tokio::test]
-async fn what_the_caller_got_wrong_is_wrong_everywhere() {
+async fn a_callers_error_is_not_retried_elsewhere() {
     let two = Two::start().await;
     for status in [400, 413, 422] {
         two.first().answer(status, "application/json", "{}");
@@ -174,7 +174,7 @@ async fn what_the_caller_got_wrong_is_wrong_everywhere() {
 }
 
 #[tokio::test]
-async fn after_the_first_byte_nobody_else_is_asked() {
+async fn after_the_first_byte_there_is_no_failover() {
     let two = Two::start().await;
     let begun = events(&[chunk(json!({ "content": "Hal" }), None)]);
     let begun = begun.replace("data: [DONE]\n\n", "");
@@ -189,7 +189,7 @@ async fn after_the_first_byte_nobody_else_is_asked() {
 }
 
 #[tokio::test]
-async fn when_all_fail_there_is_one_clean_error_after_so_many_attempts() {
+async fn when_all_fail_there_is_one_error_after_the_maximum_of_attempts() {
     let two = Two::start().await;
     two.first().answer(500, "text/plain", "no");
     two.second.answer(529, "text/plain", "no");
@@ -197,17 +197,17 @@ async fn when_all_fail_there_is_one_clean_error_after_so_many_attempts() {
     assert_eq!(status, 502);
     assert!(
         text.contains("\"code\":\"500\""),
-        "of the last that was asked: {text}"
+        "of the last attempt: {text}"
     );
     assert_eq!(two.calls(), (2, 1), "three attempts, one after the other");
-    let story = two.look("/operator/requests/none").await;
-    let failed = story["failed_attempts"].as_array().unwrap();
-    let asked: Vec<_> = failed
+    let details = two.get("/operator/requests/none").await;
+    let failed = details["failed_attempts"].as_array().unwrap();
+    let tried: Vec<_> = failed
         .iter()
         .map(|one| one["upstream"].as_str().unwrap())
         .collect();
-    assert_eq!(asked, ["fake", "second", "fake"]);
-    assert_eq!(story["outcome"], "provider_failed");
+    assert_eq!(tried, ["fake", "second", "fake"]);
+    assert_eq!(details["outcome"], "provider_failed");
     assert_eq!(two.spent().await, "1000.000000");
     let once = Two::start_with("priority = 1", "[routing]\nattempts = 1").await;
     once.first().answer(500, "text/plain", "no");
@@ -216,7 +216,7 @@ async fn when_all_fail_there_is_one_clean_error_after_so_many_attempts() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_fails_too_often_is_left_alone_and_tried_again_later() {
+async fn an_upstream_that_fails_too_often_is_skipped_and_tried_again_later() {
     let two = Two::start().await;
     two.first().answer(500, "text/plain", "no");
     for _ in 0..5 {
@@ -241,19 +241,19 @@ async fn an_upstream_that_fails_too_often_is_left_alone_and_tried_again_later() 
         "{first}"
     );
     two.gateway.chat(&hello(MODEL)).await.assert_ok();
-    assert_eq!(two.calls(), (5, 6), "nobody waits for it");
+    assert_eq!(two.calls(), (5, 6), "no call waits for it");
     two.first().answer_json(200, &completion("back"));
-    // It rests for a second, then one call tries it, and then all do.
-    let mut asked = two.first().calls();
+    // The circuit stays open for a second, then one call tries the upstream, and then all do.
+    let mut calls = two.first().calls();
     for _ in 0..500 {
         two.gateway.chat(&hello(MODEL)).await.assert_ok();
-        asked = two.first().calls();
-        if asked > 5 {
+        calls = two.first().calls();
+        if calls > 5 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(asked, 6);
+    assert_eq!(calls, 6);
     assert_eq!(two.routing("fake").await["circuit"], "closed");
     let second = two.second.calls();
     two.gateway.chat(&hello(MODEL)).await.assert_ok();
@@ -261,7 +261,7 @@ async fn an_upstream_that_fails_too_often_is_left_alone_and_tried_again_later() 
 }
 
 #[tokio::test]
-async fn an_upstream_that_asks_to_be_left_alone_is() {
+async fn an_upstreams_retry_after_is_respected() {
     let two = Two::start().await;
     let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 30\r\ncontent-length: 2\r\n\r\n{}";
     two.first().play(vec![Step::Send(busy.as_bytes().to_vec())]);
@@ -273,9 +273,9 @@ async fn an_upstream_that_asks_to_be_left_alone_is() {
     assert!((20_000..=30_000).contains(&rests), "{rests}");
 }
 
-/// Where all are left alone, somebody is asked all the same.
+/// If the circuits of all upstreams are open, one of them is tried all the same.
 #[tokio::test]
-async fn a_lone_upstream_is_asked_however_often_it_fails() {
+async fn a_single_upstream_is_tried_however_often_it_fails() {
     let gateway = TestGateway::start().await;
     gateway.upstream.answer(500, "text/plain", "no");
     for calls in 1..=12 {
@@ -286,7 +286,7 @@ async fn a_lone_upstream_is_asked_however_often_it_fails() {
 }
 
 #[tokio::test]
-async fn weights_are_kept() {
+async fn weights_are_respected() {
     let two = Two::start_with("weight = 3", "").await;
     for _ in 0..200 {
         two.gateway.chat(&hello(MODEL)).await.assert_ok();
@@ -298,7 +298,7 @@ async fn weights_are_kept() {
 }
 
 #[tokio::test]
-async fn the_quicker_one_is_preferred_where_that_is_asked_for() {
+async fn the_faster_upstream_is_preferred_if_so_configured() {
     let two = Two::start_with("", "[routing]\nchoose_by = \"latency\"").await;
     let answer = response(200, "application/json", &completion("Hi").to_string());
     let slowly = vec![Step::Pause(Duration::from_millis(60)), Step::Send(answer)];
@@ -307,7 +307,7 @@ async fn the_quicker_one_is_preferred_where_that_is_asked_for() {
         two.gateway.chat(&hello(MODEL)).await.assert_ok();
     }
     let (slow, quick) = two.calls();
-    // By weight alone both would get half; a quarter is drawn twice.
+    // By weight alone each would get half; the slow one serves only when it is drawn twice, which is a quarter.
     assert!(slow < quick, "{slow} to {quick}");
     let measured = two.routing("fake").await["first_byte_ms"].as_u64().unwrap();
     assert!(measured >= 55, "{measured}");
@@ -344,7 +344,7 @@ async fn a_deployment_has_timeouts_of_its_own() {
         .play(vec![Step::Pause(Duration::from_secs(20)), Step::Close]);
     let started = std::time::Instant::now();
     assert_eq!(two.ask("slow", &hello(MODEL)).await.0, 502);
-    // One second for the second upstream, and the second try of the first.
+    // One second for the second upstream, and the second attempt with the first.
     assert!(
         started.elapsed() < Duration::from_secs(10),
         "{:?}",
@@ -366,7 +366,7 @@ async fn a_deployment_has_timeouts_of_its_own() {
     assert_eq!(two.spent().await, "1000.000000");
 }
 
-/// One of two is dead: nobody notices.
+/// One of two upstreams is down: callers notice nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_one_of_two_dead_no_request_is_lost() {
     let two = Two::start_with("", "").await;
@@ -380,7 +380,7 @@ async fn with_one_of_two_dead_no_request_is_lost() {
     assert_eq!(two.spent().await, "999.990200", "200 × 0.000049");
 }
 
-/// The time for a whole call is the provider's: a client that is slow to read does not use it up.
+/// The total timeout is the provider's: a slow reader does not use it up.
 #[tokio::test]
 async fn a_slow_reader_does_not_use_up_the_providers_time() {
     let own = "timeouts = { total_seconds = 1 }";

@@ -1,13 +1,13 @@
-//! Gemini as the provider: callers cannot tell.
+//! A provider of the Gemini API: callers see no difference.
 
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, FakeUpstream, Step, Stream, TestGateway, View,
+    FakeUpstream, LedgerView, Step, Stream, TestGateway, View,
     bodies::{hello_with, tool},
-    books::PRICE,
     gateway::{PROVIDER_KEY, hello},
     gemini::{assert_anonymous, events, generated, said, start},
+    ledger_view::PRICE,
     process::{run, text as text_of},
     stores,
     upstream::stream_head,
@@ -55,9 +55,9 @@ async fn a_streamed_answer() {
     assert_anonymous(&stream.text);
 }
 
-/// The address, the key in its header and nowhere else, and no header of another vendor's.
+/// The URL, the key in its header and nowhere else, and no header of another vendor's API.
 #[tokio::test]
-async fn what_the_provider_is_sent() {
+async fn the_request_that_the_provider_gets() {
     let gateway = start().await;
     gateway.chat(&hello(MODEL)).await.assert_ok();
     gateway.upstream.answer_stream(&events(&[said("Hello")]));
@@ -102,7 +102,7 @@ async fn what_the_provider_is_sent() {
 }
 
 #[tokio::test]
-async fn a_check_asks_for_the_models() {
+async fn a_check_lists_the_models() {
     let folder = tempfile::TempDir::new().unwrap();
     let config = folder.path().join("tollgate.toml");
     let upstream = FakeUpstream::start().await;
@@ -134,7 +134,7 @@ async fn a_check_asks_for_the_models() {
     assert_eq!(received[0].header("x-goog-api-key"), Some(PROVIDER_KEY));
 }
 
-/// A conversation with tools in it, as a client continues it, and what the provider made of it.
+/// Continues a conversation with tool calls as a client does; returns the body that the provider received.
 async fn with_tools(gateway: &TestGateway, calls: &[(String, String, String)]) -> Value {
     let written: Vec<_> = calls
         .iter()
@@ -147,7 +147,7 @@ async fn with_tools(gateway: &TestGateway, calls: &[(String, String, String)]) -
         json!({ "role": "user", "content": "Weather?" }),
         json!({ "role": "assistant", "content": null, "tool_calls": written }),
     ];
-    // Clients answer in the order in which their tools are done.
+    // Clients send results in the order in which their tools finish.
     messages.extend(calls.iter().rev().map(|(id, _, arguments)| {
         json!({ "role": "tool", "tool_call_id": id, "content": format!("for {arguments}") })
     }));
@@ -166,7 +166,7 @@ fn two_calls(finish: &str) -> Value {
     generated(parts, Some(finish))
 }
 
-/// What the provider gets back: its own calls, its own IDs and signatures, results in order.
+/// The history that the provider receives: its own calls, IDs and signatures, with results in order.
 fn expected_history() -> Value {
     json!([
         { "role": "user", "parts": [{ "text": "Weather?" }] },
@@ -185,7 +185,7 @@ fn expected_history() -> Value {
 }
 
 #[tokio::test]
-async fn tools_there_and_back() {
+async fn a_tool_conversation() {
     let gateway = start().await;
     gateway.upstream.answer_json(200, &two_calls("STOP"));
     let body = hello_with(MODEL, json!({ "tools": [tool("get_weather")] }));
@@ -213,7 +213,7 @@ async fn tools_there_and_back() {
 }
 
 #[tokio::test]
-async fn tools_there_and_back_by_stream() {
+async fn a_streamed_tool_conversation() {
     let gateway = start().await;
     gateway
         .upstream
@@ -230,7 +230,7 @@ async fn tools_there_and_back_by_stream() {
 
 /// After a restart, or with a history from elsewhere.
 #[tokio::test]
-async fn a_call_that_nobody_remembers_gets_the_published_signature() {
+async fn an_unknown_call_gets_the_published_signature() {
     let gateway = start().await;
     let call = |id: &str| (id.to_owned(), "get_weather".to_owned(), "{}".to_owned());
     let history = with_tools(&gateway, &[call("call_a"), call("call_b")]).await;
@@ -242,7 +242,7 @@ async fn a_call_that_nobody_remembers_gets_the_published_signature() {
     assert_eq!(history[1]["parts"], expected);
 }
 
-/// To the billionth, cached input and thoughts included.
+/// Exact to the nano-dollar, including cached input and thoughts.
 #[tokio::test]
 async fn the_charge_is_exact() {
     let gateway = start().await;
@@ -282,36 +282,36 @@ async fn the_charge_is_exact() {
             None,
         ),
     ] {
-        let check = |books: Books| match bill {
+        let check = |ledger_view: LedgerView| match bill {
             Some((spent, tokens)) => {
-                let expected = Books {
+                let expected = LedgerView {
                     spent,
                     charges: 1,
                     requests: 1,
                     tokens,
                 };
-                assert_eq!(books, expected, "{what}");
+                assert_eq!(ledger_view, expected, "{what}");
             }
-            None => books.assert_uncounted(1),
+            None => ledger_view.assert_uncounted(1),
         };
         let mut whole = said("Hi");
         whole["usageMetadata"] = usage;
 
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway.upstream.answer_json(200, &whole);
-        assert_eq!(purse.ask("whole", false).await, View::Answered, "{what}");
-        check(purse.books().await);
+        assert_eq!(customer.ask("whole", false).await, View::Answered, "{what}");
+        check(customer.ledger_view().await);
 
-        // The counts of a stream grow; the last ones are the bill.
-        let purse = gateway.purse().await;
+        // The counts of a stream grow; the last ones are charged.
+        let customer = gateway.customer().await;
         let mut first = generated(json!([{ "text": "H" }]), None);
         first["usageMetadata"] = match whole["usageMetadata"] {
             Value::Null => Value::Null,
             _ => json!({ "promptTokenCount": 11, "totalTokenCount": 11 }),
         };
         gateway.upstream.answer_stream(&events(&[first, whole]));
-        assert_eq!(purse.ask("stream", true).await, View::Finished, "{what}");
-        check(purse.books().await);
+        assert_eq!(customer.ask("stream", true).await, View::Finished, "{what}");
+        check(customer.ledger_view().await);
     }
 }
 
@@ -321,23 +321,23 @@ async fn a_refused_prompt_is_an_answer() {
     let blocked = json!({ "promptFeedback": { "blockReason": "PROHIBITED_CONTENT" },
         "usageMetadata": { "promptTokenCount": 11, "totalTokenCount": 11 } });
     let spent = 11 * 2_000;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     gateway.upstream.answer_json(200, &blocked);
-    assert_eq!(purse.ask("whole", false).await, View::Answered);
-    assert_eq!(purse.books().await.spent, spent);
+    assert_eq!(customer.ask("whole", false).await, View::Answered);
+    assert_eq!(customer.ledger_view().await.spent, spent);
     let answer = gateway.chat(&hello(MODEL)).await;
     let choice = &answer.assert_ok()["choices"][0];
     assert_eq!(choice["finish_reason"], "content_filter");
     assert_eq!(choice["message"]["content"], Value::Null);
 
     gateway.upstream.answer_stream(&events(&[blocked]));
-    assert_eq!(purse.ask("stream", true).await, View::Finished);
-    assert_eq!(purse.books().await.spent, 2 * spent);
+    assert_eq!(customer.ask("stream", true).await, View::Finished);
+    assert_eq!(customer.ledger_view().await.spent, 2 * spent);
     let stream = gateway.stream(&hello(MODEL)).await;
     assert_eq!(stream.finish_reason(0).as_deref(), Some("content_filter"));
 }
 
-/// How the provider's bytes are cut makes no difference to the caller.
+/// The framing of the provider's bytes makes no difference to the caller.
 #[tokio::test]
 async fn a_stream_in_single_bytes() {
     let gateway = start().await;

@@ -1,9 +1,9 @@
-//! Gemini as the provider, when it fails: callers cannot tell, and do not pay.
+//! A failing provider of the Gemini API: callers see the usual errors and pay nothing.
 
 use serde_json::json;
 
 use crate::support::{
-    Books, Step, View,
+    LedgerView, Step, View,
     gateway::hello,
     gemini::{assert_anonymous, events, generated, said, start},
     upstream::{response, stream_head},
@@ -14,7 +14,7 @@ const MODEL: &str = "svc-native-fast";
 #[tokio::test]
 async fn a_failing_status_is_the_code_and_free() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let mut calls = 0;
     for (status, word) in [
         (401, "UNAUTHENTICATED"),
@@ -31,18 +31,18 @@ async fn a_failing_status_is_the_code_and_free() {
             gateway.upstream.answer_json(status, &body);
             for stream in [false, true] {
                 let view = View::Failed(Some(status.to_string()));
-                assert_eq!(purse.ask(word, stream).await, view);
+                assert_eq!(customer.ask(word, stream).await, view);
                 calls += 1;
             }
             let answer = gateway.chat(&hello(MODEL)).await;
             assert_anonymous(&format!("{}{:?}", answer.body, answer.headers));
         }
     }
-    assert_eq!(purse.books().await, Books::free(calls));
+    assert_eq!(customer.ledger_view().await, LedgerView::free(calls));
 }
 
 #[tokio::test]
-async fn a_reason_is_shown_where_it_is_the_callers() {
+async fn a_reason_is_shown_if_the_caller_caused_it() {
     let gateway = start().await;
     for (message, details, shown) in [
         (
@@ -82,7 +82,7 @@ async fn a_reason_is_shown_where_it_is_the_callers() {
     }
 }
 
-/// Streams that do not end as they should: the caller is told, and nothing is charged.
+/// Streams that break off: the caller gets an error, and nothing is charged.
 #[tokio::test]
 async fn an_interrupted_stream_is_free() {
     let gateway = start().await;
@@ -102,25 +102,25 @@ async fn an_interrupted_stream_is_free() {
         ("a reset", vec![Step::Reset]),
         ("no JSON", vec![Step::Send(b"data: <html>\n\n".to_vec())]),
     ] {
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         let mut steps = vec![Step::Send(stream_head()), Step::Send(begun.clone().into())];
         steps.extend(then);
         steps.push(Step::Close);
         gateway.upstream.play(steps.clone());
-        let (view, text) = purse.ask_for_text(what, true).await;
+        let (view, text) = customer.ask_for_text(what, true).await;
         assert_eq!((view, text.as_str()), (View::Interrupted, "Hel"), "{what}");
-        assert_eq!(purse.books().await, Books::free(1), "{what}");
+        assert_eq!(customer.ledger_view().await, LedgerView::free(1), "{what}");
         let stream = gateway.stream(&hello(MODEL)).await;
         stream.assert_interrupted(MODEL);
         assert_anonymous(&stream.text);
     }
 }
 
-/// Before the first word a failure still has a status of its own.
+/// Before the first event, a failure still has an HTTP status.
 #[tokio::test]
 async fn a_stream_that_fails_at_once_is_an_error() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let error = json!({ "error": { "code": 503, "status": "UNAVAILABLE", "message": "no" } });
     for (calls, events) in (1..).zip([
         events(&[error]),
@@ -128,33 +128,37 @@ async fn a_stream_that_fails_at_once_is_an_error() {
         String::new(),
     ]) {
         gateway.upstream.answer_stream(&events);
-        assert_eq!(purse.ask("now", true).await, View::FAILED);
-        assert_eq!(purse.books().await, Books::free(calls));
+        assert_eq!(customer.ask("now", true).await, View::FAILED);
+        assert_eq!(customer.ledger_view().await, LedgerView::free(calls));
     }
 }
 
-/// Once every candidate has said why it ended, a broken goodbye undoes nothing.
+/// After every candidate has a finish reason, an unclean end of the connection changes nothing.
 #[tokio::test]
 async fn a_finished_stream_stays_finished() {
     let gateway = start().await;
     for (what, end) in [("a close", Step::Close), ("a reset", Step::Reset)] {
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway.upstream.play(vec![
             Step::Send(stream_head()),
             Step::Send(events(&[said("Hello")]).into()),
             end,
         ]);
-        let (view, text) = purse.ask_for_text(what, true).await;
+        let (view, text) = customer.ask_for_text(what, true).await;
         assert_eq!((view, text.as_str()), (View::Finished, "Hello"), "{what}");
-        assert_eq!(purse.books().await, Books::charged(1), "{what}");
+        assert_eq!(
+            customer.ledger_view().await,
+            LedgerView::charged(1),
+            "{what}"
+        );
     }
 }
 
-/// A success in a form that nobody can use.
+/// Status 200 with an unusable body.
 #[tokio::test]
 async fn a_success_that_cannot_be_used_is_a_failure() {
     let gateway = start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let good = said("Hello").to_string();
     let error = json!({ "error": { "code": 500, "status": "INTERNAL", "message": "no" } });
     let mut calls = 0;
@@ -171,13 +175,13 @@ async fn a_success_that_cannot_be_used_is_a_failure() {
         gateway
             .upstream
             .play(vec![Step::Send(response(200, content_type, &body))]);
-        assert_eq!(purse.ask("whole", false).await, View::FAILED, "{body}");
+        assert_eq!(customer.ask("whole", false).await, View::FAILED, "{body}");
         calls += 1;
     }
-    // A list instead of events is what Gemini sends where `alt=sse` is lost on the way.
+    // Gemini sends a list instead of events if `alt=sse` is lost on the way.
     gateway
         .upstream
         .answer(200, "application/json", &format!("[{good}]"));
-    assert_eq!(purse.ask("stream", true).await, View::FAILED);
-    assert_eq!(purse.books().await, Books::free(calls + 1));
+    assert_eq!(customer.ask("stream", true).await, View::FAILED);
+    assert_eq!(customer.ledger_view().await, LedgerView::free(calls + 1));
 }

@@ -1,4 +1,4 @@
-//! Servers that speak OpenAI's language with an accent: what differs is configuration.
+//! Servers with dialects of the OpenAI API: their differences are configuration.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-pro-coding";
 
-/// A gateway whose model is served by a server with these settings.
+/// Starts a gateway whose model is served by a server with these settings.
 async fn with(settings: &str) -> (TestGateway, FakeUpstream) {
     let upstream = FakeUpstream::start().await;
     let config = format!(
@@ -34,7 +34,7 @@ fn everything() -> Value {
 }
 
 #[tokio::test]
-async fn a_key_goes_where_the_server_wants_it_and_a_query_where_it_belongs() {
+async fn the_key_header_and_the_query_are_configurable() {
     let settings = "key_header = \"Api-Key\"\nquery = \"api-version=2026-01-01\"";
     let (gateway, upstream) = with(settings).await;
     gateway.chat(&everything()).await.assert_ok();
@@ -48,7 +48,7 @@ async fn a_key_goes_where_the_server_wants_it_and_a_query_where_it_belongs() {
 }
 
 #[tokio::test]
-async fn the_budget_goes_by_the_name_the_server_has_for_it() {
+async fn the_name_of_the_budget_is_configurable() {
     for (settings, name, other) in [
         ("", "max_tokens", "max_completion_tokens"),
         (
@@ -69,7 +69,7 @@ async fn the_budget_goes_by_the_name_the_server_has_for_it() {
 }
 
 #[tokio::test]
-async fn what_a_server_does_not_take_is_left_out_and_the_rest_is_as_it_was() {
+async fn unsupported_fields_are_dropped_and_the_rest_is_unchanged() {
     let (gateway, upstream) = with("").await;
     gateway.chat(&everything()).await.assert_ok();
     let mut expected = upstream.last_body();
@@ -96,9 +96,9 @@ async fn what_a_server_does_not_take_is_left_out_and_the_rest_is_as_it_was() {
     assert_eq!(upstream.last_body(), expected);
 }
 
-/// Where a server cannot stream, or does not count what it streams, whole answers are streamed.
+/// If a server cannot stream, or reports no usage in streams, the gateway streams plain responses.
 #[tokio::test]
-async fn a_server_that_does_not_stream_is_streamed_for() {
+async fn plain_responses_are_streamed_for_a_server_that_cannot_stream() {
     let (gateway, upstream) = with("streams = false").await;
     let mut answer = completion("Hello");
     answer["choices"][0]["message"]["tool_calls"] = json!([
@@ -128,9 +128,9 @@ async fn a_server_that_does_not_stream_is_streamed_for() {
     failed.assert_error(502, "upstream_error", Some("500"), None);
 }
 
-/// A server that knows no tools is not offered the gateway's own; a caller's are the caller's affair.
+/// A server without tool support is not offered the built-in tools; the caller's tools are forwarded all the same.
 #[tokio::test]
-async fn a_server_without_tools_is_offered_none_of_ours() {
+async fn a_server_without_tools_is_not_offered_built_in_tools() {
     let hello = hello_with(MODEL, json!({ "parallel_tool_calls": false }));
     for (settings, offered) in [("", true), ("builtin_tools = false", false)] {
         let (gateway, upstream) = with(settings).await;

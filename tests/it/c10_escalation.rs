@@ -1,4 +1,4 @@
-//! Hybrids (§2.8): who is asked when one fails or says little, and who is paid then.
+//! Hybrids (§2.8): escalation to another target after a failure or a poor response, and its charge.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn a_failure_before_the_first_byte_goes_up_a_tier() {
         (false, vec![Step::Send(empty)], "TIER_ESCALATED_EMPTY"),
         (true, vec![Step::Send(silent)], "TIER_ESCALATED_EMPTY"),
     ];
-    // With the gateway's own tools on offer, and without.
+    // With built-in tools on offer, and without.
     let executions = ["execute", "passthrough"];
     let cases = cases
         .iter()
@@ -50,12 +50,12 @@ async fn a_failure_before_the_first_byte_goes_up_a_tier() {
         assert_eq!(answer.status(), 200, "{reason}");
         assert_eq!(answer.headers()["x-routed-model"], "middle");
         assert!(answer.text().await.unwrap().contains("middle"));
-        assert_eq!(hybrids.asked(), ["small", "middle"]);
-        let story = hybrids.story("up").await;
-        assert_eq!(story["routed_model"], "middle");
-        assert_eq!(story["settlement"]["charge"], "0.004100");
-        assert_eq!(story["failed_attempts"].as_array().unwrap().len(), 1);
-        let decision = &story["decision"];
+        assert_eq!(hybrids.models_called(), ["small", "middle"]);
+        let details = hybrids.details("up").await;
+        assert_eq!(details["routed_model"], "middle");
+        assert_eq!(details["settlement"]["charge"], "0.004100");
+        assert_eq!(details["failed_attempts"].as_array().unwrap().len(), 1);
+        let decision = &details["decision"];
         assert_eq!(decision["chosen"], "middle");
         assert_eq!(decision["reason"], reason);
         let up = json!([{ "from": "small", "to": "middle", "reason": reason }]);
@@ -63,16 +63,16 @@ async fn a_failure_before_the_first_byte_goes_up_a_tier() {
     }
 }
 
-/// Asked for JSON, a target that says something else has not answered.
+/// If the request demands JSON, a response that is not JSON is a poor one.
 #[tokio::test]
-async fn what_is_no_json_goes_up_a_tier() {
+async fn a_response_that_is_not_json_goes_up_a_tier() {
     let said = |text: &str| {
         let answer = completion(text).to_string();
         vec![Step::Send(response(200, "application/json", &answer))]
     };
     let json = json!({ "response_format": { "type": "json_object" },
         "messages": [{ "role": "user", "content": "Give me JSON" }] });
-    for (text, wants_json, asked) in [
+    for (text, wants_json, called) in [
         ("Here you are", true, &["small", "middle"][..]),
         ("```json\n{}\n```", true, &["small", "middle"]),
         (r#"{"a": [1, 2]}"#, true, &["small"]),
@@ -82,21 +82,21 @@ async fn what_is_no_json_goes_up_a_tier() {
         hybrids.failing(&["small"], said(text));
         let more = if wants_json { json.clone() } else { json!({}) };
         let answer = hybrids.gateway.chat(&question_with("low", more)).await;
-        assert_eq!(routed(&answer), *asked.last().unwrap());
-        assert_eq!(hybrids.asked(), asked, "{text}");
-        if asked.len() > 1 {
-            let decision = &hybrids.story_of(&answer).await["decision"];
+        assert_eq!(routed(&answer), *called.last().unwrap());
+        assert_eq!(hybrids.models_called(), called, "{text}");
+        if called.len() > 1 {
+            let decision = &hybrids.details_of(&answer).await["decision"];
             assert_eq!(decision["reason"], "TIER_ESCALATED_NOT_JSON");
         }
     }
-    // Somebody better is asked once: what that one says is handed on.
+    // There is one escalation only: the second response is relayed whatever it is.
     let hybrids = Hybrids::start().await;
     hybrids.failing(&["small", "middle", "large"], said("no"));
     let body = question_with("low", json);
     let answer = hybrids.gateway.chat(&body).await;
     assert_eq!(routed(&answer), "middle");
-    assert_eq!(hybrids.asked(), ["small", "middle"]);
-    // If nobody better answers, a poor answer is better than none, and is charged as what it is.
+    assert_eq!(hybrids.models_called(), ["small", "middle"]);
+    // If the better target fails, the poor response is relayed and charged.
     let hybrids = Hybrids::start().await;
     hybrids.gateway.upstream.play_for_each(move |received| {
         if received.body["model"] == "small" {
@@ -107,17 +107,17 @@ async fn what_is_no_json_goes_up_a_tier() {
     });
     let answer = hybrids.gateway.chat(&body).await;
     assert_eq!(routed(&answer), "small");
-    assert_eq!(hybrids.asked(), ["small", "middle", "large"]);
+    assert_eq!(hybrids.models_called(), ["small", "middle", "large"]);
     assert_eq!(answer.body["choices"][0]["message"]["content"], "no");
-    let story = hybrids.story_of(&answer).await;
-    assert_eq!(story["routed_model"], "small");
-    assert_eq!(story["decision"]["chosen"], "small");
-    assert_eq!(story["settlement"]["prices"]["prompt"], "0.0000001");
+    let details = hybrids.details_of(&answer).await;
+    assert_eq!(details["routed_model"], "small");
+    assert_eq!(details["decision"]["chosen"], "small");
+    assert_eq!(details["settlement"]["prices"]["prompt"], "0.0000001");
 }
 
-/// Of a poor answer and none, the poor one; and never a worse one than that.
+/// A poor response is better than none, and it is never replaced by a worse one.
 #[tokio::test]
-async fn a_poor_answer_is_kept_while_somebody_better_is_asked() {
+async fn a_poor_answer_is_kept_while_a_better_target_is_tried() {
     let end = chunk(json!({}), Some("stop"));
     let silent = events(&[end, usage_chunk(100, 1)]);
     let silent = [stream_head(), silent.into_bytes()].concat();
@@ -143,7 +143,7 @@ async fn a_poor_answer_is_kept_while_somebody_better_is_asked() {
             match received.body["model"].as_str().unwrap() {
                 "middle" => vec![Step::Send(poor.clone())],
                 "large" => status(500),
-                // It would answer, but it is no better.
+                // This target would respond, but it is not better.
                 other => {
                     let answer = completion(other).to_string();
                     vec![Step::Send(response(200, "application/json", &answer))]
@@ -160,17 +160,17 @@ async fn a_poor_answer_is_kept_while_somebody_better_is_asked() {
         assert_eq!(answer.status(), 200, "{stream} {execution}");
         assert_eq!(answer.headers()["x-routed-model"], "middle");
         answer.text().await.unwrap();
-        assert_eq!(hybrids.asked(), ["middle", "large"]);
-        let story = hybrids.story("poor").await;
-        assert_eq!(story["routed_model"], "middle");
-        assert_eq!(story["decision"]["chosen"], "middle");
-        assert_eq!(story["settlement"]["charge"], "0.000104");
+        assert_eq!(hybrids.models_called(), ["middle", "large"]);
+        let details = hybrids.details("poor").await;
+        assert_eq!(details["routed_model"], "middle");
+        assert_eq!(details["decision"]["chosen"], "middle");
+        assert_eq!(details["settlement"]["charge"], "0.000104");
     }
 }
 
-/// A tool-using request that began with a failure: all its steps are the next tier's.
+/// A request with tools whose first target failed: all its steps go to the next tier.
 #[tokio::test]
-async fn tools_are_run_for_who_answers_after_a_failure() {
+async fn tools_are_run_for_the_target_that_serves_after_a_failure() {
     for responses in [false, true] {
         let hybrids = Hybrids::start().await;
         hybrids.gateway.upstream.play_for_each(|received| {
@@ -198,17 +198,17 @@ async fn tools_are_run_for_who_answers_after_a_failure() {
             hybrids.gateway.chat(&question("low")).await
         };
         assert_eq!(routed(&answer), "middle");
-        assert_eq!(hybrids.asked(), ["small", "middle", "middle"]);
-        let story = hybrids.story_of(&answer).await;
-        assert_eq!(story["model"], "low");
-        assert_eq!(story["routed_model"], "middle");
-        // Two steps of 1,000 and 1,000 tokens at 1.00 and 4.00 a million.
-        assert_eq!(story["settlement"]["charge"], "0.010000");
-        assert_eq!(story["steps"].as_array().unwrap().len(), 3);
+        assert_eq!(hybrids.models_called(), ["small", "middle", "middle"]);
+        let details = hybrids.details_of(&answer).await;
+        assert_eq!(details["model"], "low");
+        assert_eq!(details["routed_model"], "middle");
+        // Two steps of 1,000 and 1,000 tokens at 1.00 and 4.00 dollars per million.
+        assert_eq!(details["settlement"]["charge"], "0.010000");
+        assert_eq!(details["steps"].as_array().unwrap().len(), 3);
     }
 }
 
-/// What a model has begun with tools is not gone on with by another.
+/// A tool conversation that one model began is not continued by another.
 #[tokio::test]
 async fn after_a_first_step_the_target_stays() {
     let hybrids = Hybrids::start().await;
@@ -226,14 +226,14 @@ async fn after_a_first_step_the_target_stays() {
     });
     let answer = hybrids.gateway.chat(&question("low")).await;
     assert_eq!(answer.status, 502);
-    assert_eq!(hybrids.asked(), ["small", "small"]);
-    let story = hybrids.story_of(&answer).await;
-    assert_eq!(story["settlement"]["charge"], "0.000000");
+    assert_eq!(hybrids.models_called(), ["small", "small"]);
+    let details = hybrids.details_of(&answer).await;
+    assert_eq!(details["settlement"]["charge"], "0.000000");
 }
 
-/// Who goes to rest while another is being asked is passed over.
+/// A target whose circuit opens during the call is skipped.
 #[tokio::test]
-async fn nobody_is_asked_who_has_failed_meanwhile() {
+async fn a_target_that_has_failed_meanwhile_is_skipped() {
     let hybrids = Hybrids::start().await;
     let gate = Gate::default();
     let opened = gate.clone();
@@ -250,21 +250,23 @@ async fn nobody_is_asked_who_has_failed_meanwhile() {
             }
         }
     });
-    let asked = question("low");
-    let (answer, ()) = tokio::join!(hybrids.gateway.chat(&asked), async {
-        crate::support::gateway::until("it is asked", || hybrids.gateway.upstream.calls() == 1)
-            .await;
+    let body = question("low");
+    let (answer, ()) = tokio::join!(hybrids.gateway.chat(&body), async {
+        crate::support::gateway::until("the provider gets the request", || {
+            hybrids.gateway.upstream.calls() == 1
+        })
+        .await;
         let refused = hybrids.gateway.chat(&question("middle")).await;
         assert_eq!(refused.status, 502);
         gate.open();
     });
     assert_eq!(routed(&answer), "large");
-    assert_eq!(hybrids.asked(), ["small", "middle", "large"]);
+    assert_eq!(hybrids.models_called(), ["small", "middle", "large"]);
 }
 
-/// What one target does not take, another may.
+/// Settings that one target does not support may be supported by another.
 #[tokio::test]
-async fn each_target_gets_the_settings_it_takes() {
+async fn each_target_gets_the_settings_it_supports() {
     let hybrids = Hybrids::start().await;
     hybrids.failing(&["small"], status(500));
     let body = question_with("low", json!({ "temperature": 0.5, "seed": 7 }));
@@ -282,24 +284,24 @@ async fn each_target_gets_the_settings_it_takes() {
 }
 
 #[tokio::test]
-async fn when_all_fail_each_was_asked_and_nothing_is_owed() {
+async fn when_all_fail_each_was_tried_and_nothing_is_charged() {
     let hybrids = Hybrids::start().await;
     for (hybrid, order) in [
         ("low", &["small", "middle", "large"][..]),
         ("high", &["large", "middle"]),
     ] {
-        let before = hybrids.asked().len();
+        let before = hybrids.models_called().len();
         hybrids.failing(&["small", "middle", "large"], status(500));
         let answer = hybrids.gateway.chat(&question(hybrid)).await;
         assert_eq!(answer.status, 502);
-        assert_eq!(hybrids.asked()[before..], *order);
-        let story = hybrids.story_of(&answer).await;
-        assert_eq!(story["settlement"]["charge"], "0.000000");
+        assert_eq!(hybrids.models_called()[before..], *order);
+        let details = hybrids.details_of(&answer).await;
+        assert_eq!(details["settlement"]["charge"], "0.000000");
     }
-    // What is wrong with the request is wrong for all.
-    let before = hybrids.asked().len();
+    // An error in the request is an error for every target.
+    let before = hybrids.models_called().len();
     hybrids.failing(&["small"], status(400));
     let answer = hybrids.gateway.chat(&question("low")).await;
     assert_eq!(answer.status, 502);
-    assert_eq!(hybrids.asked()[before..], ["small"]);
+    assert_eq!(hybrids.models_called()[before..], ["small"]);
 }

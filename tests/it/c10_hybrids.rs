@@ -1,4 +1,4 @@
-//! Hybrids (§2.8): who is chosen, and who pays what for it.
+//! Hybrids (§2.8): which target is chosen, and what is charged for it.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn who_answers_is_told_charged_and_kept() {
+async fn the_serving_target_is_named_charged_and_recorded() {
     let hybrids = Hybrids::start().await;
     hybrids.answering();
     for (hybrid, target, reason, cost) in [
@@ -24,19 +24,19 @@ async fn who_answers_is_told_charged_and_kept() {
         let answer = hybrids.gateway.chat(&question(hybrid)).await;
         assert_eq!(routed(&answer), target);
         assert_eq!(answer.body["model"], hybrid);
-        let story = hybrids.story_of(&answer).await;
-        assert_eq!(story["model"], hybrid);
-        assert_eq!(story["routed_model"], target);
-        assert_eq!(story["settlement"]["charge"], cost);
-        assert_eq!(story["decision"]["chosen"], target);
-        assert_eq!(story["decision"]["reason"], reason);
+        let details = hybrids.details_of(&answer).await;
+        assert_eq!(details["model"], hybrid);
+        assert_eq!(details["routed_model"], target);
+        assert_eq!(details["settlement"]["charge"], cost);
+        assert_eq!(details["decision"]["chosen"], target);
+        assert_eq!(details["decision"]["reason"], reason);
         let stream = hybrids.gateway.open_stream(&question(hybrid)).await;
         assert_eq!(stream.headers()["x-routed-model"], target);
         stream.text().await.unwrap();
     }
     let plain = hybrids.gateway.chat(&question("small")).await;
-    assert_eq!(hybrids.story_of(&plain).await["decision"], json!(null));
-    let routing = hybrids.look("/operator/routing").await;
+    assert_eq!(hybrids.details_of(&plain).await["decision"], json!(null));
+    let routing = hybrids.get("/operator/routing").await;
     let rows = routing["hybrids"].as_array().unwrap();
     let row = rows.iter().find(|row| row["model"] == "low").unwrap();
     assert_eq!(row["answered"], 2);
@@ -63,9 +63,9 @@ async fn who_answers_is_told_charged_and_kept() {
     );
 }
 
-/// Whoever may yet answer must be paid for.
+/// The hold must cover every target that may still serve the call.
 #[tokio::test]
-async fn what_is_held_is_for_the_dearest_that_may_answer() {
+async fn the_hold_covers_the_most_expensive_possible_target() {
     let hybrids = Hybrids::start().await;
     let gate = Gate::default();
     let body = completion("Hi").to_string();
@@ -73,12 +73,14 @@ async fn what_is_held_is_for_the_dearest_that_may_answer() {
         Step::Until(gate.clone()),
         Step::Send(response(200, "application/json", &body)),
     ]);
-    let asked = question_with("low", json!({ "max_tokens": 1_000 }));
-    let (answer, ()) = tokio::join!(hybrids.gateway.chat(&asked), async {
-        crate::support::gateway::until("it is asked", || hybrids.gateway.upstream.calls() == 1)
-            .await;
+    let request = question_with("low", json!({ "max_tokens": 1_000 }));
+    let (answer, ()) = tokio::join!(hybrids.gateway.chat(&request), async {
+        crate::support::gateway::until("the provider gets the request", || {
+            hybrids.gateway.upstream.calls() == 1
+        })
+        .await;
         let path = format!("/operator/accounts/{}", hybrids.gateway.account_id);
-        let held = hybrids.look(&path).await["held"].clone();
+        let held = hybrids.get(&path).await["held"].clone();
         let held: f64 = held.as_str().unwrap().parse().unwrap();
         assert!(
             (0.04..0.05).contains(&held),
@@ -87,7 +89,7 @@ async fn what_is_held_is_for_the_dearest_that_may_answer() {
         gate.open();
     });
     assert_eq!(routed(&answer), "small");
-    // A credit that pays for the chosen one alone is not enough.
+    // Credit for the chosen target alone is not enough.
     hybrids.answering();
     let body = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
     let made = hybrids
@@ -100,13 +102,13 @@ async fn what_is_held_is_for_the_dearest_that_may_answer() {
     let given = hybrids.gateway.operate(Method::POST, &path, grant).await;
     given.assert_ok();
     let (_, key) = hybrids.gateway.new_key(id).await;
-    assert_eq!(hybrids.gateway.chat_as(&key, &asked).await.status, 402);
+    assert_eq!(hybrids.gateway.chat_as(&key, &request).await.status, 402);
     let small = question_with("small", json!({ "max_tokens": 1_000 }));
     hybrids.gateway.chat_as(&key, &small).await.assert_ok();
 }
 
-/// Nobody is routed to a model that could not be asked for by name: not at once, and not when
-/// another one fails.
+/// No request is routed to a model that its account could not call by name: neither as the first choice nor after a
+/// failure.
 #[tokio::test]
 async fn a_plan_is_routed_to_its_own_models_alone() {
     let hybrids = Hybrids::start().await;
@@ -115,22 +117,23 @@ async fn a_plan_is_routed_to_its_own_models_alone() {
     hybrids.failing(&["small"], status(500));
     let answer = hybrids.gateway.chat_as(&max, &question("mixed")).await;
     assert_eq!(routed(&answer), "vip");
-    let before = hybrids.asked().len();
+    let before = hybrids.models_called().len();
     let answer = hybrids.gateway.chat_as(&free, &question("mixed")).await;
     assert_eq!(answer.status, 502);
-    assert_eq!(hybrids.asked()[before..], ["small"]);
-    let story = hybrids.story_of(&answer).await;
-    let candidates = story["decision"]["candidates"].as_array().unwrap();
+    assert_eq!(hybrids.models_called()[before..], ["small"]);
+    let details = hybrids.details_of(&answer).await;
+    let candidates = details["decision"]["candidates"].as_array().unwrap();
     let vip = candidates.iter().find(|one| one["model"] == "vip").unwrap();
     assert_eq!(vip["rejected"], "not_entitled");
-    // Where only others' models are left, there is no such model for this account: not in the list either.
+    // If all enabled targets are outside of the account's plan, the hybrid does not exist for it: not in the list
+    // either.
     let sees = async |key: &str| {
-        let look = |path: &str| {
+        let get = |path: &str| {
             let url = hybrids.gateway.url(path);
             gateway::answer(hybrids.gateway.client.get(url).bearer_auth(key))
         };
-        let list = look("/v1/models").await;
-        let one = look("/v1/models/mixed").await;
+        let list = get("/v1/models").await;
+        let one = get("/v1/models/mixed").await;
         let listed = list.assert_ok()["data"].as_array().unwrap().clone();
         let listed = listed.iter().any(|model| model["id"] == "mixed");
         assert_eq!(one.status, if listed { 200 } else { 404 });
@@ -146,7 +149,7 @@ async fn a_plan_is_routed_to_its_own_models_alone() {
         Some("model"),
     );
     assert_eq!((sees(&free).await, sees(&max).await), (false, true));
-    // A dry run is for an account, or for whoever may use everything.
+    // A dry run is for one account, or without one for all models.
     let path = format!("/operator/routing/explain?account={free_id}");
     let body = Some(question("mixed"));
     let explained = hybrids
@@ -172,9 +175,9 @@ async fn a_plan_is_routed_to_its_own_models_alone() {
     assert_eq!(explained.status, 404);
 }
 
-/// Thanks and the like are judged by what they are about.
+/// Thanks and other courtesies are scored by the conversation's topic.
 #[tokio::test]
-async fn a_courtesy_goes_on_with_what_was_asked() {
+async fn a_courtesy_keeps_the_target_of_the_question() {
     let hybrids = Hybrids::start().await;
     let hard = json!({ "role": "user", "content": "Prove that there are infinitely many primes." });
     let ask = |messages: Value| question_with("low", json!({ "messages": messages }));
@@ -190,7 +193,7 @@ async fn a_courtesy_goes_on_with_what_was_asked() {
 }
 
 #[tokio::test]
-async fn who_is_off_or_left_alone_is_passed_over() {
+async fn targets_that_are_disabled_or_open_circuit_are_skipped() {
     let hybrids = Hybrids::start().await;
     hybrids.answering();
     let rejected = async |model: &str| {
@@ -212,32 +215,32 @@ async fn who_is_off_or_left_alone_is_passed_over() {
     hybrids.failing(&["small"], vec![Step::Send(rest.to_vec())]);
     assert_eq!(hybrids.gateway.chat(&question("small")).await.status, 502);
     assert_eq!(rejected("small").await, "unhealthy");
-    let before = hybrids.asked().len();
+    let before = hybrids.models_called().len();
     assert_eq!(
         routed(&hybrids.gateway.chat(&question("low")).await),
         "middle"
     );
     assert_eq!(
-        hybrids.asked()[before..],
+        hybrids.models_called()[before..],
         ["middle"],
-        "it is not even asked"
+        "it gets no request"
     );
-    // When all are left alone, somebody is asked all the same, and nobody after that.
+    // If the circuits of all targets are open, one is tried all the same, and no other after it.
     let rest = vec![Step::Send(rest.to_vec())];
     hybrids.failing(&["small", "middle", "large"], rest);
     for model in ["middle", "large"] {
         assert_eq!(hybrids.gateway.chat(&question(model)).await.status, 502);
     }
-    let before = hybrids.asked().len();
+    let before = hybrids.models_called().len();
     let answer = hybrids.gateway.chat(&question("low")).await;
     assert_eq!(answer.status, 502);
-    assert_eq!(hybrids.asked()[before..], ["small"]);
-    let story = hybrids.story_of(&answer).await;
-    assert_eq!(story["decision"]["reason"], "FALLBACK_HEALTH");
+    assert_eq!(hybrids.models_called()[before..], ["small"]);
+    let details = hybrids.details_of(&answer).await;
+    assert_eq!(details["decision"]["reason"], "FALLBACK_HEALTH");
 }
 
 #[tokio::test]
-async fn what_no_target_can_do_is_named() {
+async fn a_demand_that_no_target_supports_is_named() {
     let hybrids = Hybrids::start().await;
     hybrids.answering();
     let tools = json!({ "tools": [tool("look")] });
@@ -275,8 +278,8 @@ async fn a_conversation_stays_where_it_is_while_tools_are_called() {
     };
     let reason = async |body: &Value| {
         let answer = hybrids.gateway.chat(body).await;
-        let story = hybrids.story_of(&answer).await;
-        let reason = story["decision"]["reason"].as_str().unwrap().to_owned();
+        let details = hybrids.details_of(&answer).await;
+        let reason = details["decision"]["reason"].as_str().unwrap().to_owned();
         (routed(&answer).to_owned(), reason)
     };
     assert_eq!(
@@ -302,19 +305,19 @@ async fn a_conversation_stays_where_it_is_while_tools_are_called() {
     );
     let went_on = ("small".to_owned(), "TURN_CONTINUATION".to_owned());
     assert_eq!(reason(&body).await, went_on);
-    // Who is off answers nobody, locked or not.
+    // A disabled target serves no call, even of a conversation that is locked to it.
     hybrids.set("small", false).await;
     assert_eq!(reason(&turn(&called)).await.0, "large");
-    // Another account's conversation is another one.
+    // An equal conversation of another account is a different one.
     let (_, other) = hybrids.gateway.account(Plan::FLEX).await;
     hybrids.set("small", true).await;
     let answer = hybrids.gateway.chat_as(&other, &turn(&called)).await;
-    let story = hybrids.story_of(&answer).await;
-    assert_eq!(story["decision"]["reason"], "TURN_FIRST");
+    let details = hybrids.details_of(&answer).await;
+    assert_eq!(details["decision"]["reason"], "TURN_FIRST");
 }
 
 #[tokio::test]
-async fn what_a_request_is_about_is_told_by_examples_and_by_domain() {
+async fn topics_are_recognized_by_examples_and_by_domain() {
     let hybrids = Hybrids::start().await;
     hybrids.answering();
     let code = "Write a Python function that sorts a list of integers without using sorted().";
@@ -332,15 +335,15 @@ async fn what_a_request_is_about_is_told_by_examples_and_by_domain() {
         let body = question_with("kinds", json!({ "messages": messages }));
         let answer = hybrids.gateway.chat(&body).await;
         assert_eq!(routed(&answer), target, "{prompt}");
-        let decision = &hybrids.story_of(&answer).await["decision"];
+        let decision = &hybrids.details_of(&answer).await["decision"];
         assert_eq!(decision["reason"], reason);
         assert_eq!(decision["route"], route);
     }
 }
 
-/// What is explained is what is then done, and explaining does nothing.
+/// The dry run's choice equals the real one, and a dry run changes no state.
 #[tokio::test]
-async fn an_explanation_is_what_is_then_chosen() {
+async fn an_explanation_equals_the_later_choice() {
     let hybrids = Hybrids::start().await;
     hybrids.gateway.upstream.answer_json(200, &completion("Hi"));
     let long = "Prove that the sum of 17 and 25 is 42, then 99 * 12345. ".repeat(40);
@@ -362,7 +365,7 @@ async fn an_explanation_is_what_is_then_chosen() {
             let contributions = explained.as_object_mut().unwrap();
             let contributions = contributions.remove("contributions").unwrap();
             assert_eq!(contributions.as_array().unwrap().len(), 3);
-            let mut decision = hybrids.story_of(&answer).await["decision"].take();
+            let mut decision = hybrids.details_of(&answer).await["decision"].take();
             assert_eq!(decision["router"], hybrid);
             for one in [&mut explained, &mut decision] {
                 assert!(one["route_us"].take().is_u64());

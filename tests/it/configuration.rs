@@ -1,4 +1,4 @@
-//! What a person writes for the gateway, and what they are told when it is wrong.
+//! Reading the configuration file, and the reported mistakes.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -7,7 +7,7 @@ use tollgate::{
     config::{Config, LogFormat, Provider, RemoteProvider, StoreLocation},
 };
 
-/// The configuration of the documentation.
+/// The example configuration of the documentation.
 pub const FULL: &str = r#"[server]
 listen = "127.0.0.1:8080"
 public_url = "https://llm.example.com/"
@@ -47,7 +47,7 @@ priority = 1
 [catalog]
 "#;
 
-/// The least there is: everything else has a default.
+/// The smallest configuration: everything else has a default.
 pub const SMALL: &str = r#"[providers.play]
 kind = "simulator"
 [[deployments]]
@@ -86,7 +86,7 @@ pub fn openai<'a>(config: &'a Config, name: &str) -> &'a RemoteProvider {
 }
 
 #[test]
-fn a_full_file_says_it_all() {
+fn a_full_file() {
     let config = parse(FULL, &[]);
     assert_eq!(config.server.listen, "127.0.0.1:8080".parse().unwrap());
     let public_url = config.server.public_url.as_deref();
@@ -150,7 +150,7 @@ fn a_small_file_leaves_the_rest_to_the_documented_defaults() {
     assert_eq!(config.log.format, LogFormat::Json);
 }
 
-/// Each with its line, its key, what it is and what is expected: all in one go.
+/// All mistakes in one report, each with its line, its key, the value and what is expected.
 #[test]
 fn five_mistakes_are_reported_as_five() {
     let text = FULL
@@ -340,7 +340,7 @@ fn an_unknown_key_is_a_mistake_with_a_suggestion() {
 }
 
 #[test]
-fn what_is_not_toml_is_told_with_its_line() {
+fn invalid_toml_is_reported_with_its_line() {
     for (text, line) in [
         ("[server\nlisten = 1", "line 1: this is not TOML"),
         ("[server]\nlisten = ", "line 2: this is not TOML"),
@@ -361,7 +361,7 @@ fn an_empty_file_lacks_providers_and_deployments() {
 }
 
 #[test]
-fn an_issuer_is_read_and_its_mistakes_are_told() {
+fn an_issuer_is_read_and_its_mistakes_are_reported() {
     let full = "[portal]\nconsole = false\n[portal.oidc]\nissuer = \"https://id.example.com/realm/\"\n\
                 client_id = \"us\"\nclient_secret_env = \"LOCAL_API_KEY\"\nname = \"Example ID\"\n\
                 allowed_domains = [\"Example.com\"]\nscopes = \"openid  email\"\n";

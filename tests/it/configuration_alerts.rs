@@ -1,4 +1,4 @@
-//! `[alerts]`: what operators are told of, and by which ways.
+//! `[alerts]`: reported conditions and the channels of their notifications.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
 const MAIL: &str = "[mail]\nurl = \"smtp://127.0.0.1\"\nfrom = \"a@example.com\"\n";
 
 #[test]
-fn a_section_says_what_is_told_and_to_whom() {
+fn a_section_sets_conditions_and_channels() {
     let alerts = parse(SMALL, &[]).alerts;
     assert!(alerts.enabled && !alerts.tell_customers && alerts.webhook.is_none());
     assert_eq!(alerts.every, Duration::from_secs(30));

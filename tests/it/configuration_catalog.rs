@@ -1,11 +1,11 @@
-//! A catalog file of the operator's own: on top of the built-in one, or instead of it.
+//! A catalog file of the operator: in addition to the built-in one, or in place of it.
 
 use std::collections::BTreeMap;
 
 use tempfile::TempDir;
 use tollgate::config::Config;
 
-/// Reads a configuration whose catalog file holds `catalog`.
+/// Reads a configuration whose catalog file contains `catalog`.
 fn with_catalog(catalog: &str, extends: bool) -> Result<Config, String> {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("catalog.toml");
@@ -64,7 +64,7 @@ fn a_model_with_a_known_id_replaces_it() {
     assert_eq!(pro.max_output, 1_000);
 }
 
-/// A hybrid shows the dearest target as it is now, not as the built-in catalog had it.
+/// A hybrid shows the price of its most expensive target as configured now, not as in the built-in catalog.
 #[test]
 fn a_hybrid_follows_its_targets_new_price() {
     for (input, shown) in [("1.00", "0.000002"), ("7.00", "0.000007")] {
@@ -139,7 +139,7 @@ fn every_mistake_in_a_catalog_is_reported() {
 }
 
 #[test]
-fn a_price_must_be_written_though_it_may_be_zero() {
+fn a_price_is_required_and_may_be_zero() {
     let model = |prices: &str| format!("[[models]]\nid = \"own\"\n{prices}");
     for (prices, missing) in [("output = \"1\"", "input"), ("input = \"1\"", "output")] {
         let error = with_catalog(&model(prices), true).unwrap_err();
@@ -153,7 +153,7 @@ fn a_price_must_be_written_though_it_may_be_zero() {
 }
 
 #[test]
-fn a_model_that_does_not_say_how_good_it_is_is_ranked_by_its_price() {
+fn a_model_without_a_quality_is_ranked_by_its_price() {
     let model = |id: &str, input: &str, more: &str| {
         format!("[[models]]\nid = \"{id}\"\ninput = \"{input}\"\noutput = \"1\"\n{more}\n")
     };
@@ -244,9 +244,9 @@ fn every_mistake_in_a_router_is_reported() {
     "#);
 }
 
-/// What a calibration finds is a number that no `mode` has.
+/// A calibration results in a number that no `mode` has.
 #[test]
-fn how_much_a_hybrid_may_give_for_its_cost_can_be_a_number() {
+fn the_cost_weight_of_a_hybrid_can_be_a_number() {
     let with_cost = |cost: &str| {
         let hybrid = "[[models]]\nid = \"h\"\ntargets = [\"svc-native-fast\"]\nrouter = \"cost\"\n";
         with_catalog(&format!("{hybrid}cost = {{ {cost} }}\n"), true)

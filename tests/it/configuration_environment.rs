@@ -1,4 +1,4 @@
-//! What the environment adds to a configuration: overrides, and every secret.
+//! Environment variables of the configuration: overrides, and every secret.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn a_secret_comes_from_a_variable_or_a_file() {
 }
 
 #[test]
-fn the_environment_has_the_last_word() {
+fn the_environment_overrides_the_file() {
     let config = parse(
         FULL,
         &[

@@ -1,4 +1,4 @@
-//! `[payments]`: who takes money for credit.
+//! `[payments]`: the payment provider and the amounts on offer.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn with(more: &str) -> String {
 }
 
 #[test]
-fn a_section_says_who_and_how_much() {
+fn a_section_sets_provider_and_amounts() {
     assert!(parse(SMALL, &[]).payments.is_none());
     let config = parse(&with(""), &VARIABLES);
     let payments = config.payments.as_ref().unwrap();
@@ -50,7 +50,7 @@ fn a_section_says_who_and_how_much() {
         credit_days: Some(365),
     };
     assert_eq!(payments.offer, offer);
-    // Those of the default that cannot be bought are not offered.
+    // Default amounts above the maximum are not offered.
     let payments = parse(&with("max = \"50\""), &VARIABLES).payments.unwrap();
     assert_eq!(payments.offer.amounts, [cents(1_000), cents(2_500)]);
 }

@@ -1,4 +1,4 @@
-//! `[tools]`: what the gateway's own tools are told.
+//! `[tools]`: settings of the built-in tools.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn with(more: &str) -> String {
 }
 
 #[test]
-fn a_full_section_says_it_all() {
+fn a_full_section() {
     let config = parse(&with(TOOLS), &VARIABLES);
     let tools = &config.tools;
     assert_eq!((tools.enabled, tools.max_steps), (true, 4));

@@ -1,4 +1,4 @@
-//! Router weights of the operator's own, in place of the built-in ones.
+//! Router weights of the operator, in place of the built-in ones.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ impl Folder {
         self.0.path().join("router.bin")
     }
 
-    /// In one go, so that a file that is half written is never there.
+    /// Replaces the file atomically, so that no reader sees a half-written one.
     fn write(&self, weights: &[u8]) {
         let beside = self.0.path().join("router.new");
         std::fs::write(&beside, weights).unwrap();
@@ -65,7 +65,7 @@ fn settings(weights: &Path) -> String {
     )
 }
 
-/// The built-in ones with a change, and the version that they are known by.
+/// The built-in weights with a changed sharpness, and their version.
 fn changed(sharpness: f32) -> (Vec<u8>, String) {
     let mut weights = Scorer::embedded().weights().clone();
     weights.sharpness = sharpness;
@@ -128,7 +128,7 @@ fn a_file_that_cannot_be_used_is_a_mistake_that_names_it_and_why() {
 }
 
 #[tokio::test]
-async fn the_weights_in_use_are_shown_and_read_anew_when_they_change() {
+async fn the_weights_in_use_are_shown_and_reloaded_when_they_change() {
     let (folder, (first, first_version)) = (Folder::new(), changed(3.0));
     folder.write(&first);
     let environment = [("TOLLGATE_OPERATOR_TOKEN", TOKEN)];
@@ -140,8 +140,8 @@ async fn the_weights_in_use_are_shown_and_read_anew_when_they_change() {
         let routing: Value = routing.unwrap().json().await.unwrap();
         let message = json!({ "role": "user", "content": "Hello" });
         let body = json!({ "model": "svc-hybrid-cost", "messages": [message] });
-        let asked = client.post(url("/explain")).bearer_auth(TOKEN).json(&body);
-        let decision: Value = asked.send().await.unwrap().json().await.unwrap();
+        let request = client.post(url("/explain")).bearer_auth(TOKEN).json(&body);
+        let decision: Value = request.send().await.unwrap().json().await.unwrap();
         [routing["weights"].clone(), decision["version"].clone()]
     };
     assert_eq!(shown().await, [json!(first_version), json!(first_version)]);

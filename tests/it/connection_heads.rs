@@ -1,4 +1,5 @@
-//! Requests that two servers could read differently: refused, in the envelope, and hung up on.
+//! Ambiguous requests, which two servers could read differently: refused with an error envelope, and the connection
+//! is closed.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -15,7 +16,7 @@ use crate::support::{
 const MODEL: &str = "svc-native-fast";
 const GOOD: &str = "GET /health/live HTTP/1.1\r\nhost: gateway\r\n\r\n";
 
-/// A chat with these headers and this body.
+/// A chat request with these headers and this body.
 fn chat(gateway: &TestGateway, headers: &str, body: &str) -> String {
     format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {}\r\n\
@@ -24,7 +25,7 @@ fn chat(gateway: &TestGateway, headers: &str, body: &str) -> String {
     )
 }
 
-/// Sends these bytes after a good request: both are answered, and then there is an end.
+/// Sends these bytes after a valid request: both get a response, and then the connection closes.
 async fn last_answer(gateway: &TestGateway, bytes: &str) -> Answer {
     let mut connection = RawConnection::open(gateway.public).await;
     connection.send(format!("{GOOD}{bytes}")).await;
@@ -114,7 +115,7 @@ async fn an_ambiguous_request_is_400_and_the_end_of_its_connection() {
 }
 
 #[tokio::test]
-async fn heads_that_are_too_much_are_431_and_the_end_of_their_connection() {
+async fn too_large_heads_are_431_and_the_end_of_their_connection() {
     let gateway = TestGateway::start().await;
     let many = |count: usize| format!("x-request-id: mine\r\n{}", "a: b\r\n".repeat(count - 2));
     let padded = |bytes: usize| format!("x-request-id: mine\r\nx: {}\r\n", "x".repeat(bytes));
@@ -137,7 +138,7 @@ async fn heads_that_are_too_much_are_431_and_the_end_of_their_connection() {
             assert_eq!(answer.headers["x-request-id"], "mine");
         }
     }
-    // And as much as there may be is no problem.
+    // Heads just within the limits are accepted.
     let mut connection = RawConnection::open(gateway.public).await;
     let long_path = format!("/{}", "a".repeat(60 << 10));
     for (request, status) in [
@@ -174,7 +175,7 @@ async fn a_body_with_a_bad_chunk_is_400_and_the_end_of_its_connection() {
         assert_eq!(answer.headers["x-request-id"], "mine");
     }
     assert_eq!(gateway.upstream.calls(), 0);
-    // The same in good order, extensions and trailers included.
+    // The body in valid chunks, including extensions and trailers.
     let chunks = format!("{size};a=\"b\"\r\n{body}\r\n0\r\nx: y\r\n\r\n");
     let request = chat(&gateway, "transfer-encoding: chunked\r\n", &chunks);
     let mut connection = RawConnection::open(gateway.public).await;
@@ -183,9 +184,10 @@ async fn a_body_with_a_bad_chunk_is_400_and_the_end_of_its_connection() {
     connection.answer().await.assert_ok();
 }
 
-/// What passes our reading must pass the HTTP library's as well: its own answers have no body.
+/// Requests that pass the gateway's parser must pass the HTTP library's as well, because that one's own error
+/// responses have no body.
 #[tokio::test]
-async fn every_request_that_is_read_gets_an_answer_of_ours() {
+async fn every_parsed_request_gets_an_answer_of_the_gateway() {
     let gateway = TestGateway::start().await;
     for line in [
         "GET http://gateway/health/live HTTP/1.1",
@@ -222,9 +224,9 @@ async fn every_request_that_is_read_gets_an_answer_of_ours() {
     }
 }
 
-/// However the bytes arrive.
+/// However the bytes are split.
 #[tokio::test]
-async fn requests_in_pieces_are_put_together() {
+async fn requests_in_pieces_are_assembled() {
     let gateway = TestGateway::start().await;
     let body = hello(MODEL).to_string();
     let length = format!("content-length: {}\r\n", body.len());
@@ -281,7 +283,7 @@ async fn large_uploads_arrive_whole() {
 }
 
 #[tokio::test]
-async fn under_tls_it_is_the_same() {
+async fn ambiguous_requests_are_refused_under_tls_too() {
     let (folder, certificate) = (TempDir::new().unwrap(), Certificate::generate());
     let (cert, key) = (
         folder.path().join("cert.pem"),

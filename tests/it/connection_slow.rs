@@ -1,4 +1,4 @@
-//! Clients that take their time: let go, and no trouble to the others meanwhile.
+//! Slow clients: disconnected after a timeout, without an effect on other clients.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use crate::support::{
 const MODEL: &str = "svc-native-fast";
 
 #[tokio::test]
-async fn a_head_that_is_not_complete_in_time_is_408_and_the_end() {
+async fn a_head_that_misses_its_deadline_is_408_and_the_end() {
     let gateway = TestGateway::start_set(&[("SERVER__HEAD_SECONDS", "1")]).await;
     let mut connection = RawConnection::open(gateway.public).await;
-    // Being idle is no offence, before a request or after it.
+    // Idle connections are allowed, before a request and after it.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     for _ in 0..2 {
         let live = "GET /health/live HTTP/1.1\r\nhost: gateway\r\n\r\n";
@@ -32,7 +32,7 @@ async fn a_head_that_is_not_complete_in_time_is_408_and_the_end() {
     assert_eq!(connection.rest().await, b"");
 }
 
-/// A head that has begun behind a running answer does not disturb it.
+/// An incomplete head behind a running response does not disturb that response.
 #[tokio::test]
 async fn a_slow_head_waits_for_the_answer_before_it() {
     let gateway = TestGateway::start_set(&[
@@ -63,7 +63,7 @@ async fn a_slow_head_waits_for_the_answer_before_it() {
 }
 
 #[tokio::test]
-async fn hundreds_of_dripping_clients_are_no_trouble_to_another() {
+async fn hundreds_of_slow_clients_do_not_affect_another() {
     let gateway = TestGateway::start_set(&[("SERVER__HEAD_SECONDS", "2")]).await;
     let public = gateway.public;
     let dripping: Vec<_> = (0..300)

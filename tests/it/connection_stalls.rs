@@ -1,4 +1,4 @@
-//! Readers that stop, and readers that are merely slow.
+//! Clients that stop reading, and clients that read slowly.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-native-fast";
 
-/// A provider that streams so many kilobytes and then says what they cost; how many bytes it sends.
+/// Makes the provider stream this many kilobytes and then its usage; returns the number of bytes it sends.
 fn play_long_answer(gateway: &TestGateway, kilobytes: usize) -> usize {
     let kilobyte = chunk(json!({ "content": "x".repeat(1_000) }), None);
     let end = [chunk(json!({}), Some("stop")), usage_chunk(11, 5_000)];
@@ -38,7 +38,7 @@ async fn ask(gateway: &TestGateway) -> RawConnection {
     connection
 }
 
-/// The account once nothing is held for it, and what it was charged for.
+/// The account once nothing is held for it, and its charges.
 async fn settled(gateway: &TestGateway) -> (Value, Vec<Value>) {
     let path = format!("/operator/accounts/{}", gateway.account_id);
     let usage = format!("{path}/usage");
@@ -68,21 +68,21 @@ fn assert_charged_once((account, rows): (Value, Vec<Value>)) {
 }
 
 #[tokio::test]
-async fn a_reader_that_stops_is_let_go_and_charged_in_full() {
+async fn a_reader_that_stops_is_disconnected_and_charged_in_full() {
     let gateway = TestGateway::start_set(&[("SERVER__STALL_SECONDS", "1")]).await;
     let bytes = play_long_answer(&gateway, 12_000); // far more than all buffers on the way hold
     let mut connection = ask(&gateway).await;
-    // Nothing is read, and the call settles all the same.
+    // The client reads nothing, and the call settles all the same.
     assert_charged_once(settled(&gateway).await);
     assert_eq!(gateway.upstream.bytes_sent(), bytes, "read to its end");
-    let rest = connection.rest().await; // there is an end to the connection
+    let rest = connection.rest().await; // the connection has been closed
     let text = String::from_utf8_lossy(&rest);
     assert!(text.starts_with("HTTP/1.1 200"), "{text:.200}");
     assert!(!text.contains("[DONE]"), "it was cut off");
 }
 
 #[tokio::test]
-async fn a_slow_reader_gets_it_all() {
+async fn a_slow_reader_gets_the_whole_response() {
     const KILOBYTES: usize = 3_000;
     const STALL: Duration = Duration::from_secs(4);
     let stall = STALL.as_secs().to_string();

@@ -1,21 +1,21 @@
-//! Many clients that leave: every call that was admitted is charged, and an account with too many calls that nobody waits
-//! for starts no new one.
+//! Many clients that leave: every admitted call is charged, and an account with too many abandoned calls starts no
+//! new one.
 
 use futures_util::future::join_all;
 use reqwest::Client;
 use serde_json::json;
 
 use crate::support::{
-    Answer, Books, Gate, Purse, RawConnection, Step, TestGateway,
+    Answer, Customer, Gate, LedgerView, RawConnection, Step, TestGateway,
     bodies::hello_with,
-    books::MODEL,
     gateway::{OPERATOR_TOKEN, answer, hello, until},
+    ledger_view::MODEL,
     raw::chat_request,
     upstream::{Received, chunk, completion, events, response, stream_head, usage_chunk},
 };
 
-/// Provider timeouts that do not get in the way.
-const PATIENT: [(&str, &str); 2] = [
+/// Provider timeouts longer than the tests.
+const LONG_TIMEOUTS: [(&str, &str); 2] = [
     ("PROVIDERS__FAKE__TIMEOUTS__FIRST_BYTE_SECONDS", "120"),
     ("PROVIDERS__FAKE__TIMEOUTS__IDLE_SECONDS", "120"),
 ];
@@ -63,12 +63,13 @@ async fn assert_metric(gateway: &TestGateway, line: &str) {
     assert!(metrics.lines().any(|found| found == line), "{metrics}");
 }
 
-/// The provider says nothing more until all clients have left, which is noticed all the same; then it goes on for a while.
+/// The provider is silent until all clients have left, which the gateway notices all the same; then it continues for
+/// a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twelve_hundred_that_leave_are_charged_and_concern_no_other_account() {
+async fn twelve_hundred_abandoned_calls_are_charged_and_affect_no_other_account() {
     const STREAMS: u32 = 600;
     const ON_A_CONNECTION: u32 = 100;
-    let gateway = TestGateway::start_set(&PATIENT).await;
+    let gateway = TestGateway::start_set(&LONG_TIMEOUTS).await;
     let (all_left, over) = (Gate::default(), Gate::default());
     let gates = (all_left.clone(), over.clone());
     gateway.upstream.play_for_each(move |request| {
@@ -84,15 +85,15 @@ async fn twelve_hundred_that_leave_are_charged_and_concern_no_other_account() {
         ];
         held.into_iter().chain(end()).collect()
     });
-    let purses = [gateway.purse().await, gateway.purse().await];
+    let customers = [gateway.customer().await, gateway.customer().await];
     let stream = hello_with(MODEL, json!({ "stream": true }));
-    let opened = purses.iter().flat_map(|purse| {
+    let opened = customers.iter().flat_map(|customer| {
         (0..STREAMS / ON_A_CONNECTION).map(|_| {
             let client = Client::builder().no_proxy().http2_prior_knowledge();
             let client = client.build().unwrap();
             let request = client
                 .post(gateway.url("/v1/chat/completions"))
-                .bearer_auth(&purse.key)
+                .bearer_auth(&customer.key)
                 .json(&stream);
             let opened = (0..ON_A_CONNECTION).map(|_| request.try_clone().unwrap().send());
             tokio::spawn(join_all(opened.collect::<Vec<_>>()))
@@ -102,31 +103,41 @@ async fn twelve_hundred_that_leave_are_charged_and_concern_no_other_account() {
     for response in opened.iter().flat_map(|opened| opened.as_ref().unwrap()) {
         assert_eq!(response.as_ref().unwrap().status(), 200);
     }
-    let bystander = gateway.purse().await;
-    let ask = |purse: &Purse<'_>| answer(purse.request(&hello(MODEL)));
-    ask(&purses[0]).await.assert_ok(); // streams that somebody reads stand in nobody's way
+    let bystander = gateway.customer().await;
+    let ask = |customer: &Customer<'_>| answer(customer.request(&hello(MODEL)));
+    ask(&customers[0]).await.assert_ok(); // streams that are still being read do not count
     drop(opened);
     until_abandoned(&gateway, 2 * STREAMS as usize).await;
     let (sent, more) = (gateway.upstream.bytes_sent(), 2 * STREAMS as usize);
     all_left.open();
     let sent = sent + more * word().len();
     until("all go on", || gateway.upstream.bytes_sent() >= sent).await;
-    for purse in &purses {
-        assert_too_many(&ask(purse).await);
+    for customer in &customers {
+        assert_too_many(&ask(customer).await);
     }
     ask(&bystander).await.assert_ok();
     over.open();
-    assert_eq!(purses[0].books().await, Books::charged(STREAMS + 1));
-    assert_eq!(purses[1].books().await, Books::charged(STREAMS));
-    assert_eq!(bystander.books().await, Books::charged(1));
+    assert_eq!(
+        customers[0].ledger_view().await,
+        LedgerView::charged(STREAMS + 1)
+    );
+    assert_eq!(
+        customers[1].ledger_view().await,
+        LedgerView::charged(STREAMS)
+    );
+    assert_eq!(bystander.ledger_view().await, LedgerView::charged(1));
     assert_eq!(gateway.inside().abandoned.total(), 0);
-    ask(&purses[1]).await.assert_ok();
+    ask(&customers[1]).await.assert_ok();
 }
 
-/// Streams and whole answers, before the first byte and after it.
+/// Streams and plain responses, before the first byte and after it.
 #[tokio::test]
 async fn an_account_at_its_limit_starts_again_when_a_call_has_ended() {
-    let settings = [PATIENT[0], PATIENT[1], ("LIMITS__MAX_ABANDONED", "2")];
+    let settings = [
+        LONG_TIMEOUTS[0],
+        LONG_TIMEOUTS[1],
+        ("LIMITS__MAX_ABANDONED", "2"),
+    ];
     let gateway = TestGateway::start_set(&settings).await;
     let gates: [Gate; 3] = Default::default();
     let scripts = gates.clone();
@@ -146,47 +157,56 @@ async fn an_account_at_its_limit_starts_again_when_a_call_has_ended() {
             _ => vec![whole()],
         }
     });
-    let (purse, other) = (gateway.purse().await, gateway.purse().await);
+    let (customer, other) = (gateway.customer().await, gateway.customer().await);
     let abandon = async |question: &str, stream: bool| {
         let mut body = hello_with(MODEL, json!({ "stream": stream }));
         body["messages"][0]["content"] = question.into();
         let calls = gateway.upstream.calls();
         let mut connection = RawConnection::open(gateway.public).await;
-        connection.send(chat_request(&purse.key, "", &body)).await;
-        until("the provider is asked", || gateway.upstream.calls() > calls).await;
+        connection
+            .send(chat_request(&customer.key, "", &body))
+            .await;
+        until("the provider gets the request", || {
+            gateway.upstream.calls() > calls
+        })
+        .await;
         if question == "begun" {
             connection.until("word", 1).await;
         }
         connection.hang_up().await;
     };
-    let ask = |purse: &Purse<'_>| answer(purse.request(&hello(MODEL)));
+    let ask = |customer: &Customer<'_>| answer(customer.request(&hello(MODEL)));
 
     abandon("whole", false).await;
     until_abandoned(&gateway, 1).await;
-    ask(&purse).await.assert_ok();
+    ask(&customer).await.assert_ok();
     abandon("begun", true).await;
     until_abandoned(&gateway, 2).await;
     let calls = gateway.upstream.calls();
-    assert_too_many(&ask(&purse).await);
+    assert_too_many(&ask(&customer).await);
     let stream = hello_with(MODEL, json!({ "stream": true }));
-    assert_too_many(&answer(purse.request(&stream)).await);
-    assert_eq!(gateway.upstream.calls(), calls, "no provider is asked");
+    assert_too_many(&answer(customer.request(&stream)).await);
+    assert_eq!(
+        gateway.upstream.calls(),
+        calls,
+        "no provider gets a request"
+    );
     ask(&other).await.assert_ok();
     assert_metric(&gateway, "tollgate_abandoned_calls 2").await;
 
     gates[0].open();
     until_abandoned(&gateway, 1).await;
-    ask(&purse).await.assert_ok();
+    ask(&customer).await.assert_ok();
     abandon("silent", true).await;
     until_abandoned(&gateway, 2).await;
-    assert_too_many(&ask(&purse).await);
+    assert_too_many(&ask(&customer).await);
     gates[1].open();
     gates[2].open();
     until_abandoned(&gateway, 0).await;
-    ask(&purse).await.assert_ok();
+    ask(&customer).await.assert_ok();
     let left =
         r#"tollgate_calls_total{model="svc-standard",upstream="fake",outcome="client_left"} 3"#;
     assert_metric(&gateway, left).await;
-    assert_eq!(purse.books().await, Books::charged(6));
-    assert_eq!(other.books().await, Books::charged(1));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(6));
+    assert_eq!(other.ledger_view().await, LedgerView::charged(1));
 }

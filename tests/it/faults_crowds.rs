@@ -1,4 +1,4 @@
-//! Many at once: exactly as many start as can be paid, and as the minute allows.
+//! Many simultaneous requests: exactly as many calls start as the balance and the rate-limit window allow.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use reqwest::{Client, Method};
 use serde_json::json;
 
 use crate::support::{
-    Books, Gate, RawConnection, Step, TestGateway,
+    Gate, LedgerView, RawConnection, Step, TestGateway,
     bodies::hello_with,
-    books::MODEL,
     gateway::{answer, hello},
+    ledger_view::MODEL,
     raw::chat_request,
     upstream::{completion, response},
 };
 
-/// Far longer than it takes; only so that a failure ends.
+/// Far longer than the test takes; only ends a failing test.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A thousand requests, a hundred on each of ten connections. None of the calls that start ends
-/// before all the others were refused.
+/// A thousand requests, a hundred on each of ten connections. No started call ends before all other requests were
+/// refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_a_thousand_at_once_exactly_as_many_start_as_can_be_paid() {
-    let gateway = TestGateway::start_patient().await;
-    // Each holds its input and 1,000 tokens at 9,000 billionths: seven fit, an eighth does not.
-    let purse = gateway.purse_with("0.07", 1_000_000).await;
+    let gateway = TestGateway::start_with_long_timeouts().await;
+    // Each call holds its input and 1,000 output tokens at 9,000 nano-dollars: seven fit, an eighth does not.
+    let customer = gateway.customer_with("0.07", 1_000_000).await;
     let refusals_seen = Gate::default();
     let hi = response(200, "application/json", &completion("Hi").to_string());
     gateway
@@ -38,14 +38,16 @@ async fn of_a_thousand_at_once_exactly_as_many_start_as_can_be_paid() {
     let connections: Vec<_> = (0..10).map(|_| connection().unwrap()).collect();
     let own = json!({ "max_tokens": 1_000, "tool_execution": "passthrough" });
     let body = hello_with(MODEL, own);
-    let mut asked: FuturesUnordered<_> = (0..1_000)
+    let mut requests: FuturesUnordered<_> = (0..1_000)
         .map(|number| {
             let url = gateway.url("/v1/chat/completions");
-            let request = connections[number % 10].post(url).bearer_auth(&purse.key);
+            let request = connections[number % 10]
+                .post(url)
+                .bearer_auth(&customer.key);
             tokio::spawn(answer(request.json(&body)))
         })
         .collect();
-    let refused = asked.by_ref().take(993).collect::<Vec<_>>();
+    let refused = requests.by_ref().take(993).collect::<Vec<_>>();
     let refused = tokio::time::timeout(TIMEOUT, refused).await;
     let refused = refused.expect("all but seven are refused while seven are running");
     for answer in refused {
@@ -53,28 +55,31 @@ async fn of_a_thousand_at_once_exactly_as_many_start_as_can_be_paid() {
         answer.assert_error(402, "insufficient_credits", Some("payment_required"), None);
     }
     refusals_seen.open();
-    for answer in asked.collect::<Vec<_>>().await {
+    for answer in requests.collect::<Vec<_>>().await {
         answer.unwrap().assert_ok();
     }
     assert_eq!(gateway.upstream.calls(), 7);
-    assert_eq!(purse.books().await, Books::charged(7));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(7));
 }
 
-/// Sixteen callers with two keys of one account, two hundred tries each.
+/// Sixteen callers with two keys of one account, two hundred requests each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_all_callers_of_an_account_exactly_as_many_are_admitted_as_the_minute_allows() {
+async fn of_all_callers_of_an_account_exactly_as_many_are_admitted_as_the_window_allows() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse_with("1000", 60).await;
-    let (_, second_key) = gateway.new_key(&purse.id).await;
-    let callers = [&purse.key, &second_key].repeat(8).into_iter().map(|key| {
-        let url = gateway.url("/v1/chat/completions");
-        let client = Client::builder().no_proxy().build().unwrap();
-        let request = client.post(url).bearer_auth(key).json(&hello(MODEL));
-        tokio::spawn(async move {
-            let tries = iter(0..200).then(|_| answer(request.try_clone().unwrap()));
-            tries.collect::<Vec<_>>().await
-        })
-    });
+    let customer = gateway.customer_with("1000", 60).await;
+    let (_, second_key) = gateway.new_key(&customer.id).await;
+    let callers = [&customer.key, &second_key]
+        .repeat(8)
+        .into_iter()
+        .map(|key| {
+            let url = gateway.url("/v1/chat/completions");
+            let client = Client::builder().no_proxy().build().unwrap();
+            let request = client.post(url).bearer_auth(key).json(&hello(MODEL));
+            tokio::spawn(async move {
+                let tries = iter(0..200).then(|_| answer(request.try_clone().unwrap()));
+                tries.collect::<Vec<_>>().await
+            })
+        });
     let mut admitted = 0;
     for tries in join_all(callers).await {
         for answer in tries.unwrap() {
@@ -86,15 +91,15 @@ async fn of_all_callers_of_an_account_exactly_as_many_are_admitted_as_the_minute
         }
     }
     assert_eq!((admitted, gateway.upstream.calls()), (60, 60));
-    assert_eq!(purse.books().await, Books::charged(60));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(60));
 }
 
-/// Fifty requests in one write, each with its own question: answered in order, charged each for
-/// itself. Every fifth fails, and is free.
+/// Fifty requests in one write, each with its own question: served in order, each charged by itself. Every fifth
+/// fails and is free.
 #[tokio::test]
-async fn pipelined_requests_are_charged_each_for_itself() {
+async fn pipelined_requests_are_charged_individually() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     gateway.upstream.play_for_each(|request| {
         let number: u32 = request.question().parse().unwrap();
         let mut whole = completion(request.question());
@@ -110,13 +115,13 @@ async fn pipelined_requests_are_charged_each_for_itself() {
     for number in 0..50 {
         let mut body = hello(MODEL);
         body["messages"][0]["content"] = number.to_string().into();
-        written += &chat_request(&purse.key, "x-request-id: the-same-for-all\r\n", &body);
+        written += &chat_request(&customer.key, "x-request-id: the-same-for-all\r\n", &body);
     }
     let mut connection = RawConnection::open(gateway.public).await;
     connection.send(written).await;
-    let mut expected = Books {
+    let mut expected = LedgerView {
         requests: 50,
-        ..Books::default()
+        ..LedgerView::default()
     };
     let mut ids = std::collections::BTreeSet::new();
     for number in 0..50_u32 {
@@ -133,34 +138,34 @@ async fn pipelined_requests_are_charged_each_for_itself() {
         expected.tokens += u64::from(100 + 2 * number);
         expected.charges += 1;
     }
-    assert_eq!(purse.books().await, expected);
+    assert_eq!(customer.ledger_view().await, expected);
 }
 
-/// Hundreds of requests in one write that are refused one after the other, without anything to wait for in between:
-/// each is told why, however much its connection has done in one go.
+/// Hundreds of requests in one write that are refused without any wait in between: each gets its reason, even beyond
+/// the number of requests that a connection handles before it yields.
 #[tokio::test]
-async fn pipelined_requests_that_are_refused_are_each_told_why() {
+async fn refused_pipelined_requests_each_get_their_reason() {
     let gateway = TestGateway::start().await;
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let too_much = hello_with(MODEL, json!({ "max_tokens": 66_000, "n": 128 }));
-    let written = chat_request(&purse.key, "", &too_much).repeat(400);
+    let written = chat_request(&customer.key, "", &too_much).repeat(400);
     let mut connection = RawConnection::open(gateway.public).await;
     connection.send(written).await;
     for number in 0..400 {
         let reply = connection.answer().await;
         assert_eq!(reply.status, 429, "{number}: {}", reply.body);
     }
-    assert_eq!(purse.books().await, Books::default());
+    assert_eq!(customer.ledger_view().await, LedgerView::default());
 }
 
-/// An operator's script that changes one setting after the other makes nobody's request fail: what a gateway
-/// remembers is behind again and again, and looked up again.
+/// Settings that change continuously make no request fail, although a gateway's cache is stale again and again and
+/// must be re-read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn settings_that_change_without_pause_hold_up_nobody() {
-    const ASKED: u32 = 10;
-    let gateway = TestGateway::start_patient().await;
-    let purse = gateway.purse().await;
-    let another = gateway.purse().await;
+async fn continuously_changing_settings_delay_no_request() {
+    const REQUESTS: u32 = 10;
+    let gateway = TestGateway::start_with_long_timeouts().await;
+    let customer = gateway.customer().await;
+    let another = gateway.customer().await;
     let hi = response(200, "application/json", &completion("Hi").to_string());
     gateway.upstream.play(vec![Step::Send(hi)]);
     let over = Gate::default();
@@ -175,12 +180,12 @@ async fn settings_that_change_without_pause_hold_up_nobody() {
         }
     };
     let ask = async {
-        for _ in 0..ASKED {
-            let answer = answer(purse.request(&hello(MODEL))).await;
+        for _ in 0..REQUESTS {
+            let answer = answer(customer.request(&hello(MODEL))).await;
             answer.assert_ok();
         }
         over.open();
     };
     tokio::join!(join_all((0..8).map(change)), ask);
-    assert_eq!(purse.books().await, Books::charged(ASKED));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(REQUESTS));
 }

@@ -1,21 +1,21 @@
-//! A provider's answer that is cut at each of its bytes: what the caller sees, what it costs.
+//! A provider's response that is cut at each of its bytes: the caller's result and the charge.
 
 use futures_util::StreamExt as _;
 use serde_json::json;
 
 use crate::support::{
-    Books, Purse, Step, TestGateway, View,
+    Customer, LedgerView, Step, TestGateway, View,
     upstream::{self, completion},
 };
 
-/// How the connection is lost. By the first, a body without a length seems to end; by the second,
-/// it is known to be incomplete.
+/// How the connection is lost. After a close, a body without a length seems complete; after a reset, it is known to
+/// be incomplete.
 const CLOSED: &str = "closed";
 const RESET: &str = "reset";
 
 const TEXT: &str = "Grüß 😀";
 
-/// A stream as short as they come: two words, the end, the usage.
+/// The shortest possible stream: two words, finish reason, usage.
 fn events() -> String {
     let word = |text: &str| json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
     let chunks = [
@@ -27,13 +27,13 @@ fn events() -> String {
     upstream::events(&chunks)
 }
 
-/// An answer on a connection that is not used again.
+/// A response on a connection that is not reused.
 fn answer(content_type: &str, headers: &str, body: &str) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\nconnection: close\r\n");
     format!("{head}{headers}\r\n{body}").into_bytes()
 }
 
-/// Lets the provider send `wire`, cut where the question says.
+/// Makes the provider send `wire`, cut where the question says.
 fn serve_cut(gateway: &TestGateway, wire: Vec<u8>) {
     gateway.upstream.play_for_each(move |request| {
         let (ending, cut) = request.question().split_once(' ').unwrap();
@@ -47,23 +47,23 @@ fn serve_cut(gateway: &TestGateway, wire: Vec<u8>) {
     });
 }
 
-/// What the caller saw and read for each cut.
-async fn asked(
-    purse: &Purse<'_>,
+/// The caller's result and text for each cut.
+async fn results_of_cuts(
+    customer: &Customer<'_>,
     ending: &str,
     cuts: std::ops::RangeInclusive<usize>,
     stream: bool,
 ) -> Vec<(usize, View, String)> {
-    let asked = cuts.map(async |cut| {
+    let results_of_cuts = cuts.map(async |cut| {
         let question = format!("{ending} {cut}");
-        let (view, text) = purse.ask_for_text(&question, stream).await;
+        let (view, text) = customer.ask_for_text(&question, stream).await;
         (cut, view, text)
     });
-    let asked = futures_util::stream::iter(asked);
-    asked.buffer_unordered(32).collect().await
+    let results_of_cuts = futures_util::stream::iter(results_of_cuts);
+    results_of_cuts.buffer_unordered(32).collect().await
 }
 
-/// Where a stream turns from one thing into the next, counted in bytes on the wire.
+/// Byte offsets at which a cut stream's result changes.
 struct Marks {
     /// The first word has arrived.
     opened: usize,
@@ -75,8 +75,7 @@ struct Marks {
 }
 
 impl Marks {
-    /// An event counts once its blank line is there; where the body seems to end in good order,
-    /// once its JSON is whole.
+    /// An event counts once its blank line has arrived; if the body seems to end in order, once its JSON is complete.
     fn of(wire: &[u8], needs_blank_line: bool) -> Self {
         let text = String::from_utf8(wire.to_vec()).unwrap();
         let end_of = |word: &str, blank: bool| {
@@ -86,16 +85,15 @@ impl Marks {
         Self {
             opened: end_of("Grüß", needs_blank_line),
             finished: end_of("finish_reason", needs_blank_line),
-            // From the terminal chunk on, how the connection ends does not matter any more.
+            // After the terminal chunk, how the connection ends does not matter.
             priced: end_of("usage", false),
             len: wire.len(),
         }
     }
 }
 
-/// Until the first word: an ordinary 502. Until the terminal chunk: an error event, after words
-/// that are whole. From then on the answer is finished, and from the last brace of its usage on it
-/// has a price. Before that it is free.
+/// Before the first word: an ordinary 502. Before the terminal chunk: an error event, after whole words. From then on
+/// the response is finished, and from the last brace of its usage on it is charged. Before that it is free.
 #[tokio::test]
 async fn a_stream_that_is_cut_at_any_byte_is_free_until_its_usage_is_whole() {
     let gateway = TestGateway::start().await;
@@ -114,9 +112,9 @@ async fn a_stream_that_is_cut_at_any_byte_is_free_until_its_usage_is_whole() {
     ] {
         let marks = Marks::of(&wire, known_incomplete);
         serve_cut(&gateway, wire);
-        let (free, charged) = (gateway.purse().await, gateway.purse().await);
-        let mut seen = asked(&free, CLOSED, 0..=marks.priced - 1, true).await;
-        seen.extend(asked(&charged, CLOSED, marks.priced..=marks.len, true).await);
+        let (free, charged) = (gateway.customer().await, gateway.customer().await);
+        let mut seen = results_of_cuts(&free, CLOSED, 0..=marks.priced - 1, true).await;
+        seen.extend(results_of_cuts(&charged, CLOSED, marks.priced..=marks.len, true).await);
         for (cut, view, text) in seen {
             let expected = match cut {
                 cut if cut < marks.opened => View::FAILED,
@@ -130,32 +128,36 @@ async fn a_stream_that_is_cut_at_any_byte_is_free_until_its_usage_is_whole() {
             assert_eq!(view, expected, "{what}, {cut}");
         }
         let calls = u32::try_from(marks.priced).unwrap();
-        assert_free(&free.books().await, calls);
+        assert_free(&free.ledger_view().await, calls);
         let calls = u32::try_from(marks.len - marks.priced + 1).unwrap();
-        assert_eq!(charged.books().await, Books::charged(calls), "{what}");
+        assert_eq!(
+            charged.ledger_view().await,
+            LedgerView::charged(calls),
+            "{what}"
+        );
     }
 }
 
-/// Nothing was charged. What is in the window was reserved by those that finished without a count.
+/// Asserts that nothing was charged. The window contains the reservations of calls that finished without usage.
 #[track_caller]
-fn assert_free(books: &Books, calls: u32) {
-    let expected = Books {
-        tokens: books.tokens,
-        ..Books::free(calls)
+fn assert_free(ledger_view: &LedgerView, calls: u32) {
+    let expected = LedgerView {
+        tokens: ledger_view.tokens,
+        ..LedgerView::free(calls)
     };
-    assert_eq!(*books, expected);
+    assert_eq!(*ledger_view, expected);
 }
 
-/// A reset can overtake bytes that were sent before it, so it may only take away: who is charged
-/// has the whole answer, and before the usage is whole nobody is.
+/// A reset can discard bytes that were sent before it. So a charged call has its whole response, and no call is
+/// charged before its usage is complete.
 #[tokio::test]
 async fn a_stream_that_is_reset_at_any_byte_is_free_or_finished() {
     let gateway = TestGateway::start().await;
     let wire = answer("text/event-stream", "", &events());
     let marks = Marks::of(&wire, true);
     serve_cut(&gateway, wire);
-    let (free, charged) = (gateway.purse().await, gateway.purse().await);
-    for (cut, view, text) in asked(&free, RESET, 0..=marks.priced - 1, true).await {
+    let (free, charged) = (gateway.customer().await, gateway.customer().await);
+    for (cut, view, text) in results_of_cuts(&free, RESET, 0..=marks.priced - 1, true).await {
         match view {
             View::FAILED => {}
             View::Interrupted => assert!(cut >= marks.opened, "{cut}"),
@@ -165,16 +167,16 @@ async fn a_stream_that_is_reset_at_any_byte_is_free_or_finished() {
         assert!(TEXT.starts_with(&text), "{cut}: {text}");
     }
     let calls = u32::try_from(marks.priced).unwrap();
-    assert_free(&free.books().await, calls);
+    assert_free(&free.ledger_view().await, calls);
 
-    let seen = asked(&charged, RESET, marks.priced..=marks.len, true).await;
+    let seen = results_of_cuts(&charged, RESET, marks.priced..=marks.len, true).await;
     let finished = seen.iter().filter(|(_, view, _)| *view == View::Finished);
     let finished = u32::try_from(finished.count()).unwrap();
-    let calls = Books {
+    let calls = LedgerView {
         requests: seen.len() as u64,
-        ..Books::charged(finished)
+        ..LedgerView::charged(finished)
     };
-    assert_eq!(charged.books().await, calls);
+    assert_eq!(charged.ledger_view().await, calls);
 }
 
 #[tokio::test]
@@ -191,18 +193,26 @@ async fn an_answer_that_is_cut_at_any_byte_is_a_failure_and_free() {
         let len = wire.len();
         serve_cut(&gateway, wire);
         for ending in endings {
-            let (free, charged) = (gateway.purse().await, gateway.purse().await);
-            for (cut, view, _) in asked(&free, ending, 0..=len - 1, false).await {
+            let (free, charged) = (gateway.customer().await, gateway.customer().await);
+            for (cut, view, _) in results_of_cuts(&free, ending, 0..=len - 1, false).await {
                 assert_eq!(view, View::FAILED, "{what}, {ending} at {cut}");
             }
             let calls = u32::try_from(len).unwrap();
-            assert_eq!(free.books().await, Books::free(calls), "{what}, {ending}");
+            assert_eq!(
+                free.ledger_view().await,
+                LedgerView::free(calls),
+                "{what}, {ending}"
+            );
             if *ending == CLOSED {
                 assert_eq!(
                     charged.ask(&format!("{ending} {len}"), false).await,
                     View::Answered
                 );
-                assert_eq!(charged.books().await, Books::charged(1), "{what}");
+                assert_eq!(
+                    charged.ledger_view().await,
+                    LedgerView::charged(1),
+                    "{what}"
+                );
             }
         }
     }

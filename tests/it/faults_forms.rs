@@ -1,14 +1,13 @@
-//! What looks like a fault of the provider's and is none: every such stream is charged like the
-//! plain one.
+//! Unusual but valid provider streams: each is charged like a plain one.
 
 use serde_json::json;
 
 use crate::support::{
-    Books, Step, TestGateway, View,
+    LedgerView, Step, TestGateway, View,
     upstream::{chunk, events, stream_head, usage_chunk},
 };
 
-/// The forms that [`crate::c06_awkward_streams`] lets through cost what the plain one costs.
+/// The forms that [`crate::c06_awkward_streams`] accepts cost as much as the plain form.
 #[tokio::test]
 async fn a_stream_costs_the_same_in_whatever_form_it_arrives() {
     let gateway = TestGateway::start().await;
@@ -41,13 +40,17 @@ async fn a_stream_costs_the_same_in_whatever_form_it_arrives() {
         bytes.map(|byte| Step::Send(vec![*byte])).collect(),
     ));
     for (what, body) in forms {
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         let head = vec![Step::Send(stream_head())];
         gateway
             .upstream
             .play([head, body, vec![Step::Close]].concat());
-        let seen = purse.ask_for_text("stream", true).await;
+        let seen = customer.ask_for_text("stream", true).await;
         assert_eq!(seen, (View::Finished, "Grüß 😀".to_owned()), "{what}");
-        assert_eq!(purse.books().await, Books::charged(1), "{what}");
+        assert_eq!(
+            customer.ledger_view().await,
+            LedgerView::charged(1),
+            "{what}"
+        );
     }
 }

@@ -16,15 +16,15 @@ use crate::support::{TestGateway, gateway::hello, stores};
 
 const KEYS: usize = 20;
 
-/// Of each key: ten thousand in all. On shared stores the fleet goes through as many, from one gateway to
-/// another, and here are a thousand.
+/// Rounds per key: ten thousand in all. With shared stores there are a thousand, because the fleet tests make as many
+/// between gateways.
 fn rounds_each() -> usize {
     if stores::are_shared() { 50 } else { 500 }
 }
 
 const MODEL: &str = "svc-native-fast";
 
-/// Asks without a socket in between, so that ten thousand rounds take seconds.
+/// Sends a request without a socket, so that ten thousand rounds take seconds.
 async fn ask(front: &Front, key: &str) -> StatusCode {
     let request = Request::post("/v1/chat/completions")
         .header("authorization", format!("Bearer {key}"))
@@ -33,7 +33,7 @@ async fn ask(front: &Front, key: &str) -> StatusCode {
     front.answer(request).await.status()
 }
 
-/// Asks, disables, asks, enables, again and again.
+/// Repeatedly: request, disable, request, enable.
 async fn rounds(gateway: Arc<Gateway>, front: Front, key_id: String, key: String) {
     for round in 0..rounds_each() {
         assert_eq!(ask(&front, &key).await, StatusCode::OK, "{round}");
@@ -46,7 +46,7 @@ async fn rounds(gateway: Arc<Gateway>, front: Front, key_id: String, key: String
     }
 }
 
-/// Asks on and on; says how many were answered.
+/// Sends requests until stopped; returns how many succeeded.
 async fn keep_asking(front: Front, key: String, stop: Arc<AtomicBool>) -> usize {
     let mut answered = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -60,8 +60,8 @@ async fn keep_asking(front: Front, key: String, stop: Arc<AtomicBool>) -> usize 
     answered
 }
 
-/// Twenty keys of an account at the same time, and the first two of them are in use besides: what
-/// they were in the middle of is charged or refused, and nothing in between.
+/// Twenty keys of an account at the same time. The first two are also used by concurrent callers, whose requests are
+/// either charged or refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_disabled_key_is_refused_on_the_very_next_request_every_time() {
     let simulator = format!(
@@ -75,7 +75,7 @@ async fn a_disabled_key_is_refused_on_the_very_next_request_every_time() {
         balances.unwrap().balance.nanos()
     };
 
-    // One call, for the price of all.
+    // One call to learn the price of each.
     let granted = balance().await;
     assert_eq!(ask(&front, &gateway.key).await, StatusCode::OK);
     let price = granted - balance().await;

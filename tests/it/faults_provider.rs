@@ -1,6 +1,6 @@
-//! Providers that fail, each in its own way: one 502 or one error event, and nothing to pay.
+//! Providers that fail in various ways: one 502 or one error event, and no charge.
 //!
-//! On several threads: providers that never stop sending would starve everything else on one.
+//! These tests run on several threads, because providers that never stop sending would starve everything else on one.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,15 +9,15 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::support::{
-    Books, Step, TestGateway, View,
+    LedgerView, Step, TestGateway, View,
     gateway::UPSTREAM_MODEL,
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
-/// Longer than any patience of the gateway's in these tests.
+/// Longer than any timeout of the gateway in these tests.
 const SILENCE: Step = Step::Pause(Duration::from_mins(1));
 
-/// A failure that comes before the answer, the same for whole answers and streams.
+/// Failures before the response, which plain responses and streams share.
 fn before_the_answer() -> Vec<(String, Vec<Step>, View)> {
     let send = |bytes: Vec<u8>| vec![Step::Send(bytes)];
     let refusal = json!({ "error": { "message": "no such thing" } });
@@ -197,8 +197,8 @@ fn in_a_stream() -> Vec<(String, Vec<Step>, View)> {
         .collect()
 }
 
-/// Runs all of them, each for an account of its own: side by side, but for those without an end, which would
-/// starve the others on a small machine.
+/// Runs all cases, each with its own account. They run concurrently, except those that never end, which would starve
+/// the others on a small machine.
 async fn check(gateway: &TestGateway, cases: Vec<(String, Vec<Step>, View)>, stream: bool) {
     let scripts = cases
         .iter()
@@ -209,9 +209,9 @@ async fn check(gateway: &TestGateway, cases: Vec<(String, Vec<Step>, View)>, str
         .upstream
         .play_for_each(move |request| scripts[request.question()].clone());
     let ask = async |(what, _, view): (String, Vec<Step>, View)| {
-        let purse = gateway.purse().await;
-        assert_eq!(purse.ask(&what, stream).await, view, "{what}");
-        assert_eq!(purse.books().await, Books::free(1), "{what}");
+        let customer = gateway.customer().await;
+        assert_eq!(customer.ask(&what, stream).await, view, "{what}");
+        assert_eq!(customer.ledger_view().await, LedgerView::free(1), "{what}");
     };
     let is_endless = |steps: &[Step]| steps.iter().any(|step| matches!(step, Step::Flood(_)));
     let (endless, others): (Vec<_>, Vec<_>) = cases
@@ -221,11 +221,7 @@ async fn check(gateway: &TestGateway, cases: Vec<(String, Vec<Step>, View)>, str
     for case in endless {
         ask(case).await;
     }
-    assert_eq!(
-        gateway.upstream.calls(),
-        expected_calls,
-        "each was asked once"
-    );
+    assert_eq!(gateway.upstream.calls(), expected_calls, "one request each");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -242,12 +238,12 @@ async fn a_whole_answer_that_cannot_be_used_is_a_502_and_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_stream_that_goes_wrong_says_so_and_is_free() {
+async fn a_failing_stream_ends_with_an_error_and_is_free() {
     let gateway = TestGateway::start().await;
     check(&gateway, in_a_stream(), true).await;
 }
 
-/// Nobody at the address, and an address that is none: a name with a label longer than names have.
+/// A port without a listener, and an invalid host name: one with a label that is too long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_provider_that_cannot_be_reached_is_a_502_and_free() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -267,11 +263,11 @@ async fn a_provider_that_cannot_be_reached_is_a_502_and_free() {
             "#
         ))
         .await;
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         for stream in [false, true] {
-            assert_eq!(purse.ask(what, stream).await, View::FAILED, "{what}");
+            assert_eq!(customer.ask(what, stream).await, View::FAILED, "{what}");
         }
-        assert_eq!(purse.books().await, Books::free(2), "{what}");
+        assert_eq!(customer.ledger_view().await, LedgerView::free(2), "{what}");
         assert_eq!(gateway.upstream.calls(), 0, "{what}");
     }
 }

@@ -1,5 +1,5 @@
-//! Requests that are wrong, odd or out for more than an answer: what is refused leaves no trace,
-//! and what is answered costs what it would have cost without the tricks.
+//! Invalid, odd or malicious requests: refused ones leave no trace, and served ones cost as much as without the
+//! tricks.
 
 use std::time::Duration;
 
@@ -8,22 +8,25 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::support::{
-    Books, Purse, Step, TestGateway, View,
+    Customer, LedgerView, Step, TestGateway, View,
     bodies::{hello_with, tool},
-    books::MODEL,
     gateway::{answer, hello},
+    ledger_view::MODEL,
 };
 
 fn written(content: &str, more: &str) -> String {
     format!(r#"{{"model":"{MODEL}","messages":[{{"role":"user","content":{content}}}]{more}}}"#)
 }
 
-/// Requests that are refused before anyone is asked, and their status.
-fn refused(gateway: &TestGateway, purse: &Purse<'_>) -> Vec<(&'static str, u16, RequestBuilder)> {
-    let (key, url) = (&purse.key, gateway.url("/v1/chat/completions"));
+/// Requests that are refused before a provider is called, and their status.
+fn refused(
+    gateway: &TestGateway,
+    customer: &Customer<'_>,
+) -> Vec<(&'static str, u16, RequestBuilder)> {
+    let (key, url) = (&customer.key, gateway.url("/v1/chat/completions"));
     let bare = |url: &str| gateway.client.post(url).json(&hello(MODEL));
     let text = |body: Vec<u8>| gateway.client.post(&url).bearer_auth(key).body(body);
-    let json = |more: Value| purse.request(&hello_with(MODEL, more));
+    let json = |more: Value| customer.request(&hello_with(MODEL, more));
     let deep = "[".repeat(100_000);
     let closed_deep = format!("{deep}{}", "]".repeat(100_000));
     let big = written(&format!("{:?}", "x".repeat(1 << 20)), "");
@@ -124,43 +127,47 @@ fn refused(gateway: &TestGateway, purse: &Purse<'_>) -> Vec<(&'static str, u16, 
 }
 
 #[tokio::test]
-async fn what_is_refused_leaves_no_trace() {
+async fn refused_requests_leave_no_trace() {
     let gateway = TestGateway::start_set(&[("SERVER__MAX_BODY_BYTES", "1048576")]).await;
-    let purse = gateway.purse().await;
-    for (what, status, request) in refused(&gateway, &purse) {
+    let customer = gateway.customer().await;
+    for (what, status, request) in refused(&gateway, &customer) {
         let reply = answer(request).await;
         assert_eq!(reply.status, status, "{what}: {}", reply.body);
         reply.error();
-        assert_eq!(purse.books().await, Books::default(), "{what}");
+        assert_eq!(
+            customer.ledger_view().await,
+            LedgerView::default(),
+            "{what}"
+        );
     }
     assert_eq!(gateway.upstream.calls(), 0);
 }
 
-/// The budget that is paid for is the budget that the provider gets.
+/// The budget that is held is the budget that the provider gets.
 #[tokio::test]
 async fn of_two_budgets_the_one_that_is_held_is_the_one_that_is_sent() {
     let gateway = TestGateway::start().await;
-    // Enough for 200 tokens at 9,000 billionths, not for 60,000.
-    let purse = gateway.purse_with("0.01", 1_000_000).await;
+    // Enough for 200 tokens at 9,000 nano-dollars, not for 60,000.
+    let customer = gateway.customer_with("0.01", 1_000_000).await;
     let ask = |more: &str| {
         let url = gateway.url("/v1/chat/completions");
-        let request = gateway.client.post(url).bearer_auth(&purse.key);
+        let request = gateway.client.post(url).bearer_auth(&customer.key);
         answer(request.body(written("\"Hi\"", more)))
     };
     let refused = ask(r#","max_tokens":200,"max_tokens":60000"#).await;
     refused.assert_error(402, "insufficient_credits", Some("payment_required"), None);
     assert_eq!(
-        (purse.books().await, gateway.upstream.calls()),
-        (Books::default(), 0)
+        (customer.ledger_view().await, gateway.upstream.calls()),
+        (LedgerView::default(), 0)
     );
     ask(r#","max_tokens":60000,"max_tokens":200"#)
         .await
         .assert_ok();
     assert_eq!(gateway.upstream.last_body()["max_tokens"], 200);
-    assert_eq!(purse.books().await, Books::charged(1));
+    assert_eq!(customer.ledger_view().await, LedgerView::charged(1));
 }
 
-/// Bodies that name a place to go to, and fields that are not a caller's to set.
+/// Bodies that contain a URL to fetch, and fields that callers may not set.
 fn pointing_at(canary: &str) -> Vec<(&'static str, Value)> {
     let parts = |part: Value| json!({ "messages": [{ "role": "user", "content": [part] }] });
     let image = |url: String| parts(json!({ "type": "image_url", "image_url": { "url": url } }));
@@ -225,15 +232,19 @@ fn pointing_at(canary: &str) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn whatever_a_body_points_at_nobody_goes_there_and_the_price_stays() {
+async fn urls_in_a_body_are_never_fetched_and_the_price_stays() {
     let gateway = TestGateway::start().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let canary = listener.local_addr().unwrap().to_string();
     for (what, more) in pointing_at(&canary) {
-        let purse = gateway.purse().await;
-        let reply = answer(purse.request(&hello_with(MODEL, more))).await;
+        let customer = gateway.customer().await;
+        let reply = answer(customer.request(&hello_with(MODEL, more))).await;
         assert_eq!(reply.status, 200, "{what}: {}", reply.body);
-        assert_eq!(purse.books().await, Books::charged(1), "{what}");
+        assert_eq!(
+            customer.ledger_view().await,
+            LedgerView::charged(1),
+            "{what}"
+        );
         let sent = gateway.upstream.last_body();
         let sent = sent.as_object().unwrap().keys().map(String::as_str);
         let known = ["model", "messages", "tools", "max_tokens", "stream", "user"];
@@ -247,10 +258,10 @@ async fn whatever_a_body_points_at_nobody_goes_there_and_the_price_stays() {
     gateway
         .upstream
         .play(vec![Step::Send(redirect.into_bytes())]);
-    let purse = gateway.purse().await;
+    let customer = gateway.customer().await;
     let failed = View::Failed(Some("307".into()));
-    assert_eq!(purse.ask("a redirect", false).await, failed);
-    assert_eq!(purse.books().await, Books::free(1));
+    assert_eq!(customer.ask("a redirect", false).await, failed);
+    assert_eq!(customer.ledger_view().await, LedgerView::free(1));
     let came = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
-    assert!(came.is_err(), "nobody came");
+    assert!(came.is_err(), "no connection was made");
 }

@@ -1,34 +1,34 @@
-//! What a provider says was used: priced when it can be true, and free when it cannot.
+//! Usage that providers report: charged when it is plausible, free when it is not.
 
 use serde_json::{Value, json};
 
 use crate::support::{
-    Books, Step, TestGateway, View,
-    books::PRICE,
+    LedgerView, Step, TestGateway, View,
+    ledger_view::PRICE,
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
-/// What a call comes to: its cost in billionths, and its tokens.
+/// A call's cost in nano-dollars and its tokens; `None` if it is free.
 type Bill = Option<(i64, u64)>;
 
 const FREE: Bill = None;
 const USUAL: Bill = Some((PRICE, 14));
 
 #[track_caller]
-fn assert_billed(books: &Books, bill: Bill, what: &str) {
+fn assert_billed(ledger_view: &LedgerView, bill: Bill, what: &str) {
     let Some((spent, tokens)) = bill else {
-        return books.assert_uncounted(1);
+        return ledger_view.assert_uncounted(1);
     };
-    let expected = Books {
+    let expected = LedgerView {
         spent,
         charges: 1,
         requests: 1,
         tokens,
     };
-    assert_eq!(*books, expected, "{what}");
+    assert_eq!(*ledger_view, expected, "{what}");
 }
 
-/// Counts as providers report them, and what a call comes to by them.
+/// Usage as providers report it, and the resulting bill.
 fn reports() -> Vec<(&'static str, Value, Bill)> {
     let counts = |prompt: Value, completion: Value| json!({ "prompt_tokens": prompt, "completion_tokens": completion });
     let with = |more: Value| {
@@ -74,7 +74,7 @@ fn reports() -> Vec<(&'static str, Value, Bill)> {
         ),
         ("2⁶⁴ − 1", counts(json!(u64::MAX), json!(u64::MAX)), FREE),
         ("10³⁰", counts(json!(1e30), json!(3)), FREE),
-        // 66,000 is the most this model says, and 128 what it was asked for; 1,050,000 is the most it reads.
+        // 66,000 is this model's largest output, 128 the requested budget, and 1,050,000 its largest input.
         (
             "all it can say, and a little",
             counts(json!(11), json!(69_300)),
@@ -115,9 +115,9 @@ fn reports() -> Vec<(&'static str, Value, Bill)> {
     ]
 }
 
-/// Without a usage that can be true an answer is delivered and costs nothing, whole or streamed.
+/// Without plausible usage a response is delivered and costs nothing, plain or streamed.
 #[tokio::test]
-async fn only_counts_that_can_be_true_are_charged() {
+async fn only_plausible_counts_are_charged() {
     let gateway = TestGateway::start().await;
     for (what, usage, bill) in reports() {
         let mut whole = completion("Hi");
@@ -127,23 +127,23 @@ async fn only_counts_that_can_be_true_are_charged() {
         let streamed = events(&[chunk(json!({ "content": "Hi" }), Some("stop")), last]);
         let streamed = [stream_head(), streamed.into_bytes()].concat();
 
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway.upstream.play(vec![Step::Send(whole)]);
-        assert_eq!(purse.ask("whole", false).await, View::Answered, "{what}");
-        assert_billed(&purse.books().await, bill, what);
+        assert_eq!(customer.ask("whole", false).await, View::Answered, "{what}");
+        assert_billed(&customer.ledger_view().await, bill, what);
 
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway
             .upstream
             .play(vec![Step::Send(streamed), Step::Close]);
-        assert_eq!(purse.ask("stream", true).await, View::Finished, "{what}");
-        assert_billed(&purse.books().await, bill, what);
+        assert_eq!(customer.ask("stream", true).await, View::Finished, "{what}");
+        assert_billed(&customer.ledger_view().await, bill, what);
     }
 }
 
-/// The places in a stream where usage may stand: the last word of it before the end counts, once.
+/// Usage may be in several places of a stream: the last one before the end counts, once.
 #[tokio::test]
-async fn usage_counts_wherever_it_stands_before_the_end_and_once() {
+async fn usage_counts_once_wherever_it_is_in_the_stream() {
     let gateway = TestGateway::start().await;
     let word = chunk(json!({ "content": "Hi" }), None);
     let stop = chunk(json!({}), Some("stop"));
@@ -290,20 +290,20 @@ async fn usage_counts_wherever_it_stands_before_the_end_and_once() {
             FREE,
         ),
     ] {
-        let purse = gateway.purse().await;
+        let customer = gateway.customer().await;
         gateway.upstream.answer_stream(&body);
-        assert_eq!(purse.ask("stream", true).await, view, "{what}");
-        let books = purse.books().await;
+        assert_eq!(customer.ask("stream", true).await, view, "{what}");
+        let ledger_view = customer.ledger_view().await;
         match view {
-            View::Interrupted => assert_eq!(books, Books::free(1), "{what}"),
-            _ => assert_billed(&books, bill, what),
+            View::Interrupted => assert_eq!(ledger_view, LedgerView::free(1), "{what}"),
+            _ => assert_billed(&ledger_view, bill, what),
         }
     }
 }
 
-/// What is not believed is not shown either.
+/// Implausible usage is not shown to the caller either.
 #[tokio::test]
-async fn a_count_that_cannot_be_true_is_not_handed_on() {
+async fn implausible_usage_is_not_relayed() {
     let gateway = TestGateway::start().await;
     let word = chunk(json!({ "content": "Hi" }), Some("stop"));
     gateway

@@ -1,4 +1,4 @@
-//! The line that the fault tests break: it breaks as it says it does.
+//! Tests of the fault proxy.
 
 use std::{
     io::ErrorKind,
@@ -14,22 +14,22 @@ use tokio::{
 
 use crate::support::{FaultProxy, gateway::until, proxy::Mode};
 
-/// Longer than anything here takes; what must not arrive is waited for a moment only.
+/// Longer than any step takes. `MOMENT` is how long a test waits for bytes that must not arrive.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// A server that says everything back, and how much it has heard.
+/// An echo server, and the number of bytes it has received.
 async fn echo() -> (SocketAddr, tokio::sync::watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (heard, hearing) = tokio::sync::watch::channel(0);
+    let (received, receiver) = tokio::sync::watch::channel(0);
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
-            let heard = heard.clone();
+            let received = received.clone();
             tokio::spawn(async move {
                 let mut buffer = [0; 4096];
                 while let Ok(read @ 1..) = socket.read(&mut buffer).await {
-                    heard.send_modify(|bytes| *bytes += read);
+                    received.send_modify(|bytes| *bytes += read);
                     if socket.write_all(&buffer[..read]).await.is_err() {
                         return;
                     }
@@ -37,19 +37,19 @@ async fn echo() -> (SocketAddr, tokio::sync::watch::Receiver<usize>) {
             });
         }
     });
-    (address, hearing)
+    (address, receiver)
 }
 
 async fn says(line: &mut TcpStream, words: &str) -> std::io::Result<()> {
     line.write_all(words.as_bytes()).await?;
-    let mut heard = vec![0; words.len()];
-    let read = timeout(TIMEOUT, line.read_exact(&mut heard));
+    let mut received = vec![0; words.len()];
+    let read = timeout(TIMEOUT, line.read_exact(&mut received));
     read.await.expect("an answer in time")?;
-    assert_eq!(heard, words.as_bytes());
+    assert_eq!(received, words.as_bytes());
     Ok(())
 }
 
-/// Whether a line is ended by a reset rather than a goodbye.
+/// Whether a connection ends with a reset rather than in order.
 async fn is_reset(mut line: TcpStream) -> bool {
     let read = timeout(TIMEOUT, line.read(&mut [0; 64])).await;
     match read.expect("an end in time") {
@@ -92,14 +92,14 @@ async fn what_is_delayed_arrives_late() {
 }
 
 #[tokio::test]
-async fn a_lost_reply_is_to_something_that_was_heard_and_the_line_is_not_used_again() {
-    let (server, mut heard) = echo().await;
+async fn a_dropped_reply_belongs_to_a_received_request_and_the_connection_is_not_reused() {
+    let (server, mut received) = echo().await;
     let proxy = FaultProxy::start(server);
     let mut line = TcpStream::connect(proxy.address).await.unwrap();
     says(&mut line, "first").await.unwrap();
     proxy.set(Mode::DropReplies);
     line.write_all(b"second").await.unwrap();
-    heard.wait_for(|bytes| *bytes == 11).await.unwrap();
+    received.wait_for(|bytes| *bytes == 11).await.unwrap();
     assert!(timeout(MOMENT, line.read(&mut [0; 8])).await.is_err());
     proxy.set(Mode::Pass);
     assert!(is_reset(line).await, "half of what was said is lost");
@@ -108,7 +108,7 @@ async fn a_lost_reply_is_to_something_that_was_heard_and_the_line_is_not_used_ag
 }
 
 #[tokio::test]
-async fn a_line_on_which_nothing_was_lost_goes_on() {
+async fn a_connection_that_lost_nothing_continues() {
     let (server, _) = echo().await;
     let proxy = FaultProxy::start(server);
     let mut line = TcpStream::connect(proxy.address).await.unwrap();
@@ -119,8 +119,8 @@ async fn a_line_on_which_nothing_was_lost_goes_on() {
 }
 
 #[tokio::test]
-async fn a_black_hole_takes_connections_and_says_nothing() {
-    let (server, heard) = echo().await;
+async fn a_black_hole_accepts_connections_and_forwards_nothing() {
+    let (server, received) = echo().await;
     let proxy = FaultProxy::start(server);
     let mut old = TcpStream::connect(proxy.address).await.unwrap();
     says(&mut old, "first").await.unwrap();
@@ -130,25 +130,25 @@ async fn a_black_hole_takes_connections_and_says_nothing() {
         line.write_all(b"lost").await.unwrap();
         assert!(timeout(MOMENT, line.read(&mut [0; 8])).await.is_err());
     }
-    assert_eq!(*heard.borrow(), 5);
+    assert_eq!(*received.borrow(), 5);
     proxy.set(Mode::Pass);
     assert!(is_reset(old).await && is_reset(new).await);
 }
 
 #[tokio::test]
 async fn a_cut_comes_after_so_many_bytes() {
-    let (server, heard) = echo().await;
+    let (server, received) = echo().await;
     let proxy = FaultProxy::start(server);
     proxy.set(Mode::CutAfter(10));
     let mut line = TcpStream::connect(proxy.address).await.unwrap();
     says(&mut line, "four").await.unwrap();
     line.write_all(b"four").await.unwrap();
     assert!(is_reset(line).await);
-    until("the rest is heard", || *heard.borrow() == 6).await;
+    until("the rest is received", || *received.borrow() == 6).await;
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_comes_back_at_the_same_address() {
+async fn a_refusing_proxy_returns_at_the_same_address() {
     let (server, _) = echo().await;
     let proxy = FaultProxy::start(server);
     for mode in [Mode::Refuse, Mode::Reset, Mode::Refuse] {

@@ -1,4 +1,4 @@
-//! The servers that tests start for themselves: they come, go and come back when they are told.
+//! Tests of the database servers that tests start, kill and restart.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::support::{
 };
 
 #[test]
-fn a_redis_that_was_killed_comes_back_at_the_same_address_and_knows_nothing() {
+fn a_killed_redis_restarts_empty_at_the_same_address() {
     let redis = RedisServer::own();
     assert_eq!(redis.command(&["SET", "a", "1"]).unwrap(), "+OK\r\n");
     assert_eq!(redis.command(&["GET", "a"]).unwrap(), "$1\r\n1\r\n");
@@ -21,13 +21,13 @@ fn a_redis_that_was_killed_comes_back_at_the_same_address_and_knows_nothing() {
 }
 
 #[test]
-fn there_is_one_redis_for_all() {
+fn redis_is_shared() {
     let urls = [RedisServer::shared().url(), RedisServer::shared().url()];
     assert_eq!(urls[0], urls[1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_postgres_that_was_killed_comes_back_with_what_was_committed() {
+async fn a_killed_postgres_restarts_with_committed_data() {
     let postgres = PostgresServer::own();
     let url = postgres.database();
     let client = connect(&url).await;

@@ -1,4 +1,5 @@
-//! The gateway as its callers and its operator meet it: a file per chapter of the contract.
+//! Integration tests of the gateway as its callers and its operator use it. Files `c02_…` to `c10_…` follow the
+//! chapters of docs/CONTRACT.md.
 
 #![allow(
     clippy::needless_pass_by_value,
@@ -97,7 +98,7 @@ mod portal_usage;
 mod process;
 mod process_check;
 mod process_kill;
-mod process_log_words;
+mod process_log_text;
 mod process_logs;
 mod process_memory;
 mod process_reload;

@@ -1,4 +1,4 @@
-//! The operator API: accounts, credit, keys and models, and that a mistake is named.
+//! The operator API: accounts, credit, keys and models; mistakes are named.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ async fn post(gateway: &TestGateway, path: &str, body: Value) -> Answer {
     gateway.operate(Method::POST, path, Some(body)).await
 }
 
-/// A 400 whose message names the field.
+/// Asserts a 400 whose message names the field.
 #[track_caller]
 fn assert_names(answer: &Answer, field: &str, what: &Value) {
     let error = answer.error();
@@ -40,7 +40,7 @@ async fn new_account(gateway: &TestGateway) -> String {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_without_the_operator_token() {
+async fn the_operator_token_is_required() {
     let gateway = TestGateway::start().await;
     let key = gateway.key.clone();
     let cut = &OPERATOR_TOKEN[..OPERATOR_TOKEN.len() - 1];
@@ -250,7 +250,7 @@ async fn bad_changes_are_refused_and_the_field_named() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_404() {
+async fn unknown_resources_are_404() {
     let gateway = TestGateway::start().await;
     for (method, path, body) in [
         (Method::GET, "/operator/accounts/acct_nope", None),
@@ -315,7 +315,7 @@ async fn a_key_has_a_name_of_bounded_length() {
 }
 
 #[tokio::test]
-async fn models_are_listed_with_what_was_said_of_them() {
+async fn models_are_listed_with_their_settings() {
     let gateway = TestGateway::start().await;
     let list = get(&gateway, "/operator/models").await;
     assert_eq!(list.assert_ok()["data"].as_array().unwrap().len(), 17);
@@ -343,7 +343,7 @@ async fn models_are_listed_with_what_was_said_of_them() {
 }
 
 #[tokio::test]
-async fn all_of_it_survives_a_restart() {
+async fn everything_survives_a_restart() {
     let gateway = TestGateway::start().await;
     let (id, _) = gateway.account(Plan::MAX).await;
     let account = format!("/operator/accounts/{id}");

@@ -35,7 +35,7 @@ impl<'a> Account<'a> {
 }
 
 #[tokio::test]
-async fn grants_add_up_to_the_last_billionth() {
+async fn grants_add_up_exactly() {
     let gateway = TestGateway::start().await;
     let account = Account::new(&gateway).await;
     for (amount, shown, balance) in [
@@ -55,7 +55,7 @@ async fn grants_add_up_to_the_last_billionth() {
 }
 
 #[tokio::test]
-async fn what_is_no_amount_of_money_is_refused() {
+async fn an_invalid_amount_is_refused() {
     let gateway = TestGateway::start().await;
     let account = Account::new(&gateway).await;
     for amount in [
@@ -184,7 +184,7 @@ async fn the_earliest_expiry_still_to_come_is_the_accounts() {
 }
 
 #[tokio::test]
-async fn grants_are_listed_as_they_were_given() {
+async fn grants_are_listed_in_order() {
     let gateway = TestGateway::start().await;
     let account = Account::new(&gateway).await;
     let mut given = Vec::new();
@@ -212,7 +212,7 @@ async fn grants_are_listed_as_they_were_given() {
     );
 }
 
-/// A payment that is reported twice gives credit once; one that is reported differently is told so.
+/// A payment that is reported twice gives credit once; a report with other values is refused.
 #[tokio::test]
 async fn a_reference_gives_credit_once() {
     let gateway = TestGateway::start().await;

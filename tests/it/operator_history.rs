@@ -1,4 +1,4 @@
-//! What the operator can look back at: one request's story, sums, counters, audits.
+//! What operators can look up: request details, sums, counters, audits.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::support::{
 
 const MODEL: &str = "svc-standard";
 
-async fn look(gateway: &TestGateway, path: &str) -> Value {
+async fn get(gateway: &TestGateway, path: &str) -> Value {
     let answer = gateway.operate(Method::GET, path, None).await;
     answer.assert_ok().clone()
 }
 
-/// Sends a chat with this ID of the client's.
+/// Sends a chat with this client-supplied request ID.
 async fn chat_with_id(gateway: &TestGateway, id: &str, body: &Value) -> u16 {
     let request = gateway.request(Method::POST, "/v1/chat/completions");
     let request = request.header("x-request-id", id).json(body);
@@ -37,7 +37,7 @@ fn milliseconds(object: &Value) -> i64 {
 }
 
 #[tokio::test]
-async fn a_request_tells_its_whole_story() {
+async fn request_details_are_complete() {
     let gateway = TestGateway::start().await;
     let mut answer = completion("Hi");
     answer["usage"] = json!({
@@ -48,27 +48,27 @@ async fn a_request_tells_its_whole_story() {
     gateway.upstream.answer_json(200, &answer);
     let body = hello_with(MODEL, json!({ "max_tokens": 200 }));
     assert_eq!(chat_with_id(&gateway, "order 66/α", &body).await, 200);
-    let story = look(&gateway, "/operator/requests/order%2066%2F%CE%B1").await;
-    assert_eq!(story["object"], "request");
-    assert_eq!(story["request_id"], "order 66/α");
-    assert_eq!(story["account_id"], gateway.account_id.as_str());
-    assert!(story["key_id"].as_str().unwrap().starts_with("key_"));
+    let details = get(&gateway, "/operator/requests/order%2066%2F%CE%B1").await;
+    assert_eq!(details["object"], "request");
+    assert_eq!(details["request_id"], "order 66/α");
+    assert_eq!(details["account_id"], gateway.account_id.as_str());
+    assert!(details["key_id"].as_str().unwrap().starts_with("key_"));
     assert_eq!(
-        (&story["model"], &story["routed_model"]),
+        (&details["model"], &details["routed_model"]),
         (&json!(MODEL), &json!(MODEL))
     );
     assert_eq!(
-        (&story["upstream"], &story["stream"]),
+        (&details["upstream"], &details["stream"]),
         (&json!("fake"), &json!(false))
     );
     assert_eq!(
-        (&story["outcome"], &story["failure"]),
+        (&details["outcome"], &details["failure"]),
         (&json!("answered"), &Value::Null)
     );
-    let reserved = story["admission"]["reserved_tokens"].as_u64().unwrap();
-    // The definitions of the gateway's own tools are most of them.
+    let reserved = details["admission"]["reserved_tokens"].as_u64().unwrap();
+    // Most of these tokens are the definitions of the built-in tools.
     assert!((800..1_300).contains(&reserved), "{reserved}");
-    let settlement = &story["settlement"];
+    let settlement = &details["settlement"];
     let usage = json!({
         "prompt_tokens": 1000, "cached_tokens": 400, "cache_write_tokens": 0, "completion_tokens": 60,
         "reasoning_tokens": 50, "total_tokens": 1060,
@@ -79,34 +79,41 @@ async fn a_request_tells_its_whole_story() {
         "image": "0", "request": "0",
     });
     assert_eq!(settlement["prices"], prices);
-    // 600 × 2,000 + 400 × 200 + 60 × 9,000 billionths.
+    // 600 × 2,000 + 400 × 200 + 60 × 9,000 nano-dollars.
     assert_eq!(settlement["charge"], "0.001820");
     assert_eq!(settlement["balance_before"], "1000.000000");
     assert_eq!(settlement["balance_after"], "999.998180");
-    // 200 tokens of output, which are the most, and the input as it was estimated; and all that can be counted in it.
-    let dollars = |key: &str| story["hold"][key].as_str().unwrap().parse::<f64>().unwrap();
+    // The hold is 200 output tokens, the maximum, and the estimated input; the worst case has the input's bound
+    // instead.
+    let dollars = |key: &str| {
+        details["hold"][key]
+            .as_str()
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+    };
     let (hold, most) = (dollars("amount"), dollars("most"));
     assert!((0.0030..0.0042).contains(&hold), "{hold}");
     assert!((0.0040..0.0080).contains(&(most - hold)), "{most}");
     let steps = json!([{
         "kind": "provider", "upstream": "fake", "prompt_tokens": 1000, "cached_tokens": 400,
-        "cache_write_tokens": 0, "cache_write_1h_tokens": 0, "completion_tokens": 60, "ms": story["duration_ms"],
+        "cache_write_tokens": 0, "cache_write_1h_tokens": 0, "completion_tokens": 60, "ms": details["duration_ms"],
     }]);
-    assert_eq!(story["steps"], steps);
+    assert_eq!(details["steps"], steps);
     let times = [
-        milliseconds(&story["admission"]["at"]),
-        milliseconds(&story["first_byte_at"]),
+        milliseconds(&details["admission"]["at"]),
+        milliseconds(&details["first_byte_at"]),
         milliseconds(&settlement["at"]),
     ];
     assert!(times.is_sorted(), "{times:?}");
-    assert_eq!(story["duration_ms"], times[2] - times[0]);
-    let number = story["id"].as_str().unwrap();
-    let same = look(&gateway, &format!("/operator/requests/{number}")).await;
-    assert_eq!(same, story, "by its number too");
+    assert_eq!(details["duration_ms"], times[2] - times[0]);
+    let number = details["id"].as_str().unwrap();
+    let same = get(&gateway, &format!("/operator/requests/{number}")).await;
+    assert_eq!(same, details, "by its number too");
 }
 
 #[tokio::test]
-async fn a_request_that_failed_or_broke_off_has_a_story_without_a_charge() {
+async fn a_failed_or_interrupted_request_has_details_without_a_charge() {
     let gateway = TestGateway::start().await;
     gateway.upstream.answer(529, "text/plain", "busy");
     assert_eq!(chat_with_id(&gateway, "failed", &hello(MODEL)).await, 502);
@@ -126,16 +133,16 @@ async fn a_request_that_failed_or_broke_off_has_a_story_without_a_charge() {
         ("cut", "interrupted", Some("broke off")),
         ("uncounted", "no_usage", None),
     ] {
-        let story = look(&gateway, &format!("/operator/requests/{id}")).await;
-        assert_eq!(story["outcome"], outcome, "{story}");
+        let details = get(&gateway, &format!("/operator/requests/{id}")).await;
+        assert_eq!(details["outcome"], outcome, "{details}");
         match failure {
             Some(words) => assert!(
-                story["failure"].as_str().unwrap().contains(words),
-                "{story}"
+                details["failure"].as_str().unwrap().contains(words),
+                "{details}"
             ),
-            None => assert_eq!(story["failure"], Value::Null),
+            None => assert_eq!(details["failure"], Value::Null),
         }
-        let settlement = &story["settlement"];
+        let settlement = &details["settlement"];
         assert_eq!(
             (&settlement["usage"], &settlement["charge"]),
             (&Value::Null, &json!("0.000000"))
@@ -144,26 +151,26 @@ async fn a_request_that_failed_or_broke_off_has_a_story_without_a_charge() {
     }
     let usage = format!("/operator/accounts/{}/usage", gateway.account_id);
     assert_eq!(
-        look(&gateway, &usage).await["data"],
+        get(&gateway, &usage).await["data"],
         json!([]),
         "nothing was charged"
     );
 }
 
 #[tokio::test]
-async fn a_client_that_repeats_its_id_is_charged_each_time_and_all_are_named() {
+async fn a_repeated_request_id_is_charged_each_time_and_all_calls_are_listed() {
     let gateway = TestGateway::start().await;
     for _ in 0..3 {
         assert_eq!(chat_with_id(&gateway, "again", &hello(MODEL)).await, 200);
     }
-    let newest = look(&gateway, "/operator/requests/again").await;
+    let newest = get(&gateway, "/operator/requests/again").await;
     let others = newest["same_request_id"].as_array().unwrap();
     assert_eq!(others.len(), 2);
     for other in others {
         let path = format!("/operator/requests/{}", other.as_str().unwrap());
-        let story = look(&gateway, &path).await;
+        let details = get(&gateway, &path).await;
         assert_eq!(
-            (&story["id"], &story["request_id"]),
+            (&details["id"], &details["request_id"]),
             (other, &json!("again"))
         );
     }
@@ -203,7 +210,7 @@ async fn calls_are_added_up_by_account_model_and_day() {
         sums[name] = value.into();
         sums
     };
-    let all = look(&gateway, "/operator/analytics").await;
+    let all = get(&gateway, "/operator/analytics").await;
     // svc-standard: 100 × 2,000 + 10 × 9,000; svc-basic: 100 × 5,000 + 10 × 30,000.
     assert_eq!(all["total"], sums(4, 3, "0.001380"));
     let by_model = [
@@ -223,8 +230,8 @@ async fn calls_are_added_up_by_account_model_and_day() {
     assert!((1..=2).contains(&days.len()), "{days:?}");
     assert_eq!(days[0]["day"].as_str().unwrap().len(), "2027-01-31".len());
     let one = format!("/operator/analytics?account={other}&model={MODEL}");
-    assert_eq!(look(&gateway, &one).await["total"], sums(2, 1, "0.000290"));
-    let past = look(&gateway, "/operator/analytics?to=2020-01-01T00:00:00Z").await;
+    assert_eq!(get(&gateway, &one).await["total"], sums(2, 1, "0.000290"));
+    let past = get(&gateway, "/operator/analytics?to=2020-01-01T00:00:00Z").await;
     assert_eq!(past["total"], sums(0, 0, "0.000000"));
     assert_eq!(
         (&past["by_day"], &past["to"]),
@@ -250,7 +257,7 @@ async fn scrape(gateway: &TestGateway) -> String {
 }
 
 #[tokio::test]
-async fn metrics_count_what_happened_and_name_nobody() {
+async fn metrics_count_events_and_contain_no_names() {
     let gateway = TestGateway::start_set(&[("LIMITS__RPM", "6")]).await;
     let mut answer = completion("Hi");
     answer["usage"] = json!({
@@ -276,7 +283,7 @@ async fn metrics_count_what_happened_and_name_nobody() {
     assert_eq!(gateway.chat(&hello(MODEL)).await.status, 429);
     assert_eq!(gateway.chat(&hello("made-up-model")).await.status, 404);
     assert_eq!(gateway.get("/v1/made-up-path").await.status, 404);
-    // A request is counted when its last byte has left, which its client can be ahead of.
+    // A request is counted after its last byte was sent, which may be after its client has read the response.
     let last = r#"tollgate_requests_total{route="none",status="404"} 1"#;
     let mut text = scrape(&gateway).await;
     for _ in 0..200 {
@@ -336,7 +343,7 @@ async fn metrics_count_what_happened_and_name_nobody() {
 }
 
 #[tokio::test]
-async fn metrics_show_what_is_held_while_it_is() {
+async fn metrics_show_running_holds() {
     let gateway = TestGateway::start().await;
     let head = Step::Send(stream_head());
     let begun = events(&[chunk(json!({ "content": "Hal" }), None)]);
@@ -362,7 +369,7 @@ async fn metrics_show_what_is_held_while_it_is() {
 }
 
 #[tokio::test]
-async fn an_audit_says_what_it_looked_at() {
+async fn an_audit_reports_what_it_checked() {
     let gateway = TestGateway::start().await;
     gateway.chat(&hello(MODEL)).await.assert_ok();
     let audit = gateway.operate(Method::POST, "/operator/audit", None).await;

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::support::{
     FakeUpstream, TestGateway,
+    admin::links,
     console::{until_shown, with_token},
-    desk::links,
     gateway::hello,
     portal::SCRIPT,
 };

@@ -47,40 +47,40 @@ async fn an_account_is_created_through_the_emailed_link() {
     let email = "ada@example.com";
     // A password in the request is ignored; it is set through the e-mailed link.
     let fields = [("email", email), ("name", "Ada"), ("password", PASSWORD)];
-    let asked = browser.post("/portal/sign-up", &fields).await;
-    let for_a_new_one = plain(&asked, email);
+    let response = browser.post("/portal/sign-up", &fields).await;
+    let for_a_new_one = plain(&response, email);
     assert!(for_a_new_one.contains("Look into your mailbox"));
     assert_eq!(browser.cookie("tollgate-session"), None);
-    let letter = smtp.letter().await;
-    assert_eq!(letter.to, email);
+    let mail = smtp.next_mail().await;
+    assert_eq!(mail.to, email);
     let refused = browser.sign_in(email, PASSWORD).await;
     assert_eq!(refused.status, 401, "nothing is made yet");
 
     let elsewhere = Browser::new(&gateway);
-    let page = elsewhere.get(&letter.link()).await;
+    let page = elsewhere.get(&mail.link()).await;
     assert!(page.assert_page().contains("value=\"Ada\""));
-    let joined = follow(&elsewhere, &letter.link(), "a password of mine").await;
+    let joined = follow(&elsewhere, &mail.link(), "a password of mine").await;
     joined.assert_sent_to("/portal");
     elsewhere.get("/portal").await.assert_page();
     let settings = elsewhere.get("/portal/settings").await;
     assert!(settings.assert_page().contains(">acct_"));
-    assert_eq!(browser.get(&letter.link()).await.status, 410);
+    assert_eq!(browser.get(&mail.link()).await.status, 410);
 
     // Signing up with a known address shows an identical page; only the e-mail says that there is an account.
     browser.get("/portal/sign-up").await.assert_page();
     let known = "ADA@example.com";
-    let asked = browser.post("/portal/sign-up", &[("email", known)]).await;
-    assert_eq!(plain(&asked, known), for_a_new_one);
-    let letter = smtp.letter().await;
-    assert_eq!(letter.to, email, "to the address as it is kept");
-    assert!(letter.text.contains("It has one already"));
-    assert!(!letter.text.contains("?link="));
+    let response = browser.post("/portal/sign-up", &[("email", known)]).await;
+    assert_eq!(plain(&response, known), for_a_new_one);
+    let mail = smtp.next_mail().await;
+    assert_eq!(mail.to, email, "to the address as it is kept");
+    assert!(mail.text.contains("It has one already"));
+    assert!(!mail.text.contains("?link="));
 
     // E-mails to one address are throttled.
     let mut statuses = Vec::new();
     for _ in 0..4 {
-        let asked = browser.post("/portal/sign-up", &[("email", known)]).await;
-        statuses.push(asked.status);
+        let response = browser.post("/portal/sign-up", &[("email", known)]).await;
+        statuses.push(response.status);
     }
     assert_eq!(statuses, [200, 200, 200, 429]);
     let reset = forget(&browser, email).await;
@@ -98,7 +98,7 @@ async fn a_password_reset_does_not_reveal_whether_the_account_exists() {
     let made = gateway.operate(Method::POST, &path, Some(body)).await;
     assert_eq!(made.assert_ok()["mailed"], true);
     let owner = Browser::new(&gateway);
-    follow(&owner, &smtp.letter().await.link(), PASSWORD)
+    follow(&owner, &smtp.next_mail().await.link(), PASSWORD)
         .await
         .assert_sent_to("/portal");
 
@@ -108,12 +108,12 @@ async fn a_password_reset_does_not_reveal_whether_the_account_exists() {
     let unknown = forget(&stranger, "nobody@example.com").await;
     let known = forget(&stranger, email).await;
     assert_eq!(plain(&known, email), plain(&unknown, "nobody@example.com"));
-    let letter = smtp.letter().await;
-    assert_eq!(letter.to, email);
+    let mail = smtp.next_mail().await;
+    assert_eq!(mail.to, email);
     gateway.idle().await;
-    assert!(smtp.is_empty(), "nobody else was written to");
+    assert!(smtp.is_empty(), "no other e-mail was sent");
     owner.get("/portal").await.assert_page();
-    let set = follow(&stranger, &letter.link(), "another password").await;
+    let set = follow(&stranger, &mail.link(), "another password").await;
     set.assert_sent_to("/portal");
     stranger.get("/portal").await.assert_page();
     assert_eq!(owner.get("/portal").await.status, 303);
@@ -158,13 +158,13 @@ async fn a_failed_email_is_logged_without_its_link() {
     browser.get("/portal/sign-up").await.assert_page();
     let ask = [("email", "ada@example.com")];
     browser.post("/portal/sign-up", &ask).await.assert_page();
-    let link = smtp.letter().await.link();
+    let link = smtp.next_mail().await.link();
     follow(&browser, &link, PASSWORD)
         .await
         .assert_sent_to("/portal");
     smtp.refuse(true);
-    let asked = forget(&browser, "ada@example.com").await;
-    assert!(asked.assert_page().contains("Look into your mailbox"));
+    let response = forget(&browser, "ada@example.com").await;
+    assert!(response.assert_page().contains("Look into your mailbox"));
     let said = "sending an e-mail failed";
     process
         .until(|process| process.stderr().contains(said))

@@ -41,8 +41,8 @@ async fn a_key_is_shown_once_works_is_disabled_enabled_and_deleted() {
     gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
 
     let delete = format!("/portal/keys/{id}/delete");
-    let asked = browser.get(&delete).await;
-    assert!(asked.assert_page().contains("Delete work-horse?"));
+    let confirmation = browser.get(&delete).await;
+    assert!(confirmation.assert_page().contains("Delete work-horse?"));
     browser
         .post(&delete, &[])
         .await

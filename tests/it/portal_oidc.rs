@@ -5,7 +5,10 @@ use tempfile::TempDir;
 
 use crate::support::{
     Process,
-    issuer::{Asked, CLIENT, FakeIssuer, Fault, NAME, SECRET, Signed, come_back, set_out},
+    issuer::{
+        AuthorizationRequest, CLIENT, FakeIssuer, Fault, NAME, SECRET, Signed, return_with,
+        start_sign_in,
+    },
     portal::{Browser, PASSWORD, encoded},
     stores,
 };
@@ -23,14 +26,14 @@ async fn a_new_identity_creates_a_person_and_signs_them_in_later() {
         assert!(seen.assert_page().contains("Sign in with Example ID"));
         assert!(seen.text.contains("href=\"/portal/oidc/start?to="));
     }
-    assert_eq!(issuer.asked(), [""; 0], "nothing before it is needed");
+    assert_eq!(issuer.requests(), [""; 0], "nothing before it is needed");
 
     let start = browser.get("/portal/oidc/start?to=%2Fportal%2Fkeys").await;
     let cookie = start.header("set-cookie").to_owned();
     for part in ["; HttpOnly", "; SameSite=Lax", "; Path=/", "; Max-Age=600"] {
         assert!(cookie.contains(part), "{cookie} has no {part}");
     }
-    let asked = Asked::read(start.header("location"));
+    let request = AuthorizationRequest::read(start.header("location"));
     let redirect_uri = format!("http://{}/portal/oidc/callback", gateway.public);
     for (name, value) in [
         ("kept", "1"),
@@ -40,13 +43,13 @@ async fn a_new_identity_creates_a_person_and_signs_them_in_later() {
         ("scope", "openid email profile"),
         ("code_challenge_method", "S256"),
     ] {
-        assert_eq!(asked.field(name), value, "{name}");
+        assert_eq!(request.field(name), value, "{name}");
     }
-    let random = ["state", "nonce", "code_challenge"].map(|name| asked.field(name));
+    let random = ["state", "nonce", "code_challenge"].map(|name| request.field(name));
     assert!(random.iter().all(|text| text.len() == 43), "{random:?}");
 
-    let code = issuer.grant(&asked, &json!({}), Signed::Right);
-    let seen = come_back(&browser, &code, asked.field("state")).await;
+    let code = issuer.grant(&request, &json!({}), Signed::Valid);
+    let seen = return_with(&browser, &code, request.field("state")).await;
     // The callback is a page that refreshes instead of a redirect, because the browser does not send
     // `SameSite=Strict` cookies when it comes from another site.
     let next = seen.assert_page();
@@ -90,24 +93,24 @@ async fn invalid_claims_and_signatures_are_refused() {
     let gateway = issuer.gateway(&[]).await;
     let now = tollgate::base::timestamp::now();
     for (claims, signed) in [
-        (json!({ "nonce": "another" }), Signed::Right),
-        (json!({ "nonce": null }), Signed::Right),
-        (json!({ "aud": "another" }), Signed::Right),
-        (json!({ "aud": [CLIENT, "another"] }), Signed::Right),
-        (json!({ "azp": "another" }), Signed::Right),
-        (json!({ "iss": "https://evil.example" }), Signed::Right),
-        (json!({ "exp": now - 61 }), Signed::Right),
-        (json!({ "iat": now + 300 }), Signed::Right),
-        (json!({ "sub": null }), Signed::Right),
-        (json!({}), Signed::ForOthers),
-        (json!({}), Signed::Not),
-        (json!({}), Signed::ByPublicKey),
-        (json!({}), Signed::ByNobody),
+        (json!({ "nonce": "another" }), Signed::Valid),
+        (json!({ "nonce": null }), Signed::Valid),
+        (json!({ "aud": "another" }), Signed::Valid),
+        (json!({ "aud": [CLIENT, "another"] }), Signed::Valid),
+        (json!({ "azp": "another" }), Signed::Valid),
+        (json!({ "iss": "https://evil.example" }), Signed::Valid),
+        (json!({ "exp": now - 61 }), Signed::Valid),
+        (json!({ "iat": now + 300 }), Signed::Valid),
+        (json!({ "sub": null }), Signed::Valid),
+        (json!({}), Signed::OtherPayload),
+        (json!({}), Signed::Unsigned),
+        (json!({}), Signed::WithPublicKey),
+        (json!({}), Signed::WithUnknownKey),
     ] {
         let browser = Browser::new(&gateway);
-        let asked = set_out(&browser, "").await;
-        let code = issuer.grant(&asked, &claims, signed);
-        let seen = come_back(&browser, &code, asked.field("state")).await;
+        let request = start_sign_in(&browser, "").await;
+        let code = issuer.grant(&request, &claims, signed);
+        let seen = return_with(&browser, &code, request.field("state")).await;
         assert_eq!(seen.status, 400, "{claims} {signed:?}");
         assert!(seen.text.contains("could not tell us who you are"));
         assert_eq!(browser.cookie(SESSION), None, "{claims} {signed:?}");
@@ -124,18 +127,18 @@ async fn an_attempt_is_bound_to_its_browser_and_used_once() {
     let issuer = FakeIssuer::start().await;
     let gateway = issuer.gateway(&[]).await;
     let (browser, other) = (Browser::new(&gateway), Browser::new(&gateway));
-    let asked = set_out(&browser, "").await;
+    let request = start_sign_in(&browser, "").await;
     let (state, code) = (
-        asked.field("state"),
-        issuer.grant(&asked, &json!({}), Signed::Right),
+        request.field("state"),
+        issuer.grant(&request, &json!({}), Signed::Valid),
     );
     // A callback is refused in another browser, with or without an attempt of its own, and with a wrong or
     // missing state.
-    assert_eq!(come_back(&other, &code, state).await.status, 400);
-    set_out(&other, "").await;
-    assert_eq!(come_back(&other, &code, state).await.status, 400);
+    assert_eq!(return_with(&other, &code, state).await.status, 400);
+    start_sign_in(&other, "").await;
+    assert_eq!(return_with(&other, &code, state).await.status, 400);
     for wrong in ["", &state[1..]] {
-        let seen = come_back(&browser, &code, wrong).await;
+        let seen = return_with(&browser, &code, wrong).await;
         assert_eq!(seen.status, 400, "{wrong}");
         assert!(seen.text.contains("another browser"), "{}", seen.text);
     }
@@ -148,30 +151,33 @@ async fn an_attempt_is_bound_to_its_browser_and_used_once() {
     let mixed_up = browser.get(&format!("/portal/oidc/callback?{query}")).await;
     assert_eq!(mixed_up.status, 400);
     assert!(
-        !issuer.asked().contains(&"token"),
+        !issuer.requests().contains(&"token"),
         "no code was shown around"
     );
 
     browser.set_cookie(ATTEMPT, &attempt);
-    come_back(&browser, &code, state).await.assert_page();
+    return_with(&browser, &code, state).await.assert_page();
     browser.get("/portal").await.assert_page();
-    assert_eq!(come_back(&browser, &code, state).await.status, 400);
+    assert_eq!(return_with(&browser, &code, state).await.status, 400);
     // A replayed attempt cookie is refused with the used code and with a new one.
-    let again = issuer.grant(&asked, &json!({}), Signed::Right);
+    let again = issuer.grant(&request, &json!({}), Signed::Valid);
     for code in [code, again] {
         let thief = Browser::new(&gateway);
         thief.set_cookie(ATTEMPT, &attempt);
-        let seen = come_back(&thief, &code, state).await;
+        let seen = return_with(&thief, &code, state).await;
         assert_eq!((seen.status, thief.cookie(SESSION)), (400, None), "{code}");
     }
     // A forged cookie is refused.
     let forged = Browser::new(&gateway);
     forged.set_cookie(ATTEMPT, &format!("x{attempt}"));
-    assert_eq!(come_back(&forged, "code", state).await.status, 400);
+    assert_eq!(return_with(&forged, "code", state).await.status, 400);
 
     // A user who declines at the issuer gets a page that says so.
-    let asked = set_out(&other, "").await;
-    let query = encoded(&[("error", "access_denied"), ("state", asked.field("state"))]);
+    let request = start_sign_in(&other, "").await;
+    let query = encoded(&[
+        ("error", "access_denied"),
+        ("state", request.field("state")),
+    ]);
     let declined = other.get(&format!("/portal/oidc/callback?{query}")).await;
     assert_eq!(declined.status, 403);
     assert!(declined.text.contains("You have not allowed Example ID"));
@@ -190,7 +196,7 @@ async fn a_broken_issuer_breaks_nothing_else_and_heals() {
         Fault::Redirect(document),
         Fault::Body("<html>"),
         Fault::Huge,
-        Fault::Another("https://evil.example"),
+        Fault::OtherIssuer("https://evil.example"),
     ];
     let browser = Browser::new(&gateway);
     for fault in faults {
@@ -204,7 +210,7 @@ async fn a_broken_issuer_breaks_nothing_else_and_heals() {
         );
         assert_eq!(browser.cookie(ATTEMPT), None);
     }
-    assert_eq!(elsewhere.asked(), [""; 0], "no redirect is followed");
+    assert_eq!(elsewhere.requests(), [""; 0], "no redirect is followed");
     let email = "grace@example.com";
     browser.sign_up(email).await.assert_sent_to("/portal");
     let signed_in = browser.sign_in(email, PASSWORD).await;
@@ -227,16 +233,16 @@ async fn new_keys_are_fetched_when_one_is_not_known() {
     let gateway = issuer.gateway(&[]).await;
     let browser = Browser::new(&gateway);
     issuer.sign_in(&browser, &json!({})).await.assert_page();
-    assert_eq!(issuer.asked(), ["document", "token", "keys"]);
+    assert_eq!(issuer.requests(), ["document", "token", "keys"]);
     issuer.sign_in(&browser, &json!({})).await.assert_page();
-    assert_eq!(issuer.asked(), ["token"], "the rest is known");
+    assert_eq!(issuer.requests(), ["token"], "the rest is known");
     issuer.rotate("second");
     issuer.sign_in(&browser, &json!({})).await.assert_page();
-    assert_eq!(issuer.asked(), ["token", "keys"]);
+    assert_eq!(issuer.requests(), ["token", "keys"]);
     // Keys are fetched at most once a minute.
     issuer.rotate("third");
     assert_eq!(issuer.sign_in(&browser, &json!({})).await.status, 400);
-    assert_eq!(issuer.asked(), ["token"]);
+    assert_eq!(issuer.requests(), ["token"]);
     gateway.stop().await;
 }
 
@@ -262,18 +268,18 @@ async fn refusals_are_logged_without_secrets() {
     let mut secrets = vec![SECRET.to_owned(), "access-canary".into(), "eyJ".into()];
     let (wrong, right) = (json!({ "aud": "another" }), json!({}));
     for (claims, status) in [(&wrong, 400), (&right, 200)] {
-        let asked = set_out(&browser, "").await;
-        let code = issuer.grant(&asked, claims, Signed::Right);
-        let seen = come_back(&browser, &code, asked.field("state")).await;
+        let request = start_sign_in(&browser, "").await;
+        let code = issuer.grant(&request, claims, Signed::Valid);
+        let seen = return_with(&browser, &code, request.field("state")).await;
         assert_eq!(seen.status, status, "{}", seen.text);
         secrets.extend([
             code,
-            asked.field("state").into(),
-            asked.field("nonce").into(),
+            request.field("state").into(),
+            request.field("nonce").into(),
         ]);
     }
-    let asked = set_out(&browser, "").await;
-    let seen = come_back(&browser, "code-canary/unknown", asked.field("state")).await;
+    let request = start_sign_in(&browser, "").await;
+    let seen = return_with(&browser, "code-canary/unknown", request.field("state")).await;
     assert_eq!(seen.status, 400);
     let ended = process.terminated().await;
     for reason in [

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::{
-    issuer::{Asked, FakeIssuer, Signed, come_back},
+    issuer::{AuthorizationRequest, FakeIssuer, Signed, return_with},
     portal::{Browser, PASSWORD, Seen},
 };
 
@@ -22,9 +22,9 @@ async fn connect(issuer: &FakeIssuer, browser: &Browser, subject: &str) -> Seen 
     let to = away
         .between("content=\"0; url=", "\"")
         .replace("&amp;", "&");
-    let asked = Asked::read(&to);
-    let code = issuer.grant(&asked, &json!({ "sub": subject }), Signed::Right);
-    come_back(browser, &code, asked.field("state")).await
+    let request = AuthorizationRequest::read(&to);
+    let code = issuer.grant(&request, &json!({ "sub": subject }), Signed::Valid);
+    return_with(browser, &code, request.field("state")).await
 }
 
 #[tokio::test]
@@ -57,12 +57,12 @@ async fn an_identity_is_connected_to_an_existing_person_only_by_themselves() {
     let to = away
         .between("content=\"0; url=", "\"")
         .replace("&amp;", "&");
-    let asked = Asked::read(&to);
+    let request = AuthorizationRequest::read(&to);
     other.get("/portal").await;
     let out = other.post("/portal/sign-out", &[]).await;
     out.assert_sent_to("/portal/sign-in");
-    let code = issuer.grant(&asked, &json!({ "sub": "subject-2" }), Signed::Right);
-    let seen = come_back(&other, &code, asked.field("state")).await;
+    let code = issuer.grant(&request, &json!({ "sub": "subject-2" }), Signed::Valid);
+    let seen = return_with(&other, &code, request.field("state")).await;
     assert_eq!(seen.status, 403);
 
     // After disconnecting, the identity does not sign anyone in.
@@ -117,12 +117,11 @@ async fn an_address_must_be_verified_and_of_an_allowed_domain() {
         assert!(seen.text.contains("does not vouch"), "{}", seen.text);
     }
     // Some issuers return the address from the userinfo endpoint only. It counts only if its `sub` is the same.
-    issuer.tell_elsewhere(
-        json!({ "sub": "other", "email": "b@example.com", "email_verified": true }),
-    );
+    issuer
+        .set_userinfo(json!({ "sub": "other", "email": "b@example.com", "email_verified": true }));
     let claims = json!({ "email": null, "email_verified": null });
     assert_eq!(issuer.sign_in(&browser, &claims).await.status, 400);
-    issuer.tell_elsewhere(
+    issuer.set_userinfo(
         json!({ "sub": "subject-1", "email": "b@example.com", "email_verified": true }),
     );
     issuer.sign_in(&browser, &claims).await.assert_page();

@@ -7,8 +7,8 @@ use tempfile::TempDir;
 
 use crate::support::{
     Process, TestGateway,
+    admin::{Admin, rows},
     console::{actions, with_token},
-    desk::{Admin, rows},
     portal::{Browser, PASSWORD},
     stripe::{FakeStripe, SECRET_KEY, deliver, order, paid},
 };
@@ -42,8 +42,8 @@ async fn a_payment_is_credited_once_however_often_it_is_delivered() {
     }
 
     let leaving = order(&browser, "25.000000").await;
-    let asked = stripe.asked().pop().unwrap();
-    let field = |name: &str| asked.fields[name].as_str();
+    let request = stripe.requests().pop().unwrap();
+    let field = |name: &str| request.fields[name].as_str();
     let checkout = field("client_reference_id");
     let session = format!("cs_test_{}", &checkout["checkout_".len()..]);
     let page = format!("http://{}/pay/{session}", stripe.address);
@@ -65,7 +65,7 @@ async fn a_payment_is_credited_once_however_often_it_is_delivered() {
     ] {
         assert_eq!(field(name), value, "{name}");
     }
-    let header = |name: &str| asked.headers[name].to_str().unwrap();
+    let header = |name: &str| request.headers[name].to_str().unwrap();
     assert_eq!(header("authorization"), format!("Bearer {SECRET_KEY}"));
     assert_eq!(header("idempotency-key"), checkout);
 
@@ -221,13 +221,13 @@ async fn amounts_are_checked_and_open_checkouts_limited() {
         let told = "From $5.00 to $1,000.00, in whole cents.";
         assert!(refused.text.contains(told), "{wrong}: {}", refused.text);
     }
-    assert_eq!(stripe.asked().len(), 0);
+    assert_eq!(stripe.requests().len(), 0);
     let (first, session) = stripe.order(&browser, " $5.01 ").await;
     for _ in 1..10 {
         order(&browser, "1000").await.assert_page();
     }
     assert_eq!(order(&browser, "10").await.status, 429);
-    assert_eq!(stripe.asked().len(), 9);
+    assert_eq!(stripe.requests().len(), 9);
     deliver(gateway.public, &paid(&first, &session, 501))
         .await
         .assert_ok();

@@ -9,7 +9,7 @@ use tollgate::base::timestamp::now;
 
 use crate::support::{
     Process, TestGateway,
-    desk::rows,
+    admin::rows,
     portal::Browser,
     stores::{self, files_only},
     stripe::{
@@ -69,8 +69,8 @@ async fn unsigned_events_and_other_event_types_are_ignored() {
     ] {
         deliver(gateway.public, &nothing).await.assert_ok();
     }
-    let asked = gateway.get("/payments/stripe").await;
-    asked.assert_error(404, "not_found", Some("route_not_found"), None);
+    let response = gateway.get("/payments/stripe").await;
+    response.assert_error(404, "not_found", Some("route_not_found"), None);
     assert_eq!(balance(&gateway, &browser).await, "1000.000000");
     // An event with two signatures, as sent while the secret is rotated. One of them is valid.
     let rotated = format!("{},v1={digest}", signature("whsec_another", now(), &body));
@@ -105,7 +105,7 @@ async fn a_failing_provider_is_reported_and_nothing_is_lost() {
         let told = "The payment page cannot be reached at the moment. Nothing was charged";
         assert!(failed.text.contains(told), "{fault:?}: {}", failed.text);
         assert!(!failed.text.contains("javascript:"), "{}", failed.text);
-        assert_eq!(stripe.asked().len(), 1, "{fault:?}");
+        assert_eq!(stripe.requests().len(), 1, "{fault:?}");
     }
     stripe.break_with(None);
     let (checkout, session) = stripe.order(&browser, "10").await;
@@ -182,7 +182,7 @@ async fn secrets_of_payments_are_in_no_log() {
     stripe.break_with(Fault::Answer(401, words));
     assert_eq!(order(&browser, "10").await.status, 503);
     stripe.break_with(None);
-    stripe.asked();
+    stripe.requests();
     let (checkout, session) = stripe.order(&browser, "10").await;
     let event = paid(&checkout, &session, 900);
     let forged = signature("whsec_another", now(), &event.to_string());

@@ -6,8 +6,8 @@ use tollgate::backoffice::Role;
 
 use crate::support::{
     TestGateway,
+    admin::{links, rows},
     console::{self, actions, with_token},
-    desk::{links, rows},
     gateway::OPERATOR_TOKEN,
     portal::{Browser, PASSWORD, SCRIPT, Seen},
     process::{run, text},
@@ -326,8 +326,8 @@ async fn operators_change_others_in_the_console_and_never_themselves() {
     customer.get("/portal/console").await.assert_page();
     let reset = operator.post(&format!("{theirs}/reset"), &[]).await;
     let link = reset.between("id=\"new-link\">", "<").to_owned();
-    let asked = operator.get(&format!("{theirs}/remove")).await;
-    assert!(asked.assert_page().contains(&customer.email));
+    let confirmation = operator.get(&format!("{theirs}/remove")).await;
+    assert!(confirmation.assert_page().contains(&customer.email));
     customer.get("/portal").await.assert_page();
     let removed = operator.post(&format!("{theirs}/remove"), &[]).await;
     removed.assert_sent_to(&account);
@@ -391,7 +391,7 @@ async fn a_person_without_a_password_sets_one_without_a_current_one() {
     assert!(page.assert_page().contains("Present password"));
     let missing = [("new", "a fresh password")];
     let refused = browser.post("/portal/settings/password", &missing).await;
-    assert_eq!(refused.status, 400, "whoever has one gives it");
+    assert_eq!(refused.status, 400, "the present password is required");
 
     // A person without a password, as created through an issuer.
     let new = tollgate::backoffice::NewPerson {
@@ -454,14 +454,10 @@ async fn the_command_invites_and_sends_an_email() {
     let account = gateway.account_id.clone();
     let said = command(&["invite", &account, "ada@example.com", "--operator"]);
     assert!(said.contains("only time the link is shown"), "{said}");
-    let letter = smtp.letter().await;
-    assert_eq!(letter.to, "ada@example.com");
-    assert!(
-        letter.text.contains("<gate@example.org>"),
-        "{}",
-        letter.text
-    );
-    let link = letter.link();
+    let mail = smtp.next_mail().await;
+    assert_eq!(mail.to, "ada@example.com");
+    assert!(mail.text.contains("<gate@example.org>"), "{}", mail.text);
+    let link = mail.link();
     assert!(said.contains(&link), "{said}");
     let browser = Browser::new(&gateway);
     follow(&browser, &link, "Ada", PASSWORD)

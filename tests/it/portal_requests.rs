@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Plan, Step,
+    admin::{Admin, links, rows},
     bodies::hello_with,
-    desk::{Admin, links, rows},
     gateway::hello,
     turns::{CONVERT, Turn},
     upstream::{chunk, events, stream_head},

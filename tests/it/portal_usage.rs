@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::{
     Plan,
-    desk::{Admin, not_at_midnight, rows},
+    admin::{Admin, not_at_midnight, rows},
     gateway::hello,
     models::MODELS,
 };
@@ -151,8 +151,8 @@ async fn names_are_escaped_on_every_page() {
     let (_, key) = admin.new_key("<script>alert('1')</script>").await;
     admin.gateway.chat_as(&key, &hello(MODEL)).await.assert_ok();
     admin.gateway.idle().await;
-    let story = admin.listed("/portal/requests").await.remove(0);
-    for path in ["/portal/usage?by=key", "/portal/requests", &story] {
+    let details = admin.listed("/portal/requests").await.remove(0);
+    for path in ["/portal/usage?by=key", "/portal/requests", &details] {
         let page = admin.page(path).await;
         assert!(page.contains("&lt;script&gt;alert("), "{path}: {page}");
         assert!(!page.contains("<script>"), "{path}: {page}");

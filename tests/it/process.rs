@@ -1,4 +1,4 @@
-//! The real program: `dev` and the operator's commands.
+//! The real binary: `dev` and the operator's commands.
 
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt as _};
 
@@ -24,7 +24,7 @@ async fn chat(environment: &BTreeMap<String, String>, model: &str) -> (u16, Valu
 }
 
 #[tokio::test]
-async fn dev_is_ready_with_nothing_but_a_folder() {
+async fn dev_needs_only_a_folder() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("not/there/yet");
     let (process, environment) = Process::dev(&data).await;
@@ -150,7 +150,7 @@ async fn two_processes_do_not_share_a_store() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_named() {
+async fn a_port_in_use_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let data = TempDir::new().unwrap();
@@ -175,7 +175,7 @@ async fn a_port_that_is_taken_is_named() {
     );
 }
 
-/// An operator's command against a running gateway: its exit code, stdout and stderr.
+/// Runs an operator's command against a running gateway; returns its exit code, stdout and stderr.
 fn operator(environment: &BTreeMap<String, String>, arguments: &[&str]) -> (i32, String, String) {
     let names = ["TOLLGATE_OPERATOR_URL", "TOLLGATE_OPERATOR_TOKEN"];
     let environment = names.map(|name| (name, environment[name].as_str()));
@@ -259,7 +259,7 @@ async fn the_operators_commands_do_what_the_api_does() {
 }
 
 #[tokio::test]
-async fn without_json_the_commands_speak_to_people() {
+async fn without_json_the_commands_print_text() {
     let data = TempDir::new().unwrap();
     let (_process, environment) = Process::dev(data.path()).await;
     let (code, created, _) = operator(
@@ -281,8 +281,8 @@ async fn without_json_the_commands_speak_to_people() {
         key.contains("sk-svc-") && key.contains("the only time the key is shown"),
         "{key}"
     );
-    let asked = ["route", "Hello", "--model", "svc-hybrid-cost"];
-    let (_, route, _) = operator(&environment, &asked);
+    let arguments = ["route", "Hello", "--model", "svc-hybrid-cost"];
+    let (_, route, _) = operator(&environment, &arguments);
     assert!(
         route.contains("COST_OK") && route.contains("ESTIMATED_COST"),
         "{route}"

@@ -1,4 +1,4 @@
-//! `tollgate check`: the file, the store and the providers, without touching any of them.
+//! `tollgate check`: the configuration, the store and the providers, without changing any of them.
 
 use std::path::Path;
 
@@ -22,9 +22,9 @@ fn check(config: &Path) -> (i32, String, String) {
     (code, text(&output.stdout), text(&output.stderr))
 }
 
-/// What a start would stumble over, a check says.
+/// Whatever would make a start fail, a check reports.
 #[test]
-fn check_looks_into_the_store() {
+fn check_reads_the_store() {
     if files_only("what is wrong with the store is wrong with a file here") {
         return;
     }
@@ -54,9 +54,9 @@ fn check_looks_into_the_store() {
     assert!(stdout.contains("cannot be used"), "{stdout}");
 }
 
-/// The most common mistake in a `base_url` is a part that is missing.
+/// The most common mistake in a `base_url` is a missing path.
 #[tokio::test]
-async fn check_asks_the_provider_for_its_models() {
+async fn check_lists_the_providers_models() {
     let folder = TempDir::new().unwrap();
     let config = folder.path().join("tollgate.toml");
     let upstream = FakeUpstream::start().await;
@@ -84,7 +84,7 @@ async fn check_asks_the_provider_for_its_models() {
 }
 
 #[test]
-fn check_tells_a_good_configuration_from_a_bad_one() {
+fn check_distinguishes_good_from_bad_configurations() {
     if files_only("it looks whether a check made the database's file") {
         return;
     }
@@ -151,9 +151,9 @@ fn check_tells_a_good_configuration_from_a_bad_one() {
     assert!(stderr.contains("nowhere.toml"), "{stderr}");
 }
 
-/// The sources of the tools too, and without a word of where they are.
+/// The data sources of the tools are checked too, without printing their addresses.
 #[tokio::test]
-async fn check_asks_the_sources_of_the_tools() {
+async fn check_queries_the_tools_data_sources() {
     let folder = TempDir::new().unwrap();
     let config = folder.path().join("tollgate.toml");
     let (market, node) = (FakeMarket::start().await, FakeUpstream::start().await);
@@ -212,12 +212,12 @@ async fn check_asks_the_sources_of_the_tools() {
             !format!("{stdout}{stderr}").contains("secret-key"),
             "{stdout}{stderr}"
         );
-        let asked = &node.received()[0];
+        let request = &node.received()[0];
         assert!(
-            asked.head.starts_with("POST /secret-key "),
+            request.head.starts_with("POST /secret-key "),
             "{}",
-            asked.head
+            request.head
         );
-        assert_eq!(asked.body["method"], "eth_chainId");
+        assert_eq!(request.body["method"], "eth_chainId");
     }
 }

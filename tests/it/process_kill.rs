@@ -1,5 +1,5 @@
-//! The real program, killed at any moment under load: nothing that was paid for is lost, nothing is
-//! charged twice, nothing stays held, and the minute goes on.
+//! The real binary, killed at any moment under load: no delivered response goes uncharged, nothing is charged twice,
+//! nothing stays held, and rate-limit windows continue.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,28 +24,28 @@ use crate::support::{
 
 const TOKEN: &str = "0123456789abcdef";
 const MODEL: &str = "svc-standard";
-/// Has the gateway run a tool of its own between two questions to the provider.
+/// Makes the gateway run a built-in tool between two provider steps.
 const CALLS_A_TOOL: &str = r#"[[sim tool=convert_units {"amount":"1","from":"ether","to":"wei"}]]"#;
 const WORKERS: usize = 8;
 const CREDIT_NANOS: i64 = 1_000_000_000_000;
-/// A minute never lets more through, however often the process is killed in it.
+/// Higher than any window gets, however often the process is killed in it.
 const RPM: u64 = 100_000;
 
-/// How often each place is visited; more in a long run than in every run.
+/// Rounds per failpoint; a long run sets more.
 fn rounds() -> u32 {
     let wanted = std::env::var("TOLLGATE_KILL_ROUNDS");
     wanted.map_or(3, |rounds| rounds.parse().unwrap())
 }
 
-/// A gateway that dies and comes back, and everything its clients know.
-struct Mortal {
+/// A gateway that is killed and restarted, and everything that its clients have recorded.
+struct KillableGateway {
     folder: TempDir,
     client: reqwest::Client,
     account_id: String,
     key: String,
-    /// IDs of requests whose answer arrived whole, when they were asked, and their tokens.
+    /// IDs of completely received responses, with their request time and tokens.
     answered: Arc<Mutex<BTreeMap<String, (Instant, u64)>>>,
-    asked: Arc<AtomicUsize>,
+    sent: Arc<AtomicUsize>,
 }
 
 struct Alive {
@@ -54,7 +54,7 @@ struct Alive {
     operator: SocketAddr,
 }
 
-impl Mortal {
+impl KillableGateway {
     async fn create() -> Self {
         let folder = TempDir::new().unwrap();
         let config = format!(
@@ -66,32 +66,32 @@ impl Mortal {
             stores::quick_lines(folder.path())
         );
         std::fs::write(folder.path().join("tollgate.toml"), config).unwrap();
-        let mut mortal = Self {
+        let mut gateway = Self {
             folder,
             client: client(),
             account_id: String::new(),
             key: String::new(),
             answered: Arc::default(),
-            asked: Arc::default(),
+            sent: Arc::default(),
         };
-        let alive = mortal.start(None).await;
+        let alive = gateway.start(None).await;
         let body = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
-        let account = mortal
+        let account = gateway
             .operate(&alive, "POST", "/operator/accounts", body)
             .await;
-        mortal.account_id = account["id"].as_str().unwrap().to_owned();
-        let path = format!("/operator/accounts/{}", mortal.account_id);
+        gateway.account_id = account["id"].as_str().unwrap().to_owned();
+        let path = format!("/operator/accounts/{}", gateway.account_id);
         let grant = json!({ "amount": (CREDIT_NANOS / 1_000_000_000).to_string() });
-        mortal
+        gateway
             .operate(&alive, "POST", &format!("{path}/grants"), grant)
             .await;
         let name = json!({ "name": "test" });
-        let key = mortal
+        let key = gateway
             .operate(&alive, "POST", &format!("{path}/keys"), name)
             .await;
-        mortal.key = key["key"].as_str().unwrap().to_owned();
+        gateway.key = key["key"].as_str().unwrap().to_owned();
         assert_eq!(alive.process.terminated().await.code, Some(0));
-        mortal
+        gateway
     }
 
     fn database(&self) -> PathBuf {
@@ -119,16 +119,16 @@ impl Mortal {
         response.json().await.unwrap()
     }
 
-    /// Keeps asking from all sides until the process is gone.
+    /// Sends requests from all workers until the process has ended.
     async fn load_until_death(&self, public: SocketAddr) {
         let workers = (0..WORKERS).map(|worker| {
             let (client, key) = (self.client.clone(), self.key.clone());
-            let (answered, asked) = (self.answered.clone(), self.asked.clone());
+            let (answered, sent) = (self.answered.clone(), self.sent.clone());
             tokio::spawn(async move {
                 loop {
-                    let number = asked.fetch_add(1, Relaxed);
+                    let number = sent.fetch_add(1, Relaxed);
                     let id = format!("ask-{number}");
-                    let (stream, asked_at) = (worker % 2 == 0, Instant::now());
+                    let (stream, sent_at) = (worker % 2 == 0, Instant::now());
                     let said = if worker % 4 < 2 {
                         "Hello"
                     } else {
@@ -138,7 +138,7 @@ impl Mortal {
                         return;
                     };
                     let mut answered = answered.lock().unwrap();
-                    answered.insert(id, (asked_at, tokens));
+                    answered.insert(id, (sent_at, tokens));
                 }
             })
         });
@@ -147,7 +147,7 @@ impl Mortal {
         }
     }
 
-    /// What must be true of the file a dead process left, and of the next process on it.
+    /// Asserts the state of the database that a killed process left, and of the next process on it.
     async fn examine(&self, killed: &str) {
         let audit = run(&["audit", "--database", path_text(&self.database())], &[]);
         assert!(audit.status.success(), "{killed}: {}", text(&audit.stdout));
@@ -181,7 +181,7 @@ impl Mortal {
             );
         }
         assert_eq!(nanos(&account["balance"]), CREDIT_NANOS - spent, "{killed}");
-        self.examine_minute(&alive, killed).await;
+        self.examine_window(&alive, killed).await;
         let audit = self
             .operate(&alive, "POST", "/operator/audit", json!({}))
             .await;
@@ -194,10 +194,10 @@ impl Mortal {
         assert!(answered > 20, "only {answered} answers: that is no load");
     }
 
-    /// Everything that was let through in the last minute still counts.
-    async fn examine_minute(&self, alive: &Alive, killed: &str) {
+    /// Asserts that every call admitted in the last 60 seconds is still in the window.
+    async fn examine_window(&self, alive: &Alive, killed: &str) {
         let url = format!("http://{}/v1/chat/completions", alive.public);
-        // Larger than the ceiling: refused, told how much is left, and not counted.
+        // A request above the ceiling is refused without being counted, and its headers show what is left.
         let limits = json!({ "account": self.account_id, "model": MODEL, "tpm": 10 });
         self.operate(alive, "PUT", "/operator/limits", limits).await;
         let body = json!({ "model": MODEL, "messages": [{ "role": "user", "content": "Hello" }] });
@@ -207,9 +207,9 @@ impl Mortal {
         let left = refused.headers()["x-ratelimit-remaining"].to_str().unwrap();
         let counted = RPM - left.parse::<u64>().unwrap();
         let answered = self.answered.lock().unwrap().clone();
-        let asked = answered.values().map(|(asked_at, _)| asked_at.elapsed());
-        let least = asked.filter(|ago| *ago < Duration::from_mins(1)).count() as u64;
-        let most = self.asked.load(Relaxed) as u64;
+        let sent = answered.values().map(|(sent_at, _)| sent_at.elapsed());
+        let least = sent.filter(|ago| *ago < Duration::from_mins(1)).count() as u64;
+        let most = self.sent.load(Relaxed) as u64;
         assert!(
             (least..=most).contains(&counted),
             "{killed}: {counted} are remembered of {least} to {most}"
@@ -219,13 +219,13 @@ impl Mortal {
     }
 }
 
-/// One that does not wait for ever: an answer that never comes is a failure.
+/// A client with a timeout: a response that never arrives is a failure.
 fn client() -> reqwest::Client {
     let builder = reqwest::Client::builder().no_proxy();
     builder.timeout(Duration::from_mins(1)).build().unwrap()
 }
 
-/// The answer's tokens, if it arrived whole; `None` if the process died before.
+/// The response's tokens, if it arrived completely; `None` if the process died before.
 async fn ask(
     client: &reqwest::Client,
     public: SocketAddr,
@@ -256,9 +256,9 @@ async fn ask(
     answer["usage"]["total_tokens"].as_u64()
 }
 
-fn unless_it_died<T>(heard: reqwest::Result<T>) -> Option<T> {
-    let heard = heard.inspect_err(|error| assert!(!error.is_timeout(), "no answer: {error:?}"));
-    heard.ok()
+fn unless_it_died<T>(result: reqwest::Result<T>) -> Option<T> {
+    let result = result.inspect_err(|error| assert!(!error.is_timeout(), "no answer: {error:?}"));
+    result.ok()
 }
 
 fn nanos(money: &Value) -> i64 {
@@ -272,28 +272,28 @@ fn path_text(path: &Path) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dying_anywhere_loses_nothing() {
+async fn aborting_at_any_failpoint_loses_nothing() {
     if files_only(
         "a next gateway frees what a dead one held only when its lease is over: see tests/fleet",
     ) {
         return;
     }
     for round in 0..rounds() {
-        let mortal = Mortal::create().await;
+        let gateway = KillableGateway::create().await;
         for (at, point) in (0_u32..).zip(failpoint::POINTS) {
-            // Early, and later when many calls are at different places; not before it is ready.
+            // Early, and later when many calls are at different failpoints; not before the process is ready.
             let times = 5 + (round * 37 + at * 11) % 60;
             let die_at = format!("{point}:{times}");
-            let alive = mortal.start(Some(&die_at)).await;
-            mortal.load_until_death(alive.public).await;
+            let alive = gateway.start(Some(&die_at)).await;
+            gateway.load_until_death(alive.public).await;
             let ended = alive.process.ended().await;
             assert_eq!(
                 ended.code, None,
                 "{die_at}: it was to be killed, not to exit"
             );
-            mortal.examine(&die_at).await;
+            gateway.examine(&die_at).await;
         }
-        mortal.assert_was_busy();
+        gateway.assert_was_busy();
     }
 }
 
@@ -305,52 +305,52 @@ async fn being_killed_at_any_moment_loses_nothing() {
         return;
     }
     for round in 0..rounds() {
-        let mortal = Mortal::create().await;
-        let alive = mortal.start(None).await;
+        let gateway = KillableGateway::create().await;
+        let alive = gateway.start(None).await;
         let kill = async {
             let enough = 21 + round as usize * 13 % 100;
-            while mortal.answered.lock().unwrap().len() < enough {
+            while gateway.answered.lock().unwrap().len() < enough {
                 tokio::time::sleep(Duration::from_micros(700)).await;
             }
             alive.process.signal("KILL");
         };
-        tokio::join!(kill, mortal.load_until_death(alive.public));
+        tokio::join!(kill, gateway.load_until_death(alive.public));
         let ended = alive.process.ended().await;
         assert_eq!(ended.code, None);
-        mortal.examine("at any moment").await;
-        mortal.assert_was_busy();
+        gateway.examine("at any moment").await;
+        gateway.assert_was_busy();
     }
 }
 
-/// A page that was damaged is found at the start: nothing is served from books that lie.
+/// A damaged page is found at the start: the gateway does not serve from a corrupt ledger.
 #[tokio::test]
 async fn a_damaged_database_is_not_served() {
     if files_only("it damages the database's file") {
         return;
     }
-    let mortal = Mortal::create().await;
-    let alive = mortal.start(None).await;
+    let gateway = KillableGateway::create().await;
+    let alive = gateway.start(None).await;
     for number in 0..50 {
         let id = number.to_string();
-        let asked = ask(
-            &mortal.client,
+        let sent = ask(
+            &gateway.client,
             alive.public,
-            &mortal.key,
+            &gateway.key,
             &id,
             "Hello",
             false,
         );
-        asked.await.unwrap();
+        sent.await.unwrap();
     }
     assert_eq!(alive.process.terminated().await.code, Some(0));
-    let mut bytes = std::fs::read(mortal.database()).unwrap();
+    let mut bytes = std::fs::read(gateway.database()).unwrap();
     let pages = bytes.len() / 4096;
-    // The last page is one of the tables that grew.
+    // The last page belongs to one of the growing tables.
     bytes[(pages - 1) * 4096..].fill(0xA5);
-    std::fs::write(mortal.database(), bytes).unwrap();
-    let config = mortal.folder.path().join("tollgate.toml");
+    std::fs::write(gateway.database(), bytes).unwrap();
+    let config = gateway.folder.path().join("tollgate.toml");
     let environment = [("TOLLGATE_OPERATOR_TOKEN", TOKEN)];
-    for time in ["the first", "the second, as whoever restarts it would"] {
+    for time in ["the first", "the second, as after a restart"] {
         let refused = run(&["serve", "--config", path_text(&config)], &environment);
         assert_eq!(refused.status.code(), Some(1), "{time}");
         let words = text(&refused.stderr);
@@ -360,17 +360,20 @@ async fn a_damaged_database_is_not_served() {
             "{words}"
         );
     }
-    let audit = run(&["audit", "--database", path_text(&mortal.database())], &[]);
+    let audit = run(
+        &["audit", "--database", path_text(&gateway.database())],
+        &[],
+    );
     assert_eq!(audit.status.code(), Some(1), "{}", text(&audit.stdout));
 }
 
 #[tokio::test]
-async fn an_audit_of_a_file_says_what_is_wrong_with_it() {
+async fn an_audit_of_a_file_reports_what_is_wrong() {
     if files_only("it writes into the database's file") {
         return;
     }
-    let mortal = Mortal::create().await;
-    let arguments = ["audit", "--database", path_text(&mortal.database())].map(str::to_owned);
+    let gateway = KillableGateway::create().await;
+    let arguments = ["audit", "--database", path_text(&gateway.database())].map(str::to_owned);
     let audit = |more: &[&str]| {
         let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         arguments.extend(more);
@@ -384,7 +387,7 @@ async fn an_audit_of_a_file_says_what_is_wrong_with_it() {
         "{told}"
     );
     assert!(told.ends_with("Everything adds up.\n"), "{told}");
-    let stranger = rusqlite::Connection::open(mortal.database()).unwrap();
+    let stranger = rusqlite::Connection::open(gateway.database()).unwrap();
     stranger
         .execute("UPDATE ledger_entries SET delta = delta + 1", [])
         .unwrap();
@@ -392,7 +395,7 @@ async fn an_audit_of_a_file_says_what_is_wrong_with_it() {
     let (code, told, problem) = audit(&[]);
     assert_eq!(code, Some(1));
     assert!(
-        told.contains(&mortal.account_id) && told.contains("add up to"),
+        told.contains(&gateway.account_id) && told.contains("add up to"),
         "{told}"
     );
     assert_eq!(problem, "tollgate: the ledger does not add up\n");
@@ -401,7 +404,7 @@ async fn an_audit_of_a_file_says_what_is_wrong_with_it() {
     assert_eq!((code, &json["ok"]), (Some(1), &json!(false)));
     assert_eq!(
         json["violations"][0]["account_id"],
-        mortal.account_id.as_str()
+        gateway.account_id.as_str()
     );
     let missing = run(&["audit", "--database", "/nowhere/at.db"], &[]);
     assert_eq!(missing.status.code(), Some(1));

@@ -1,4 +1,4 @@
-//! The logs of a whole session: one line a request, and nothing that is nobody's business.
+//! The logs of a whole session: one line per request, without secrets or content.
 
 use std::net::SocketAddr;
 
@@ -13,12 +13,12 @@ use crate::support::{
 
 const TOKEN: &str = "operator-token-canary-0123456789";
 const PROVIDER_KEY: &str = "provider-key-canary-0123456789";
-/// Words of a user's and of a model's: what a body holds.
+/// Content of a request and of a response.
 const QUESTION: &str = "heliotrope marmalade";
 const ANSWER: &str = "periwinkle saxophone";
 const MODEL: &str = "svc-native-fast";
 
-/// What is known of a request that was made.
+/// A request that was sent.
 struct Made {
     id: String,
     status: u16,
@@ -35,7 +35,7 @@ struct Session {
 }
 
 impl Session {
-    /// Sends a request under a fresh ID and reads its answer to the end.
+    /// Sends a request with a new ID and reads its response to the end.
     async fn send(
         &mut self,
         request: reqwest::RequestBuilder,
@@ -72,13 +72,13 @@ impl Session {
     }
 }
 
-/// A provider's refusal that says more than it should.
+/// A provider's refusal that contains secrets and content.
 fn indiscreet() -> Value {
     let message = format!("`{QUESTION}` was sent with {PROVIDER_KEY}, and {ANSWER} to you");
     json!({ "error": { "message": message, "type": "invalid_request_error", "code": "bad" } })
 }
 
-/// Ways in which a provider fails, and what the caller's status is.
+/// Provider failures and the resulting status for the caller.
 fn failures() -> Vec<(bool, u16, Vec<Step>)> {
     let json = |status: u16, body: &Value| {
         vec![Step::Send(response(
@@ -125,7 +125,7 @@ fn failures() -> Vec<(bool, u16, Vec<Step>)> {
 }
 
 #[tokio::test]
-async fn a_session_leaves_a_line_a_request_and_no_secret_and_no_body() {
+async fn a_session_logs_one_line_per_request_and_no_secret_or_body() {
     let folder = TempDir::new().unwrap();
     let upstream = FakeUpstream::start().await;
     let config = folder.path().join("tollgate.toml");
@@ -183,7 +183,7 @@ async fn a_session_leaves_a_line_a_request_and_no_secret_and_no_body() {
     }
 }
 
-/// Every kind of request there is; returns the account and every key that was used.
+/// Sends every kind of request; returns the account and every key used.
 async fn script(session: &mut Session) -> (String, Vec<String>) {
     let account = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
     let account = session.operate("/operator/accounts", account).await;
@@ -292,7 +292,7 @@ async fn script(session: &mut Session) -> (String, Vec<String>) {
     (account_id, keys)
 }
 
-/// What `dev` prints is its welcome; its log holds no more than any other.
+/// `dev` prints its key in the welcome message on stdout; its log contains no secret.
 #[tokio::test]
 async fn dev_shows_its_key_in_the_welcome_and_nowhere_else() {
     let data = TempDir::new().unwrap();

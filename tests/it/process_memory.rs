@@ -1,4 +1,4 @@
-//! What a stream costs in memory: a few buffers, however long it is and however slowly it is read.
+//! Memory of a stream: a few buffers, however long it is and however slowly it is read.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 const MEGABYTE: usize = 1 << 20;
-/// Buffers of sockets and of the allocator; a stream that was kept would be many times as much.
+/// Allows for buffers of sockets and of the allocator; a buffered stream would be many times as large.
 const ALLOWED_GROWTH: usize = 12 * MEGABYTE;
 
 async fn open_stream(serving: &Serving) -> Response {
@@ -23,7 +23,7 @@ async fn open_stream(serving: &Serving) -> Response {
     response
 }
 
-/// Reads a stream to its end; says how many bytes it had and the most memory it took.
+/// Reads a stream to its end; returns its bytes and the peak memory.
 async fn read_to_end(serving: &Serving) -> (usize, usize) {
     let mut response = open_stream(serving).await;
     let (mut read, mut most, mut pieces) = (0, 0, 0_u32);
@@ -42,7 +42,7 @@ fn kilobyte_chunk() -> Value {
 }
 
 #[tokio::test]
-async fn ten_thousand_chunks_leave_no_trace() {
+async fn ten_thousand_chunks_do_not_grow_memory() {
     let upstream = FakeUpstream::start().await;
     let serving = Serving::start_on(&upstream, 1).await;
     let answer = |length: usize| {
@@ -50,10 +50,10 @@ async fn ten_thousand_chunks_leave_no_trace() {
         chunks.push(chunk(json!({}), Some("stop")));
         events(&chunks)
     };
-    // The first answers warm up what is warmed up once.
+    // The first response allocates everything that is allocated once.
     upstream.answer_stream(&answer(100));
     let (_, before) = read_to_end(&serving).await;
-    // As much again three times over: what is kept would add up.
+    // Repeated, because leaks would add up.
     upstream.answer_stream(&answer(10_000));
     for _ in 0..4 {
         let (read, most) = read_to_end(&serving).await;
@@ -64,7 +64,7 @@ async fn ten_thousand_chunks_leave_no_trace() {
 }
 
 #[tokio::test]
-async fn a_reader_that_does_not_read_costs_no_memory() {
+async fn a_stalled_reader_does_not_grow_memory() {
     let upstream = FakeUpstream::start().await;
     let serving = Serving::start_on(&upstream, 1).await;
     let endless = format!("data: {}\n\n", kilobyte_chunk()).repeat(8);
@@ -84,10 +84,10 @@ async fn a_reader_that_does_not_read_costs_no_memory() {
     drop(unread);
 }
 
-/// The largest answer that is taken is 32 MiB, and the longest line of a stream 1 MiB. A provider
-/// that sends more is cut off, costs little memory and no money.
+/// The largest accepted response is 32 MiB, and the longest line of a stream 1 MiB. A provider that sends more is
+/// disconnected; the call costs little memory and is free.
 #[tokio::test]
-async fn an_answer_without_an_end_is_cut_off_and_free() {
+async fn an_endless_answer_is_cut_off_and_free() {
     let upstream = FakeUpstream::start().await;
     let serving = Serving::start_on(&upstream, 1).await;
     let head = |more: &str| {
@@ -141,5 +141,5 @@ async fn an_answer_without_an_end_is_cut_off_and_free() {
         let growth = serving.process.most_memory() - before;
         assert!(growth < allowed, "{what}: {growth} bytes");
     }
-    assert_eq!(serving.books().await, ("100.000000".to_owned(), 0));
+    assert_eq!(serving.ledger_view().await, ("100.000000".to_owned(), 0));
 }

@@ -1,4 +1,4 @@
-//! The configuration is read anew while the program runs: on SIGHUP, and when its file changes.
+//! Reloading the configuration of a running process: on SIGHUP, and when its file changes.
 
 use std::{
     path::{Path, PathBuf},
@@ -59,7 +59,7 @@ impl Reloading {
         write(&self.config(), &text(self.folder.path(), upstream, more));
     }
 
-    /// Waits until the log has so many lines with these words.
+    /// Waits until the log contains `words` `times` times.
     async fn until_logged(&mut self, words: &str, times: usize) {
         let done = |process: &Process| process.stderr().matches(words).count() >= times;
         self.process.until(done).await;
@@ -92,7 +92,7 @@ impl Reloading {
     }
 }
 
-/// In one go, as editors do it: a file that is half written is never there.
+/// Replaces the file atomically, as editors do, so that no reader sees a half-written one.
 fn write(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     std::fs::write(&beside, text).unwrap();
@@ -141,7 +141,7 @@ async fn a_changed_file_is_read_and_a_bad_one_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_signal_reads_it_anew_and_a_changed_catalog_counts() {
+async fn a_signal_reloads_and_a_changed_catalog_applies() {
     let upstream = answering("hi").await;
     let mut running = Reloading::start(&upstream).await;
     let all = running.models().await;
@@ -172,7 +172,7 @@ async fn a_signal_reads_it_anew_and_a_changed_catalog_counts() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_not_there_is_read_when_it_comes() {
+async fn a_missing_file_is_read_when_it_appears() {
     let upstream = answering("hi").await;
     let mut running = Reloading::start(&upstream).await;
     let all = running.models().await;
@@ -182,7 +182,7 @@ async fn a_file_that_was_not_there_is_read_when_it_comes() {
         &format!("catalog.file = \"{}\"", catalog.display()),
     );
     running.until_logged("configuration not reloaded", 1).await;
-    // It is looked for every second, and told of once.
+    // The file is checked every second, and its absence is logged once.
     tokio::time::sleep(Duration::from_millis(2_200)).await;
     let log = running.process.stderr();
     assert_eq!(
@@ -200,7 +200,7 @@ async fn a_file_that_was_not_there_is_read_when_it_comes() {
 }
 
 #[tokio::test]
-async fn calls_that_are_running_finish_where_they_began() {
+async fn running_calls_finish_with_the_deployment_they_started_with() {
     let (old, new) = (answering("old").await, answering("new").await);
     let mut running = Reloading::start(&old).await;
     let gate = Gate::default();

@@ -1,5 +1,5 @@
-//! The real program, whose store cannot be written: what was delivered is charged once all the same, by whichever
-//! process comes next.
+//! The real binary with a store that refuses writes: delivered responses are charged exactly once, by whichever
+//! process runs next.
 
 use std::{
     fs,
@@ -14,11 +14,11 @@ use crate::{
     support::{FakeUpstream, Gate, PostgresServer, Serving, stores},
 };
 
-/// 100 × 4,600 billionths.
+/// 100 × 4,600 nano-dollars.
 const CHARGED: (&str, usize) = ("99.999540", STREAMS);
 const SPOOLED: &str = "tollgate_spooled_charges";
 
-/// A store of a gateway's own that can be taken away: a lock on the file, or the end of the server.
+/// A store of one gateway that can be made unavailable: by a lock on the file, or by killing the server.
 struct Store {
     folder: PathBuf,
     server: Option<Arc<PostgresServer>>,
@@ -26,7 +26,7 @@ struct Store {
 }
 
 impl Store {
-    /// With a gateway on it.
+    /// Starts a gateway on it.
     async fn with_gateway(
         upstream: &FakeUpstream,
         environment: &[(&str, &str)],
@@ -76,7 +76,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
-/// A hundred streams that were delivered while the store was away, as every one of their clients says.
+/// A hundred streams that were delivered while the store was unavailable, confirmed by each client.
 async fn delivered() -> (Store, Serving) {
     let (upstream, gate) = slow_upstream().await;
     let (mut store, serving) = Store::with_gateway(&upstream, &[]).await;
@@ -95,23 +95,23 @@ async fn deliver(store: &mut Store, serving: &Serving, gate: &Gate) {
     }
 }
 
-/// The charges are in the books, and nowhere else.
+/// Asserts that the charges are in the ledger, and no longer pending.
 async fn assert_settled(serving: &Serving, spool: &Path) {
-    let (balance, charges) = serving.books().await;
+    let (balance, charges) = serving.ledger_view().await;
     assert_eq!((balance.as_str(), charges), CHARGED);
     assert_eq!(serving.metric(SPOOLED).await, "0");
     assert_eq!(lines(spool), 0);
     stores::assert_sound(serving.folder());
 }
 
-/// How many lines of a file are not empty.
+/// Number of lines of a file that are not empty.
 fn lines(spool: &Path) -> usize {
     let text = fs::read_to_string(spool).unwrap();
     text.lines().filter(|line| !line.is_empty()).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_delivered_is_charged_after_a_stop_and_its_exit_status_says_so() {
+async fn delivered_streams_are_charged_after_a_stop_whose_exit_status_reports_them() {
     let (mut store, serving) = delivered().await;
     serving.process.signal("TERM");
     let (ended, serving) = serving
@@ -135,9 +135,9 @@ async fn what_was_delivered_is_charged_after_a_stop_and_its_exit_status_says_so(
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
 }
 
-/// Killed, with its spool given to another gateway on the same store.
+/// The process is killed, and its spool is moved to another gateway on the same store.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_delivered_is_charged_after_a_kill_by_whoever_is_given_the_file() {
+async fn delivered_streams_are_charged_after_a_kill_by_the_gateway_that_gets_the_spool() {
     let (mut store, serving) = delivered().await;
     serving.process.signal("KILL");
     let (from, given) = (store.spool(), store.folder.join("given"));
@@ -155,10 +155,10 @@ async fn what_was_delivered_is_charged_after_a_kill_by_whoever_is_given_the_file
     assert_settled(&serving, &to).await;
 }
 
-/// The store comes back, the charges are settled by the process that made them, and an old copy of its spool, cut off in
-/// the middle of a line, is replayed.
+/// The store returns, the process settles its charges itself, and then an old copy of its spool, cut off in the
+/// middle of a line, is replayed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_charge_that_comes_about_both_ways_is_made_once() {
+async fn a_charge_made_directly_and_from_the_spool_is_made_once() {
     let (mut store, serving) = delivered().await;
     let copy = fs::read_to_string(store.spool()).unwrap();
     assert_eq!(lines(&store.spool()), STREAMS);
@@ -182,7 +182,7 @@ async fn a_charge_that_comes_about_both_ways_is_made_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_can_be_charged_nowhere_is_not_finished_and_free() {
+async fn a_stream_that_can_be_neither_charged_nor_spooled_is_interrupted_and_free() {
     let (upstream, gate) = slow_upstream().await;
     let nowhere = [("TOLLGATE__STORE__SPOOL", "/dev/null/spool")];
     let (mut store, serving) = Store::with_gateway(&upstream, &nowhere).await;
@@ -203,6 +203,6 @@ async fn a_stream_that_can_be_charged_nowhere_is_not_finished_and_free() {
     serving.process.signal("TERM");
     let (ended, serving) = serving.ended_and_restarted_after(async {}, &[]).await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert_eq!(serving.books().await, ("100.000000".to_owned(), 0));
+    assert_eq!(serving.ledger_view().await, ("100.000000".to_owned(), 0));
     stores::assert_sound(serving.folder());
 }

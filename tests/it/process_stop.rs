@@ -1,4 +1,4 @@
-//! A request to stop: no new work, running answers finish, patience has an end.
+//! Graceful stop: no new work, running responses finish, and the grace period ends.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::{
 
 const MODEL: &str = "svc-native-fast";
 
-/// A stream that has begun: its first bytes, and the rest to come.
+/// A stream that has begun: its first bytes, and the response.
 async fn open_stream(serving: &Serving, directives: &str) -> (Vec<u8>, reqwest::Response) {
     let mut body = hello(MODEL);
     body["stream"] = true.into();
@@ -35,7 +35,7 @@ async fn health(serving: &Serving) -> (u16, Value) {
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
-/// Until the request to stop has arrived, which takes a signal a moment.
+/// Waits until the process has handled the signal.
 async fn until_stopping(serving: &mut Serving) {
     let stopping = |process: &Process| process.stderr().contains("stopping: no new work");
     serving.process.until(stopping).await;
@@ -105,11 +105,11 @@ async fn a_running_answer_that_is_no_stream_finishes_too() {
         )),
     ]);
     let mut serving = Serving::start_on(&upstream, 60).await;
-    let asked = tokio::spawn(serving.chat(&hello(MODEL)).send());
+    let pending = tokio::spawn(serving.chat(&hello(MODEL)).send());
     serving.process.until(|_| upstream.calls() == 1).await;
     serving.process.signal("TERM");
     until_stopping(&mut serving).await;
-    let answer = asked.await.unwrap().unwrap();
+    let answer = pending.await.unwrap().unwrap();
     assert_eq!(answer.status(), 200);
     let answer: Value = answer.json().await.unwrap();
     assert_eq!(answer["choices"][0]["message"]["content"], "late");
@@ -117,7 +117,7 @@ async fn a_running_answer_that_is_no_stream_finishes_too() {
 }
 
 #[tokio::test]
-async fn when_patience_ends_a_stream_is_told_so() {
+async fn when_the_grace_period_ends_a_stream_gets_an_error() {
     let serving = Serving::start(1).await;
     let (first, stream) = open_stream(&serving, "tokens=4000 delay_ms=50").await;
     serving.process.signal("TERM");
@@ -134,18 +134,18 @@ async fn an_idle_gateway_stops_at_once_though_clients_keep_their_connections() {
     let serving = Serving::start(60).await;
     let pooled = Client::builder().no_proxy().build().unwrap();
     let health = pooled.get(format!("http://{}/health", serving.public));
-    assert_eq!(health.send().await.unwrap().status(), 200); // and the pool keeps the connection
+    assert_eq!(health.send().await.unwrap().status(), 200); // the pool keeps the connection
     let started = std::time::Instant::now();
     let ended = serving.process.terminated().await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(
         started.elapsed() < Duration::from_secs(30),
-        "it did not wait out its patience"
+        "the stop did not wait for the whole grace period"
     );
 }
 
 #[tokio::test]
-async fn when_patience_ends_an_answer_that_has_not_begun_is_refused() {
+async fn when_the_grace_period_ends_an_answer_that_has_not_begun_is_refused() {
     let upstream = FakeUpstream::start().await;
     upstream.play(vec![Step::Pause(Duration::from_mins(1))]);
     for stream in [false, true] {
@@ -153,13 +153,13 @@ async fn when_patience_ends_an_answer_that_has_not_begun_is_refused() {
         let mut body = hello(MODEL);
         body["stream"] = stream.into();
         let before = upstream.calls();
-        let asked = tokio::spawn(serving.chat(&body).send());
+        let pending = tokio::spawn(serving.chat(&body).send());
         serving
             .process
             .until(|_| upstream.calls() == before + 1)
             .await;
         serving.process.signal("TERM");
-        let answer = asked.await.unwrap().unwrap();
+        let answer = pending.await.unwrap().unwrap();
         assert_eq!(answer.status(), 503);
         let answer: Value = answer.json().await.unwrap();
         assert_eq!(answer["error"]["type"], "service_unavailable");

@@ -1,5 +1,4 @@
-//! What a stop costs: answers that finish are charged, those that are cut short are free, and the
-//! next process knows.
+//! Charges around a stop: finished responses are charged, interrupted ones are free, also in the next process.
 
 use futures_util::future::join_all;
 use reqwest::Response;
@@ -11,11 +10,11 @@ use crate::support::{
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
-/// Costs 0.20 / 0.80 a million: 11 tokens in and 3 out are 4,600 billionths.
+/// Costs 0.20 / 0.80 dollars per million tokens: 11 input and 3 output tokens cost 4,600 nano-dollars.
 pub const MODEL: &str = "svc-native-fast";
 pub const STREAMS: usize = 100;
 
-/// A provider that begins its answers, and ends them when it is told to.
+/// A provider that starts its responses at once and finishes them when the gate opens.
 pub async fn slow_upstream() -> (FakeUpstream, Gate) {
     let (upstream, gate) = (FakeUpstream::start().await, Gate::default());
     let word = format!("data: {}\n\n", chunk(json!({ "content": "word " }), None));
@@ -37,7 +36,7 @@ pub async fn slow_upstream() -> (FakeUpstream, Gate) {
     (upstream, gate)
 }
 
-/// A hundred streams, each of which has begun.
+/// Opens a hundred streams and reads the beginning of each.
 pub async fn begun(serving: &Serving) -> Vec<Response> {
     let mut body = hello(MODEL);
     body["stream"] = true.into();
@@ -82,13 +81,13 @@ async fn a_stop_with_a_hundred_streams_running_loses_none_and_charges_all() {
     assert_eq!(whole["choices"][0]["message"]["content"], "late");
     let (ended, restarted) = serving.ended_and_restarted().await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    // 101 × 4,600 billionths.
+    // 101 × 4,600 nano-dollars.
     let expected = ("99.9995354".to_owned(), STREAMS + 1);
-    assert_eq!(restarted.books().await, expected);
+    assert_eq!(restarted.ledger_view().await, expected);
 }
 
 #[tokio::test]
-async fn streams_that_a_stop_cuts_short_are_free() {
+async fn streams_interrupted_by_a_stop_are_free() {
     let (upstream, _never) = slow_upstream().await;
     let mut serving = Serving::start_on(&upstream, 1).await;
     let streams = begun(&serving).await;
@@ -105,5 +104,5 @@ async fn streams_that_a_stop_cuts_short_are_free() {
     assert_eq!(whole.await.unwrap().unwrap().status(), 503);
     let (ended, restarted) = serving.ended_and_restarted().await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert_eq!(restarted.books().await, ("100.000000".to_owned(), 0));
+    assert_eq!(restarted.ledger_view().await, ("100.000000".to_owned(), 0));
 }

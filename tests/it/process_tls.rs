@@ -1,4 +1,4 @@
-//! `tollgate serve` with TLS: both protocols, and a certificate that changes while it runs.
+//! `tollgate serve` with TLS: both HTTP versions, and a certificate that changes at run time.
 
 use std::{
     path::PathBuf,
@@ -136,7 +136,7 @@ async fn a_new_certificate_is_served_without_a_restart_and_a_broken_one_is_not()
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_stops_the_start() {
+fn an_unusable_certificate_prevents_the_start() {
     let (files, first, second) = (
         Files::new(),
         Certificate::generate(),

@@ -1,4 +1,4 @@
-//! A provider behind TLS whose certificate is not good: nothing is sent there, and nothing is paid.
+//! A provider with an invalid TLS certificate: no request is sent to it, and nothing is charged.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::support::{FakeUpstream, Serving, gateway::hello, tls::Certificate};
 
-/// A port that takes TLS off and hands the rest to `inner`.
+/// A port that terminates TLS and forwards to `inner`.
 async fn behind(certificate: &Certificate, inner: SocketAddr) -> SocketAddr {
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -26,7 +26,7 @@ async fn behind(certificate: &Certificate, inner: SocketAddr) -> SocketAddr {
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 let Ok(mut socket) = acceptor.accept(socket).await else {
-                    return; // the other side does not want us
+                    return; // the client refused the certificate
                 };
                 let mut inner = TcpStream::connect(inner).await.unwrap();
                 let _ = tokio::io::copy_bidirectional(&mut socket, &mut inner).await;
@@ -37,7 +37,7 @@ async fn behind(certificate: &Certificate, inner: SocketAddr) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_provider_with_a_bad_certificate_hears_nothing_and_costs_nothing() {
+async fn a_provider_with_a_bad_certificate_gets_no_request_and_costs_nothing() {
     let upstream = FakeUpstream::start().await;
     let folder = TempDir::new().unwrap();
     let (roots, key) = (folder.path().join("roots.pem"), folder.path().join("key"));
@@ -87,7 +87,7 @@ async fn a_provider_with_a_bad_certificate_hears_nothing_and_costs_nothing() {
         } else {
             ("100.000000", 0)
         };
-        let (balance, charges) = serving.books().await;
+        let (balance, charges) = serving.ledger_view().await;
         assert_eq!((balance.as_str(), charges), expected, "{what}");
         assert_eq!(upstream.calls() - calls, charges, "{what}");
     }

@@ -1,4 +1,4 @@
-//! `tollgate router calibrate`: labels in, settings for the catalog out.
+//! `tollgate router calibrate`: from labels to settings for the catalog.
 
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ impl Calibration {
     }
 }
 
-/// Different prompts, each with how well the targets answered it.
+/// Different prompts, each with a score of every target's answer.
 fn labels(number: usize, score: impl Fn(usize, usize) -> f64) -> String {
     let tasks = [
         "Say hello in Danish to person",
@@ -63,7 +63,7 @@ fn labels(number: usize, score: impl Fn(usize, usize) -> f64) -> String {
 }
 
 #[test]
-fn what_it_prints_can_be_put_into_the_catalog() {
+fn its_output_is_valid_in_the_catalog() {
     let calibration = Calibration::new(&labels(200, |_, _| 1.0));
     let said = calibration.run(&["--model", "svc-hybrid-tiered"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
@@ -80,14 +80,14 @@ fn what_it_prints_can_be_put_into_the_catalog() {
     let Some(tollgate::catalog::Router::Tiered(settings)) = router else {
         panic!("a tiered router")
     };
-    // The weakest target is always right: nothing but the hardest goes elsewhere.
+    // The weakest target is always right: only the hardest prompts go elsewhere.
     assert!(settings.cuts[0] > 0.5, "{settings:?}");
     let again = calibration.run(&["--model", "svc-hybrid-tiered"]);
     assert_eq!(again.stdout, said.stdout);
 }
 
 #[test]
-fn everything_that_was_found_can_be_had_as_json() {
+fn all_results_are_available_as_json() {
     let calibration = Calibration::new(&labels(120, |at, _| f64::from(u8::from(at % 3 > 0))));
     let said = calibration.run(&["--json", "--quality", "0.9"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
@@ -103,7 +103,7 @@ fn everything_that_was_found_can_be_had_as_json() {
     assert_eq!(tiered["before"], "cuts = [0.2, 0.3, 0.65]");
     assert_eq!(tiered["held_out_half"]["after"]["quality"], 1.0);
     assert!(tiered["toml"].as_str().unwrap().contains("[models.tiered]"));
-    // It has targets that no label knows.
+    // This hybrid has targets without labels.
     let unknown = json!(["svc-native-flash", "svc-native-standard"]);
     assert_eq!(hybrids[0]["left_out"], unknown);
     let warning = "`svc-hybrid-cost`: `svc-native-flash` has too few labels";
@@ -111,7 +111,7 @@ fn everything_that_was_found_can_be_had_as_json() {
 }
 
 #[test]
-fn bad_labels_are_told_by_line_and_nothing_is_written() {
+fn bad_labels_are_reported_by_line_and_nothing_is_written() {
     let bad = labels(60, |_, _| 1.0)
         + "{\"prompt\": \"Hi\", \"scores\": {\"svc-prof\": 1}}\n"
         + "{\"prompt\": \"Hi\", \"scores\": {\"svc-pro\": 2}}\nno\n";
@@ -131,7 +131,7 @@ fn bad_labels_are_told_by_line_and_nothing_is_written() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn impossible_calibrations_are_reported() {
     let few = Calibration::new(&labels(30, |_, _| 1.0));
     let enough = Calibration::new(&labels(60, |_, _| 1.0));
     for (calibration, arguments, code, words) in [
@@ -162,7 +162,7 @@ fn what_cannot_be_done_is_said() {
     }
 }
 
-/// The file that it writes is one that the configuration takes, and the next run starts from it.
+/// The written file is accepted by the configuration, and the next run starts from it.
 #[test]
 fn new_weights_are_written_and_used() {
     let calibration = Calibration::new(&labels(200, |_, target| [0.9, 0.92, 0.95, 1.0][target]));

@@ -1,4 +1,4 @@
-//! The chain tools in front of a node that does as it is told. `tests/chain` has a real one.
+//! The chain tools with a scripted node. `tests/chain` uses a real one.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ async fn start() -> (FakeUpstream, Toolbox) {
 }
 
 #[tokio::test]
-async fn a_question_is_json_rpc_at_the_configured_url() {
+async fn requests_are_json_rpc_to_the_configured_url() {
     let (node, toolbox) = start().await;
     node.answer_json(
         200,
@@ -51,7 +51,7 @@ async fn a_question_is_json_rpc_at_the_configured_url() {
 }
 
 #[tokio::test]
-async fn faults_are_told_without_names() {
+async fn faults_are_reported_without_names() {
     let (node, toolbox) = start().await;
     let (elsewhere, _) = start().await;
     let json = "application/json";
@@ -121,12 +121,12 @@ async fn faults_are_told_without_names() {
             );
         }
     }
-    assert_eq!(elsewhere.calls(), 0, "nobody else hears of it");
+    assert_eq!(elsewhere.calls(), 0, "no other server gets a request");
 }
 
-/// Older chains know no base fee, and their nodes not the question.
+/// Older chains have no base fee, and their nodes do not support the method.
 #[tokio::test]
-async fn a_chain_without_base_fees_has_a_price_alone() {
+async fn a_chain_without_base_fees_has_only_a_gas_price() {
     let (node, toolbox) = start().await;
     node.play_for_each(|asked| {
         let answer = match asked.body["method"].as_str().unwrap() {

@@ -1,4 +1,4 @@
-//! The market tools in front of a source that does as it is told.
+//! The market tools with a scripted data source.
 
 use std::{
     net::SocketAddr,
@@ -47,9 +47,9 @@ fn done(ran: &ToolResult) -> Value {
     serde_json::from_str(&ran.text).unwrap()
 }
 
-/// What a failure says has nothing in it that tells who was asked.
+/// Asserts a failure whose text does not reveal the data source.
 #[track_caller]
-fn failed(ran: &ToolResult, outcome: ToolOutcome, words: &str, market: &FakeMarket) {
+fn assert_failed(ran: &ToolResult, outcome: ToolOutcome, words: &str, market: &FakeMarket) {
     assert_eq!(ran.outcome, outcome, "{}", ran.text);
     assert!(ran.text.contains(words), "{}", ran.text);
     let port = market.address.port().to_string();
@@ -78,11 +78,11 @@ async fn prices_keep_their_digits() {
         })
     );
     assert_eq!(market.last_headers()["x-cg-demo-api-key"], KEY);
-    let asked = market.asked();
-    // A well-known symbol is not looked up; the price of all is asked once.
-    assert_eq!(asked.len(), 3, "{asked:?}");
+    let requests = market.requests();
+    // A well-known symbol needs no search, and all prices come in one request.
+    assert_eq!(requests.len(), 3, "{requests:?}");
     assert_eq!(
-        asked[2],
+        requests[2],
         "/api/v3/simple/price?ids=bitcoin,pepe&vs_currencies=usd&include_market_cap=true\
          &include_24hr_vol=true&include_24hr_change=true&include_last_updated_at=true"
     );
@@ -96,7 +96,7 @@ async fn a_history_is_summed_up() {
         .await;
     let answer = done(&ran);
     assert_eq!(
-        market.asked(),
+        market.requests(),
         ["/api/v3/coins/bitcoin/market_chart?vs_currency=usd&days=7"]
     );
     let first = json!({ "time": "2024-03-31T00:00:00Z", "price": "60000.000000000000000000001" });
@@ -110,21 +110,21 @@ async fn a_history_is_summed_up() {
 }
 
 #[tokio::test]
-async fn a_coin_that_is_missing_is_told() {
+async fn an_unknown_coin_is_reported() {
     let (market, toolbox) = start().await;
     let ran = prices(&toolbox, &["nope", "nothing"]).await;
     let words = "no coin is known as nope, nothing";
-    failed(&ran, ToolOutcome::Failed, words, &market);
+    assert_failed(&ran, ToolOutcome::Failed, words, &market);
     let ran = toolbox.run("crypto_market", r#"{"symbol":"nope"}"#).await;
-    failed(
+    assert_failed(
         &ran,
         ToolOutcome::Failed,
         "no coin is known as nope",
         &market,
     );
-    // Found by the search, and then unknown after all.
+    // Found by the search, and unknown to the market endpoint.
     let ran = toolbox.run("crypto_market", r#"{"symbol":"gone"}"#).await;
-    failed(
+    assert_failed(
         &ran,
         ToolOutcome::Failed,
         "no coin is known as gone",
@@ -134,18 +134,18 @@ async fn a_coin_that_is_missing_is_told() {
     assert_eq!(answer["without_price"], json!(["gone"]));
 }
 
-/// Whatever a model writes, it is asked of our source and in our place.
+/// Whatever text a model writes, it stays within its parameter of a request to the configured source.
 #[tokio::test]
-async fn a_models_text_does_not_leave_its_place() {
+async fn a_models_text_stays_within_its_parameter() {
     let (market, toolbox) = start().await;
     prices(&toolbox, &["../../admin?x=1&y#z", "@evil.example/"]).await;
-    let asked = market.asked();
+    let requests = market.requests();
     let mut expected = [
         "/api/v3/search?query=%2E%2E%2F%2E%2E%2Fadmin%3Fx%3D1%26y%23z",
         "/api/v3/search?query=%40evil%2Eexample%2F",
     ];
     expected.sort_unstable();
-    let mut found: Vec<_> = asked.iter().map(String::as_str).collect();
+    let mut found: Vec<_> = requests.iter().map(String::as_str).collect();
     found.sort_unstable();
     assert_eq!(found, expected);
     let ran = toolbox
@@ -155,7 +155,7 @@ async fn a_models_text_does_not_leave_its_place() {
         )
         .await;
     assert_eq!(ran.outcome, ToolOutcome::BadArguments, "{}", ran.text);
-    assert!(market.asked().is_empty());
+    assert!(market.requests().is_empty());
 }
 
 #[tokio::test]
@@ -164,17 +164,20 @@ async fn a_redirect_is_not_followed() {
     let elsewhere = FakeMarket::start().await;
     market.break_with(Fault::Redirect(elsewhere.address));
     let ran = prices(&toolbox, &["btc"]).await;
-    failed(
+    assert_failed(
         &ran,
         ToolOutcome::Failed,
         "redirects, which is not followed",
         &market,
     );
-    assert!(elsewhere.asked().is_empty(), "nobody else hears of it");
+    assert!(
+        elsewhere.requests().is_empty(),
+        "no other server gets a request"
+    );
 }
 
 #[tokio::test]
-async fn faults_are_told_without_names() {
+async fn faults_are_reported_without_names() {
     let (market, toolbox) = start().await;
     for (fault, words) in [
         (
@@ -206,12 +209,12 @@ async fn faults_are_told_without_names() {
         market.break_with(fault.clone());
         let ran = prices(&toolbox, &["btc"]).await;
         let words = format!("the source of market data {words}");
-        failed(&ran, ToolOutcome::Failed, &words, &market);
+        assert_failed(&ran, ToolOutcome::Failed, &words, &market);
     }
-    // As large as may be is read, and then is not what was expected.
+    // A body of the largest allowed size is read, and then refused as unexpected.
     market.break_with(Fault::Huge((1 << 20) - 2));
     let ran = prices(&toolbox, &["btc"]).await;
-    failed(
+    assert_failed(
         &ran,
         ToolOutcome::Failed,
         "sent an unexpected response",
@@ -222,14 +225,14 @@ async fn faults_are_told_without_names() {
 }
 
 #[tokio::test]
-async fn a_slow_source_is_not_waited_for() {
+async fn a_slow_source_times_out() {
     let market = FakeMarket::start().await;
     let toolbox = toolbox(market.address, Duration::from_secs(1));
     market.break_with(Fault::Slow(Duration::from_mins(1)));
     let begun = Instant::now();
     let ran = prices(&toolbox, &["btc"]).await;
     let words = "crypto_price took more than 1 seconds and was stopped";
-    failed(&ran, ToolOutcome::TimedOut, words, &market);
+    assert_failed(&ran, ToolOutcome::TimedOut, words, &market);
     assert!(begun.elapsed() < Duration::from_secs(20));
     let probed = toolbox.probe().await;
     assert_eq!(
@@ -242,14 +245,14 @@ async fn a_slow_source_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_source_that_is_not_there_is_told() {
+async fn an_unreachable_source_is_reported() {
     let (market, _) = start().await;
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = gone.local_addr().unwrap();
     drop(gone);
     let ran = prices(&toolbox(address, Duration::from_secs(10)), &["btc"]).await;
     let words = "the source of market data cannot be reached";
-    failed(&ran, ToolOutcome::Failed, words, &market);
+    assert_failed(&ran, ToolOutcome::Failed, words, &market);
     assert!(
         !ran.text.contains(&address.port().to_string()),
         "{}",
@@ -257,9 +260,9 @@ async fn a_source_that_is_not_there_is_told() {
     );
 }
 
-/// Many at once: all are answered, though only so many are asked at a time.
+/// Many at once: all succeed, though only a limited number of requests runs at a time.
 #[tokio::test]
-async fn a_crowd_waits_its_turn() {
+async fn many_concurrent_runs_are_queued() {
     let (market, toolbox) = start().await;
     market.break_with(Fault::Slow(Duration::from_millis(100)));
     let calls = (0..100).map(|_| prices(&toolbox, &["btc"]));

@@ -1,4 +1,4 @@
-"""Holds the estimate of thousands of texts against real tokenizers. TOLLGATE_SEED repeats a run."""
+"""Compares the estimates of thousands of texts with real tokenizers. TOLLGATE_SEED repeats a run."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import tokenizers
 
 HERE = pathlib.Path(__file__).parent
 PACKAGES = {"Llama 3": "tokenizer-llama3", "Qwen 2.5": "tokenizer-qwen2_5", "Gemma": "tokenizer-gemma"}
-# Its vocabulary has little in common with the others': how far the estimate goes is shown, not promised.
+# Gemma's vocabulary has little in common with the others: its deviation is printed, not asserted.
 NOT_PROMISED = {"Gemma"}
 GENERATED = 3_000
 MOST_SHOWN = 5
@@ -26,7 +26,7 @@ def main():
     samples, hostile = texts.samples(), texts.hostile()
     named = [*samples.items(), *hostile.items()]
     named += [("generated", generator.text()) for _ in range(GENERATED)]
-    # A lone surrogate is in no text.
+    # Replaces lone surrogates, which no valid text contains.
     named = [(name, text.encode("utf-8", "replace").decode()) for name, text in named]
     counts = count([text for _, text in named])
     show_ratios(list(samples), counts)
@@ -50,7 +50,7 @@ def main():
 
 
 def count(all_texts):
-    """For each tokenizer, and for the estimate, a number for each text."""
+    """The token counts of each text, by each tokenizer and by the estimate."""
     lines = "".join(json.dumps(text) + "\n" for text in all_texts)
     with tempfile.TemporaryFile("w+") as file:
         file.write(lines)

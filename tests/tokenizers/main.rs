@@ -1,4 +1,5 @@
-//! Estimates and counts texts for `tests/tokenizers/run`: a JSON string a line in, three numbers a line out.
+//! Estimates and counts texts for `tests/tokenizers/run`: reads a JSON string per line, writes three numbers per
+//! line.
 
 use std::io::{BufRead as _, Write as _};
 
@@ -6,7 +7,7 @@ use tollgate::base::tokens::estimate_tokens;
 
 fn main() {
     if std::env::args().nth(1).as_deref() != Some("count") {
-        // As one of `cargo test`'s it has nothing to do.
+        // Run by `cargo test` without arguments, it has nothing to do.
         return;
     }
     let o200k = tiktoken_rs::o200k_base_singleton();

@@ -2,15 +2,15 @@ from dataclasses import dataclass
 
 import pytest
 from gateway import KEY, PROVIDER, Gateway
-from kinds import Asked
+from kinds import UpstreamRequest
 from openai import OpenAI
 from tap import Exchange, Tap
 from upstreams import Row, Server
 
 
 @dataclass
-class Desk:
-    """What a test works with: an upstream, a tap on its wire, a gateway before it, and a client."""
+class Setup:
+    """The setup of a test: an upstream, a wire tap, a gateway in front of it, and a client."""
 
     row: Row
     tap: Tap
@@ -18,16 +18,16 @@ class Desk:
     client: OpenAI
 
     def exchanges(self) -> list[Exchange]:
-        """What the gateway and the upstream said to each other."""
+        """The recorded exchanges between the gateway and the upstream."""
         return self.tap.exchanges()
 
-    def asked(self) -> Asked:
-        """What the gateway asked the upstream for at first."""
-        return self.row.kind.asked(self.exchanges()[0])
+    def first_request(self) -> UpstreamRequest:
+        """The gateway's first request to the upstream."""
+        return self.row.kind.read_request(self.exchanges()[0])
 
 
 def pytest_collection_modifyitems(items):
-    """Servers are tested beside each other, each by one test at a time: what one is told to do wrong, it does for all."""
+    """Groups tests by server: servers are tested in parallel, each by one test at a time, because its faults affect all."""
     for item in items:
         row = item.callspec.params.get("row") if hasattr(item, "callspec") else None
         group = type(row.server).__name__ if row else "no server"
@@ -52,30 +52,30 @@ def started(tmp_path_factory):
 
 @pytest.fixture
 def at(started, tmp_path):
-    """Sets up a desk before a row, with so many seconds of patience for the upstream.
+    """Sets up a gateway in front of a row, with this many seconds as timeouts of the upstream.
 
-    Each test has a gateway of its own: its one account is all the money there is, and what an
-    earlier test made of the upstream is forgotten.
+    Each test has its own gateway: its one account has all the credit, and earlier tests have no
+    effect on its circuit breakers.
     """
-    open_desks = []
+    setups = []
 
-    def set_up(row: Row, patience: int = 60) -> Desk:
+    def set_up(row: Row, timeout: int = 60) -> Setup:
         server = started(row.server)
         server.reset()
         tap = Tap(server.host, server.port)
         base_url = f"http://127.0.0.1:{tap.port}{row.path}"
         providers = PROVIDER.format(
-            kind=row.kind.name, base_url=base_url, model=row.model, patience=patience
+            kind=row.kind.name, base_url=base_url, model=row.model, timeout=timeout
         )
         gateway = Gateway(tmp_path, providers, {"UPSTREAM_KEY": KEY})
-        open_desks.append((server, tap, gateway))
+        setups.append((server, tap, gateway))
         client = OpenAI(
             base_url=f"{gateway.url}/v1", api_key=gateway.open_account(), max_retries=0, timeout=60
         )
-        return Desk(row, tap, gateway, client)
+        return Setup(row, tap, gateway, client)
 
     yield set_up
-    for server, tap, gateway in open_desks:
+    for server, tap, gateway in setups:
         server.reset()
         tap.close()
         gateway.stop()

@@ -32,7 +32,7 @@ PROVIDER = """
 kind = "{kind}"
 base_url = "{base_url}"
 api_key_env = "UPSTREAM_KEY"
-timeouts = {{ connect_seconds = 2, first_byte_seconds = {patience}, idle_seconds = {patience} }}
+timeouts = {{ connect_seconds = 2, first_byte_seconds = {timeout}, idle_seconds = {timeout} }}
 [[deployments]]
 model = "*"
 provider = "upstream"
@@ -44,7 +44,7 @@ opener = build_opener(ProxyHandler({}))
 
 class Gateway:
     def __init__(self, folder: Path, providers: str, keys: dict[str, str]):
-        """With these providers and deployments, and the keys they name."""
+        """Starts a gateway with these providers and deployments, and the keys they name."""
         self.token, self.keys = secrets.token_hex(16), keys
         (folder / "tollgate.toml").write_text(SERVER.format(folder=folder) + providers)
         self.environment = {**os.environ, **keys, "TOLLGATE_OPERATOR_TOKEN": self.token}
@@ -57,7 +57,7 @@ class Gateway:
         self.operator_url = self.environment["TOLLGATE_OPERATOR_URL"] = f"http://{ready['operator']}"
 
     def _ready(self) -> dict:
-        """The fields of the log line that says where it listens."""
+        """The fields of the log line with the addresses."""
         deadline = time.monotonic() + START_SECONDS
         while self.process.poll() is None and time.monotonic() < deadline:
             for line in self.log.read_text().splitlines():
@@ -68,7 +68,7 @@ class Gateway:
         raise RuntimeError(f"the gateway did not start: {self.log.read_text()}")
 
     def open_account(self) -> str:
-        """Makes the account; gives its key."""
+        """Creates the account and returns its key."""
         account = {"email": "upstream@example.com", "track": "business", "tier": "flex"}
         self.account_id = self.operator("accounts", account)["id"]
         self.operator(f"accounts/{self.account_id}/grants", {"amount": str(CREDIT)})
@@ -78,7 +78,7 @@ class Gateway:
         return self.operator(f"accounts/{self.account_id}")
 
     def settled_account(self) -> dict:
-        """The account, once no call holds anything of it; a hold that stays is a failure."""
+        """The account once nothing is held; fails if a hold stays."""
         deadline = time.monotonic() + 5
         while Decimal((account := self.account())["held"]) != 0:
             assert time.monotonic() < deadline, f"{account['held']} is still held"
@@ -86,11 +86,11 @@ class Gateway:
         return account
 
     def charges(self) -> list[dict]:
-        """What was charged, oldest first."""
+        """The charges, oldest first."""
         return self.operator(f"accounts/{self.account_id}/usage")["data"][::-1]
 
     def prices(self, model: str) -> dict[str, Decimal]:
-        """US dollars a token, as callers are told."""
+        """The published prices in US dollars per token."""
         with opener.open(f"{self.url}/v1/models/{model}", timeout=10) as response:
             listed = json.load(response)
         return {name: Decimal(price) for name, price in listed["pricing"].items()}
@@ -103,7 +103,7 @@ class Gateway:
             return json.load(response)
 
     def audit(self) -> None:
-        """The books add up, by the gateway's own command."""
+        """Asserts that the ledger adds up, with the gateway's own command."""
         audit = subprocess.run([BINARY, "audit"], env=self.environment, capture_output=True, text=True)
         assert audit.returncode == 0, audit.stdout + audit.stderr
 

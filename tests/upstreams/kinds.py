@@ -1,6 +1,6 @@
-"""The kinds of providers: how each writes a request, and how its answers count tokens.
+"""The kinds of providers: how to read their requests, and the token counts of their responses.
 
-A test asks what was said on the wire in these words, and so is the same for every kind.
+Tests inspect recorded exchanges through this module, and so are the same for every kind.
 """
 
 import json
@@ -12,20 +12,20 @@ from tap import Exchange
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the gateway asked an upstream for."""
+class UpstreamRequest:
+    """The gateway's request to an upstream, in common terms."""
 
     model: str
     max_tokens: int | None
     stop: list[str]
     tools: list[str]
     usage: bool
-    """Whether it asked for usage, in a stream where that must be asked for."""
+    """Whether the response will contain usage; some APIs need a parameter for that in streams."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What an upstream says it used; `prompt` includes `cached`, `completion` includes `reasoning`."""
+    """Usage that an upstream reports; `prompt` includes `cached`, `completion` includes `reasoning`."""
 
     prompt: int
     cached: int
@@ -36,18 +36,18 @@ class Counts:
 @dataclass(frozen=True)
 class Kind:
     name: str
-    """As it is configured."""
+    """Its name in the configuration."""
     key: str
     """The header that carries the provider's key, up to the key itself."""
-    asked: Callable[[Exchange], Asked]
+    read_request: Callable[[Exchange], UpstreamRequest]
     counts: Callable[[Exchange], Counts | None]
     blank_stops: bool = True
-    """Whether it can be told to stop at a blank or at the end of a line."""
+    """Whether it accepts white space as a stop sequence."""
 
 
-def openai_asked(exchange: Exchange) -> Asked:
-    body = exchange.asked
-    return Asked(
+def openai_request(exchange: Exchange) -> UpstreamRequest:
+    body = exchange.request
+    return UpstreamRequest(
         model=body["model"],
         max_tokens=body.get("max_tokens"),
         stop=body.get("stop", []),
@@ -57,8 +57,8 @@ def openai_asked(exchange: Exchange) -> Asked:
 
 
 def openai_counts(exchange: Exchange) -> Counts | None:
-    """By the answer's last word on it."""
-    said = exchange.events if exchange.asked["stream"] else [json.loads(exchange.body)]
+    """The last usage in the response."""
+    said = exchange.events if exchange.request["stream"] else [json.loads(exchange.body)]
     usage = [part["usage"] for part in said if part.get("usage")]
     if not usage:
         return None
@@ -72,20 +72,20 @@ def openai_counts(exchange: Exchange) -> Counts | None:
     )
 
 
-def anthropic_asked(exchange: Exchange) -> Asked:
-    body = exchange.asked
-    return Asked(
+def anthropic_request(exchange: Exchange) -> UpstreamRequest:
+    body = exchange.request
+    return UpstreamRequest(
         model=body["model"],
         max_tokens=body["max_tokens"],
         stop=body.get("stop_sequences", []),
         tools=[tool["name"] for tool in body.get("tools", [])],
-        usage=True,  # comes unasked
+        usage=True,  # always sent
     )
 
 
 def anthropic_counts(exchange: Exchange) -> Counts | None:
-    """Input without what was cached, at the start; output at the end, each time all there was so far."""
-    usage, ended = {}, not exchange.asked["stream"]
+    """Uncached input comes at the start, output at the end; counts are cumulative."""
+    usage, ended = {}, not exchange.request["stream"]
     for part in [json.loads(exchange.body)] if ended else exchange.events:
         usage |= part.get("usage") or part.get("message", {}).get("usage") or {}
         ended |= part["type"] == "message_delta" and "usage" in part
@@ -102,20 +102,20 @@ def anthropic_counts(exchange: Exchange) -> Counts | None:
     )
 
 
-def gemini_asked(exchange: Exchange) -> Asked:
-    settings = exchange.asked["generationConfig"]
-    tools = [tool for group in exchange.asked.get("tools", []) for tool in group["functionDeclarations"]]
-    return Asked(
+def gemini_request(exchange: Exchange) -> UpstreamRequest:
+    settings = exchange.request["generationConfig"]
+    tools = [tool for group in exchange.request.get("tools", []) for tool in group["functionDeclarations"]]
+    return UpstreamRequest(
         model=re.search(r"/models/([^/:]+):", exchange.path)[1],
         max_tokens=settings.get("maxOutputTokens"),
         stop=settings.get("stopSequences", []),
         tools=[tool["name"] for tool in tools],
-        usage=True,  # comes unasked
+        usage=True,  # always sent
     )
 
 
 def gemini_counts(exchange: Exchange) -> Counts | None:
-    """By the answer's last word on it; a count of zero may be left out."""
+    """The last usage in the response; counts of zero may be missing."""
     stream = ":streamGenerateContent" in exchange.path
     said = exchange.events if stream else [json.loads(exchange.body)]
     usage = [part["usageMetadata"] for part in said if part.get("usageMetadata")]
@@ -129,6 +129,6 @@ def gemini_counts(exchange: Exchange) -> Counts | None:
     return Counts(prompt, count.get("cachedContentTokenCount", 0), completion, thoughts)
 
 
-OPENAI = Kind("openai", "authorization: Bearer ", openai_asked, openai_counts)
-ANTHROPIC = Kind("anthropic", "x-api-key: ", anthropic_asked, anthropic_counts, blank_stops=False)
-GEMINI = Kind("gemini", "x-goog-api-key: ", gemini_asked, gemini_counts)
+OPENAI = Kind("openai", "authorization: Bearer ", openai_request, openai_counts)
+ANTHROPIC = Kind("anthropic", "x-api-key: ", anthropic_request, anthropic_counts, blank_stops=False)
+GEMINI = Kind("gemini", "x-goog-api-key: ", gemini_request, gemini_counts)

@@ -1,7 +1,7 @@
-"""A wire tap: relays bytes between the gateway and an upstream, and keeps what both said.
+"""A wire tap: relays bytes between the gateway and an upstream, and records both directions.
 
-It changes nothing and understands nothing while it relays, so that what an upstream does wrong
-arrives as it was sent. What was said is taken apart afterwards.
+It neither changes nor parses anything while it relays, so that an upstream's faults arrive as they
+were sent. Recordings are parsed afterwards.
 """
 
 import io
@@ -16,17 +16,17 @@ from http.client import HTTPException, HTTPResponse, IncompleteRead
 
 @dataclass
 class Exchange:
-    """A request and the answer to it."""
+    """A request and its response."""
 
     path: str
     headers: list[str]
-    asked: dict
+    request: dict
     status: int | None
     body: bytes
 
     @property
     def events(self) -> list[dict]:
-        """The JSON in the body's events, as far as there is any."""
+        """The JSON of the body's events; other events are skipped."""
         data = [line[5:].strip() for line in self.body.splitlines() if line.startswith(b"data:")]
         return [json.loads(text) for text in data if text.startswith(b"{") and text.endswith(b"}")]
 
@@ -34,7 +34,7 @@ class Exchange:
 class Tap:
     def __init__(self, host: str, port: int):
         self.upstream = (host, port)
-        self.said: list[tuple[bytearray, bytearray]] = []
+        self.records: list[tuple[bytearray, bytearray]] = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -43,11 +43,11 @@ class Tap:
         self.listener.close()
 
     def exchanges(self) -> list[Exchange]:
-        """All of them, in the order of their connections."""
+        """All exchanges, in the order of their connections."""
         found = []
-        for asked, answered in self.said:
-            answers = Recorded(answered)
-            for head, body in requests(bytes(asked)):
+        for requested, replied in self.records:
+            answers = Recorded(replied)
+            for head, body in requests(bytes(requested)):
                 first, *headers = head.decode().split("\r\n")
                 sent = json.loads(body or b"{}")
                 found.append(Exchange(first.split(" ")[1], headers, sent, *next_answer(answers)))
@@ -60,14 +60,14 @@ class Tap:
             except OSError:
                 return
             far = socket.create_connection(self.upstream)
-            kept = (bytearray(), bytearray())
-            self.said.append(kept)
-            threading.Thread(target=relay, args=(near, far, *kept), daemon=True).start()
+            record_pair = (bytearray(), bytearray())
+            self.records.append(record_pair)
+            threading.Thread(target=relay, args=(near, far, *record_pair), daemon=True).start()
 
 
-def relay(near: socket.socket, far: socket.socket, asked: bytearray, answered: bytearray) -> None:
-    """Passes bytes on until both sides have ended, each in the way that the other did."""
-    ways = {near: (far, asked), far: (near, answered)}
+def relay(near: socket.socket, far: socket.socket, requested: bytearray, replied: bytearray) -> None:
+    """Relays bytes until both sides have ended, and ends each side as the other did."""
+    ways = {near: (far, requested), far: (near, replied)}
     open_ends = [near, far]
     try:
         while open_ends:
@@ -80,7 +80,7 @@ def relay(near: socket.socket, far: socket.socket, asked: bytearray, answered: b
                     sink.shutdown(socket.SHUT_WR)
                     open_ends.remove(source)
     except OSError:
-        for end in (near, far):  # a reset, not an end, when they are closed
+        for end in (near, far):  # reset instead of an orderly close
             end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     finally:
         near.close()
@@ -98,17 +98,17 @@ def requests(said: bytes):
 
 
 class Recorded(io.BytesIO):
-    """What `HTTPResponse` takes for a socket, from which several answers can be read."""
+    """A socket stand-in for `HTTPResponse`, from which several responses can be read."""
 
     def makefile(self, *_):
         return self
 
     def close(self) -> None:
-        """Left open for the next answer."""
+        """Does nothing: stays open for the next response."""
 
 
 def next_answer(answers: Recorded) -> tuple[int | None, bytes]:
-    """The next status and body in these bytes, as much as there is of them."""
+    """Status and body of the next response in these bytes, as far as they are complete."""
     response = HTTPResponse(answers, method="POST")
     try:
         response.begin()

@@ -1,6 +1,6 @@
-"""Every example of a provider in the documentation is one that the gateway starts with.
+"""The gateway starts with every example of a provider in the documentation.
 
-It is stopped as soon as it says that it is ready, and must have heard that too.
+It is stopped as soon as it logs that it is ready, and must handle that signal too.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""What must hold whatever an upstream does wrong: the caller is told, and pays for no failure."""
+"""Faults of upstreams: the caller gets an error and pays for no failure."""
 
 import openai
 import pytest
-from books import MODEL, check_books
+from ledger import MODEL, check_ledger
 from upstreams import ROWS
 
 CASES = [(row, fault) for row in ROWS if row.faults for fault in row.server.faults(row.unworded)]
@@ -14,14 +14,14 @@ def names(value) -> str:
 
 @pytest.mark.parametrize(("row", "fault"), CASES, ids=names)
 def test_fault(at, row, fault):
-    desk = at(row, patience=2)
+    setup = at(row, timeout=2)
     if fault.order:
         row.server.order(fault.order)
     question = {"model": MODEL, "messages": [{"role": "user", "content": fault.prompt}]}
     received = []
 
     def call():
-        answer = desk.client.chat.completions.create(**question, stream=fault.stream)
+        answer = setup.client.chat.completions.create(**question, stream=fault.stream)
         received.extend(answer if fault.stream else [answer])
 
     if fault.ends == "answered":
@@ -40,17 +40,17 @@ def test_fault(at, row, fault):
         assert (caught.value.code, caught.value.type) == ("stream_interrupted", "upstream_stream_error")
         assert any(chunk.choices[0].delta.content for chunk in received)
         assert {chunk.choices[0].finish_reason for chunk in received} == {None}
-    assert desk.exchanges(), "the upstream was asked"
-    check_books(desk, charged=int(fault.ends == "answered"))
+    assert setup.exchanges(), "the upstream got a request"
+    check_ledger(setup, charged=int(fault.ends == "answered"))
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.faults], ids=names)
 def test_after_a_fault_the_next_call_is_answered(at, row):
-    desk = at(row)
+    setup = at(row)
     question = {"model": MODEL, "messages": [{"role": "user", "content": "Hello!"}]}
     row.server.order(row.server.faults(row.unworded)[0].order)
     with pytest.raises(openai.InternalServerError):
-        desk.client.chat.completions.create(**question)
+        setup.client.chat.completions.create(**question)
     row.server.reset()
-    assert desk.client.chat.completions.create(**question).choices[0].finish_reason == "stop"
-    check_books(desk, charged=1)
+    assert setup.client.chat.completions.create(**question).choices[0].finish_reason == "stop"
+    check_ledger(setup, charged=1)

@@ -1,4 +1,4 @@
-"""The upstreams: model servers that others wrote, how each is started, and what each can do.
+"""The upstreams: third-party model servers, how each is started, and what each supports.
 
 A server is a program; a row of `ROWS` is one of the APIs it offers, through one kind of provider.
 The tests run for every row. Another API of the same server is another row; another kind of
@@ -28,7 +28,7 @@ opener = build_opener(ProxyHandler({}))
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that an upstream can be told to do wrong, and what the caller must see of it.
+    """A fault that an upstream can be configured to have, and its expected effect on the caller.
 
     `ends`: `answered`; `refused` with 502, and `code` for the upstream's own status; `interrupted`
     in the middle of a stream.
@@ -43,7 +43,7 @@ class Fault:
 
 
 class Server:
-    """A program that listens on a port of its own choice and prints where."""
+    """A program that listens on a free port and prints its address."""
 
     command: list
     address = r"(http://127\.0\.0\.1:\d+)"
@@ -74,7 +74,7 @@ class Server:
                 self.process.kill()
                 self.process.wait()
 
-    def tell(self, method: str, path: str, body: dict | None = None) -> None:
+    def send(self, method: str, path: str, body: dict | None = None) -> None:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = Request(self.url + path, data=data, method=method, headers=headers)
@@ -82,14 +82,14 @@ class Server:
             response.read()
 
     def order(self, order: dict) -> None:
-        """Makes it behave otherwise, in its own words, until it is reset."""
+        """Configures a behaviour, in the server's own format, until it is reset."""
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Makes it behave."""
+        """Restores normal behaviour."""
 
     def faults(self, unworded: int) -> list[Fault]:
-        """What it can do wrong, where so many chunks of a stream come before its first word."""
+        """The faults that it supports; `unworded` chunks of its streams come before the first word."""
         raise NotImplementedError
 
 
@@ -114,10 +114,10 @@ class Llmock(Server):
     address = r"running on (http://127\.0\.0\.1:\d+)"
 
     def order(self, order: dict) -> None:
-        self.tell("POST", "/_llmock/scenario", {"behaviors": [{**order, "times": None}]})
+        self.send("POST", "/_llmock/scenario", {"behaviors": [{**order, "times": None}]})
 
     def reset(self) -> None:
-        self.tell("POST", "/_llmock/reset")
+        self.send("POST", "/_llmock/reset")
 
     def faults(self, unworded: int) -> list[Fault]:
         return [
@@ -140,9 +140,9 @@ class Llmock(Server):
 
 
 class Aimock(Server):
-    """A mock of many providers, from npm; what it says is in aimock.json.
+    """A mock of many providers, from npm; its responses are in aimock.json.
 
-    So is what it counts, because as Anthropic and as Gemini it would count nothing of its own accord.
+    So are its token counts, because as Anthropic and as Gemini it counts nothing by default.
     """
 
     command = [
@@ -152,10 +152,10 @@ class Aimock(Server):
     address = r"listening on (http://127\.0\.0\.1:\d+)"
 
     def order(self, order: dict) -> None:
-        self.tell("POST", "/__aimock/chaos", order)
+        self.send("POST", "/__aimock/chaos", order)
 
     def reset(self) -> None:
-        self.tell("DELETE", "/__aimock/chaos")
+        self.send("DELETE", "/__aimock/chaos")
 
     def faults(self, unworded: int) -> list[Fault]:
         return [
@@ -181,20 +181,20 @@ class Row:
     name: str
     server: Server
     kind: Kind
-    """The kind of provider that is configured for it."""
+    """The kind of provider in the configuration."""
     path: str
-    """Where the API is: `base_url` without the address."""
+    """The path of the API: `base_url` without the address."""
     model: str
     real: bool = False
-    """A model answers: it ends where it is told to, and may or may not call a tool."""
+    """Whether a real model responds: it respects stop sequences, and may or may not call a tool."""
     to_length: dict = field(default_factory=dict)
-    """What a mock must be told so that it says its answer was cut at `max_tokens`."""
+    """The order that makes a mock report that its response reached `max_tokens`."""
     details: str = ""
-    """The question that it answers with cached and reasoning tokens in its count, if there is one."""
+    """A prompt whose response reports cached and reasoning tokens, if there is one."""
     faults: bool = False
-    """Whether the server's faults are tried on this API."""
+    """Whether the server's faults are tested with this API."""
     unworded: int = 1
-    """How many chunks of its streams come before the first word."""
+    """Number of chunks of its streams before the first word."""
 
 
 LLAMA, LLMOCK, AIMOCK = LlamaCpp(), Llmock(), Aimock()

@@ -1,4 +1,4 @@
-//! Nobody in between: what latencies are compared with.
+//! No gateway in between: the baseline for latencies.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `LiteLLM`'s proxy, without a database: it charges nothing and counts nothing.
+//! `LiteLLM`'s proxy without a database: it charges nothing and counts nothing.
 
 use std::{
     fmt::Write as _,
@@ -22,7 +22,7 @@ pub const NAME: &str = "LiteLLM";
 pub struct LiteLlm {
     installed: PathBuf,
     folder: PathBuf,
-    /// It does not start without one, nor with one that can be guessed.
+    /// LiteLLM does not start without a master key, nor with one that can be guessed.
     master_key: String,
     target: Target,
     process: Option<Process>,
@@ -75,7 +75,7 @@ impl Contestant for LiteLlm {
         let port = self.target.port.to_string();
         let mut program = Command::new(self.installed.join("bin/litellm"));
         program.args(["--host", "127.0.0.1", "--port", &port]);
-        // A process for each core, as its documentation recommends.
+        // A process per core, as its documentation recommends.
         program.args(["--num_workers", "2", "--telemetry", "False", "--config"]);
         program.arg(self.folder.join("config.yaml"));
         program.env("LITELLM_MASTER_KEY", &self.master_key);

@@ -1,4 +1,4 @@
-//! Who is measured.
+//! The gateways and proxies that are measured.
 
 mod direct;
 mod litellm;
@@ -15,40 +15,40 @@ pub use direct::Direct;
 pub use nginx::Nginx;
 pub use tollgate::{Durability, Tollgate};
 
-/// One that answers in front of the upstream.
+/// A server in front of the upstream.
 pub trait Contestant {
     fn name(&self) -> &'static str;
 
     fn target(&self) -> &Target;
 
-    /// The process that is counted, with all that it has started; none for the upstream alone.
+    /// The process that is measured, together with its descendants; `None` for the upstream alone.
     fn pid(&self) -> Option<u32>;
 
-    /// Servers that it keeps things in, counted by themselves.
+    /// Its database servers, which are measured separately.
     fn stores(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// Stops it, starts it with what it has stored, and says how long it took to be ready.
+    /// Stops it, starts it on its stored data, and returns how long it took to be ready.
     fn restart(&mut self) -> Done<Duration>;
 
-    /// That it has charged exactly so many answers, since its first start, and that its books add up.
+    /// Checks that it has charged exactly `answers` responses since its first start, and that its ledger adds up.
     fn check(&self, _answers: u64) -> Done {
         Ok(())
     }
 
-    /// Bytes on the disk: the program, or all that was installed to run it.
+    /// Bytes on disk: the program, or everything that was installed to run it.
     fn size(&self) -> u64;
 
     fn version(&self) -> String;
 
-    /// Another gateway: it is asked to hold fewer streams, and may fail at that.
+    /// Whether it is another gateway: it is given fewer streams to hold, and may fail at that.
     fn is_peer(&self) -> bool {
         false
     }
 }
 
-/// All that take part, started.
+/// Starts all contestants.
 pub fn start_all(
     options: &Options,
     upstream: &Upstream,
@@ -58,7 +58,7 @@ pub fn start_all(
         let mut words = options.only.iter();
         options.only.is_empty() || words.any(|word| name.contains(word.as_str()))
     };
-    // Others are compared with these two, so they are always there.
+    // The others are compared with these two, so they always take part.
     let mut all: Vec<Box<dyn Contestant>> = vec![
         Box::new(Direct::new(upstream)),
         Box::new(Nginx::start(upstream, folder)?),
@@ -84,7 +84,7 @@ pub fn start_all(
     Ok(all)
 }
 
-/// Of a file, or of everything in a folder; what is linked to is not.
+/// Size of a file, or of everything in a folder without the targets of links.
 fn size_on_disk(path: &Path) -> u64 {
     match fs::symlink_metadata(path) {
         Ok(entry) if entry.is_dir() => {

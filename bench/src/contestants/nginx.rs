@@ -1,4 +1,4 @@
-//! The bare proxy: it keeps its connections, hands bytes on as they come, and looks at nothing.
+//! nginx as a bare proxy: it keeps its connections, relays bytes as they come, and inspects nothing.
 
 use std::{
     fs,
@@ -87,7 +87,7 @@ impl Contestant for Nginx {
     }
 }
 
-/// As many processes as the gateway has threads at work, and everything kept open.
+/// As many processes as the gateway has serving threads, and all connections kept open.
 fn configuration(port: u16, upstream: u16) -> String {
     format!(
         r#"

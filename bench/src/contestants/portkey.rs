@@ -1,4 +1,4 @@
-//! Portkey's gateway: one process of Node, told by headers whom to ask.
+//! Portkey's gateway: one Node process, which gets its upstream in headers.
 
 use std::{
     fs,

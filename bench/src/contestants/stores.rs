@@ -1,4 +1,4 @@
-//! A PostgreSQL and a Redis of the bench's own, as the tests start them.
+//! A PostgreSQL and a Redis for the benchmark, started as in the tests.
 
 #[allow(clippy::pedantic, reason = "it is the tests' own")]
 #[path = "../../../src/db/testing/postgres_server.rs"]

@@ -1,4 +1,4 @@
-//! The gateway as it runs in production: accounts, keys, credit and limits, every answer charged.
+//! The gateway as it runs in production: accounts, keys, credit and limits, every response charged.
 
 use std::{
     fs,
@@ -20,12 +20,12 @@ use crate::{
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// Each account has a key and credit of its own.
+/// Each account has its own key and credit.
 const ACCOUNTS: usize = 50;
 
 pub const SHARED: &str = "tollgate (PostgreSQL, Redis)";
 
-/// What a charge survives, on files.
+/// What a charge survives, with embedded stores.
 #[derive(Clone, Copy)]
 pub enum Durability {
     Power,
@@ -55,7 +55,7 @@ pub struct Tollgate {
     operator: u16,
     target: Target,
     process: Option<Process>,
-    /// Dropped last: a gateway that stops still writes to them.
+    /// Dropped last, because a stopping gateway still writes to them.
     stores: Option<Stores>,
 }
 
@@ -77,7 +77,7 @@ impl Tollgate {
 
     pub fn on_servers(program: &Path, upstream: &Upstream, folder: &Path) -> Done<Self> {
         let stores = Stores::start();
-        // All of it shares a few cores, and a refusal because of a slow moment would end the run.
+        // All processes share a few cores, and a refusal because of one slow reply would end the run.
         let folder = folder.join("shared");
         let lines = format!(
             "store.url = \"{}\"\nstore.deadline_ms = 10000\nstore.spool = \"{}\"\nlimits.url = \"{}\"\nlimits.deadline_ms = 10000\n",
@@ -109,7 +109,7 @@ impl Tollgate {
         let target = Target {
             port: public,
             path: "/v1/chat/completions".into(),
-            // One that gets what the caller wrote, without tools or words of the gateway's.
+            // A model that gets the caller's messages unchanged, without built-in tools or an identity prompt.
             model: "svc-native-fast".into(),
             callers: Vec::new(),
         };

@@ -1,4 +1,4 @@
-//! A connection that is kept, and one question after another over it.
+//! A keep-alive connection for one request after another.
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -7,7 +7,7 @@ use tokio::{
 
 use crate::{Done, http1::Head};
 
-/// Ten thousand connections have one each.
+/// Buffer size; ten thousand connections have one each.
 const ROOM: usize = 8 << 10;
 
 pub struct Connection {
@@ -23,7 +23,7 @@ impl Connection {
         Ok(Self { socket, buffer })
     }
 
-    /// Sends a request and hands on the answer's contents as they arrive. Anything but 200 is a failure.
+    /// Sends a request and passes the response's contents on as they arrive. Any status but 200 is an error.
     pub async fn ask(&mut self, request: &[u8], mut hand_on: impl FnMut(&[u8])) -> Done {
         self.socket.write_all(request).await?;
         let mut filled = 0;

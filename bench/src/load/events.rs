@@ -1,23 +1,23 @@
-//! A stream as its client sees it: when events were sent, and when they came.
+//! A stream as its client receives it: the send and arrival times of its events.
 
 use memchr::memchr;
 
 use crate::{Done, clock, upstream::STAMP};
 
-/// What a whole stream ends with.
+/// The end of a complete stream.
 const LAST: &[u8] = b"data: [DONE]";
 
-/// Enough for the last words and the empty lines after them.
+/// Enough for the last event and the empty lines after it.
 const TAIL: usize = 24;
 
 #[derive(Default)]
 pub struct Events {
     pub count: u64,
-    /// When the first one came.
+    /// Arrival time of the first event.
     pub first_at: Option<u64>,
-    /// How long each took from the upstream.
+    /// Delay of each event from the upstream, in nanoseconds.
     pub delays: Vec<u64>,
-    /// The digits of a time, so far; they may come in two pieces.
+    /// The digits of a timestamp so far, which may arrive in two pieces.
     stamp: Option<u64>,
     tail: Vec<u8>,
 }
@@ -40,7 +40,7 @@ impl Events {
         self.tail.drain(..self.tail.len().saturating_sub(TAIL));
     }
 
-    /// That all of it has come.
+    /// Checks that the stream is complete.
     pub fn check(&self, least: u64) -> Done {
         if self.count < least {
             return Err(format!("a stream with {} events", self.count).into());
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_found_however_a_stream_is_cut() {
+    fn timestamps_are_found_however_a_stream_is_split() {
         let stream = b"data: {\"a\":\"~00000000000000000017~\"}\n\ndata: {\"a\":\"~00000000000000000042~\"}\n\ndata: [DONE]\n\n";
         for size in 1..=stream.len() {
             let mut events = Events::default();
@@ -82,13 +82,12 @@ mod tests {
             events.check(2).unwrap();
             assert!(events.check(3).is_err());
             assert_eq!(events.delays.len(), 2);
-            // The first was sent before the second, and so it took longer or came earlier.
             assert!(events.delays.iter().all(|delay| *delay > 0));
         }
     }
 
     #[test]
-    fn a_stream_that_was_cut_off_is_none() {
+    fn an_incomplete_stream_is_an_error() {
         let mut events = Events::default();
         events.take(b"data: ~1~\n\n");
         assert!(events.check(1).is_err());

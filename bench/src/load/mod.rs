@@ -1,4 +1,4 @@
-//! Those who ask. All of it runs on one thread, and each task asks over a connection of its own.
+//! The load generator. All of it runs on one thread, and each task has its own connection.
 
 mod connection;
 mod events;
@@ -16,13 +16,13 @@ use crate::{
 };
 pub use connection::Connection;
 
-/// Whom to ask, and as whom.
+/// The address of a contestant and the callers to use.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub port: u16,
     pub path: String,
     pub model: String,
-    /// The lines of headers of each caller, in turn.
+    /// Header lines of each caller, used in turn.
     pub callers: Vec<String>,
 }
 
@@ -50,21 +50,21 @@ impl Target {
     }
 }
 
-/// What came of a time of asking.
+/// The results of a measurement.
 #[derive(Debug, Default)]
-pub struct Asked {
-    /// Whole answers with status 200; anything else ends the run.
+pub struct LoadResult {
+    /// Complete responses with status 200; anything else ends the run.
     pub answers: u64,
-    /// Events with contents, where answers were streams.
+    /// Events with contents, in streams.
     pub events: u64,
     pub took: Duration,
-    /// Nanoseconds to the end of each answer, or to the first event of each stream.
+    /// Nanoseconds to the end of each response, or to the first event of each stream.
     pub waits: Vec<u64>,
-    /// Nanoseconds from the sending to the arrival of each event, where that was asked for.
+    /// Nanoseconds between sending and arrival of each event, if measured.
     pub delays: Vec<u64>,
 }
 
-impl Asked {
+impl LoadResult {
     fn add(&mut self, other: Self) {
         self.answers += other.answers;
         self.events += other.events;
@@ -72,7 +72,7 @@ impl Asked {
         self.delays.extend(other.delays);
     }
 
-    /// Of all tasks; the first failure ends it.
+    /// Sums the results of all tasks; the first failure ends the measurement.
     async fn of_all(mut tasks: JoinSet<Done<Self>>) -> Done<Self> {
         let mut all = Self::default();
         while let Some(done) = tasks.join_next().await {
@@ -82,7 +82,7 @@ impl Asked {
     }
 }
 
-/// Milliseconds below which this share of the nanoseconds is.
+/// The percentile `share` of the nanoseconds, in milliseconds.
 pub fn percentile(nanos: &mut [u64], share: f64) -> f64 {
     if nanos.is_empty() {
         return 0.0;

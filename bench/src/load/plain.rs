@@ -1,4 +1,4 @@
-//! Whole answers: as many as there can be, or a few at even times.
+//! Plain responses: as many as possible, or at a low, steady rate.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -10,42 +10,47 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{Asked, Connection, Target};
+use super::{Connection, LoadResult, Target};
 use crate::{Done, chat::Speed, clock};
 
-/// Each connection asks again as soon as it has its answer.
-pub async fn full(target: &Target, connections: Vec<Connection>, time: Duration) -> Done<Asked> {
+/// Each connection sends its next request as soon as it has the response.
+pub async fn full(
+    target: &Target,
+    connections: Vec<Connection>,
+    time: Duration,
+) -> Done<LoadResult> {
     let requests = Arc::new(target.requests(Speed::Whole));
     let started = Instant::now();
     let mut tasks = JoinSet::new();
     for (number, mut connection) in connections.into_iter().enumerate() {
         let requests = requests.clone();
         tasks.spawn(async move {
-            let (mut asked, mut next) = (Asked::default(), number);
+            let (mut result, mut next) = (LoadResult::default(), number);
             while started.elapsed() < time {
                 ask(
                     &mut connection,
                     &requests[next % requests.len()],
-                    &mut asked,
+                    &mut result,
                 )
                 .await?;
                 next += 1;
             }
-            Ok(asked)
+            Ok(result)
         });
     }
-    let mut asked = Asked::of_all(tasks).await?;
-    asked.took = started.elapsed();
-    Ok(asked)
+    let mut result = LoadResult::of_all(tasks).await?;
+    result.took = started.elapsed();
+    Ok(result)
 }
 
-/// So many a second, whether those before have been answered or not: a slow answer delays no other one.
+/// Sends `rate` requests a second, whether or not earlier ones have finished, so that a slow response delays no other
+/// one.
 pub async fn steady(
     target: &Target,
     connections: Vec<Connection>,
     a_second: u32,
     time: Duration,
-) -> Done<Asked> {
+) -> Done<LoadResult> {
     let requests = Arc::new(target.requests(Speed::Whole));
     let idle = Arc::new(Mutex::new(connections));
     let started = Instant::now();
@@ -64,18 +69,18 @@ pub async fn steady(
                 Some(connection) => connection,
                 None => Connection::open(port).await?,
             };
-            let mut asked = Asked::default();
-            ask(&mut connection, &requests[caller], &mut asked).await?;
+            let mut result = LoadResult::default();
+            ask(&mut connection, &requests[caller], &mut result).await?;
             lock(&idle).push(connection);
-            Ok(asked)
+            Ok(result)
         });
     }
-    let mut asked = Asked::of_all(tasks).await?;
-    asked.took = started.elapsed();
-    Ok(asked)
+    let mut result = LoadResult::of_all(tasks).await?;
+    result.took = started.elapsed();
+    Ok(result)
 }
 
-async fn ask(connection: &mut Connection, request: &[u8], asked: &mut Asked) -> Done {
+async fn ask(connection: &mut Connection, request: &[u8], result: &mut LoadResult) -> Done {
     let begun = clock::now();
     let mut length = 0;
     connection
@@ -84,8 +89,8 @@ async fn ask(connection: &mut Connection, request: &[u8], asked: &mut Asked) -> 
     if length == 0 {
         return Err("an empty answer".into());
     }
-    asked.waits.push(clock::now() - begun);
-    asked.answers += 1;
+    result.waits.push(clock::now() - begun);
+    result.answers += 1;
     Ok(())
 }
 

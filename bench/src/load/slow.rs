@@ -1,4 +1,4 @@
-//! Many streams that are open at the same time and say little.
+//! Many streams that are open at the same time and carry few events.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,17 +8,17 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Asked, Connection, Target, events::Events};
+use super::{Connection, LoadResult, Target, events::Events};
 use crate::{Done, Failure, chat::Speed};
 
-/// So many are being opened at a time: what is measured is how many can be open.
+/// Streams opened concurrently; limited, because the test measures how many can be open.
 const OPENING: usize = 64;
 
 /// For all of them to begin, or to end.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Streams that have all had their first event.
-pub struct Held(JoinSet<Done<Asked>>);
+/// Streams that have all received their first event.
+pub struct Held(JoinSet<Done<LoadResult>>);
 
 pub async fn open(target: &Target, streams: usize) -> Done<Held> {
     let requests = Arc::new(target.requests(Speed::Held));
@@ -41,9 +41,9 @@ pub async fn open(target: &Target, streams: usize) -> Done<Held> {
             };
             connection.ask(request, seen).await?;
             events.check(1)?;
-            Ok(Asked {
+            Ok(LoadResult {
                 answers: 1,
-                ..Asked::default()
+                ..LoadResult::default()
             })
         });
     }
@@ -65,8 +65,8 @@ pub async fn open(target: &Target, streams: usize) -> Done<Held> {
 }
 
 impl Held {
-    /// Once the upstream has released them: how many were whole.
+    /// Number of complete streams, after the upstream has released them.
     pub async fn finish(self) -> Done<u64> {
-        Ok(timeout(TIMEOUT, Asked::of_all(self.0)).await??.answers)
+        Ok(timeout(TIMEOUT, LoadResult::of_all(self.0)).await??.answers)
     }
 }

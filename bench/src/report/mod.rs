@@ -1,4 +1,4 @@
-//! What is left of a run: a table, the figures behind it, and a picture.
+//! The report of a run: a table, its figures, and a chart.
 
 mod plot;
 mod raw;
@@ -38,7 +38,7 @@ pub fn write(report: &Report, folder: &Path) -> Done {
     Ok(())
 }
 
-/// With as many digits as say something.
+/// With three significant digits, or all digits of large numbers.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1_000.0 => with_commas(value.round() as i64),

@@ -1,4 +1,4 @@
-//! The picture: a panel for each figure that is promised something, a bar for each contestant.
+//! The chart: a panel for each figure that has a promised limit, with a bar for each contestant.
 
 use std::fmt::Write as _;
 
@@ -36,7 +36,7 @@ pub fn draw(report: &Report) -> String {
     )
 }
 
-/// Draws one below `top` and says where the next one goes.
+/// Draws a panel below `top` and returns the top of the next one.
 fn panel(svg: &mut String, report: &Report, metric: Metric, title: &str, top: f64) -> f64 {
     let values: Vec<(&str, f64)> = report
         .entries

@@ -1,4 +1,4 @@
-//! Every value of every round, for those who reckon for themselves.
+//! Every value of every round, as JSON for further analysis.
 
 use serde_json::{Map, Value, json};
 
@@ -37,7 +37,7 @@ fn contestant(entry: &Entry) -> Value {
         "answers": entry.answers, "figures": figures })
 }
 
-/// To the fourth digit after the point: the rest is noise.
+/// Rounds to four decimals: the rest is noise.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{Report, number, with_commas};
 use crate::{
     bars::Bar,
-    figures::{Beside, Metric, Summary},
+    figures::{Baseline, Metric, Summary},
     rounds::Entry,
 };
 
@@ -94,14 +94,14 @@ fn cell(report: &Report, entry: &Entry, metric: Metric, summary: Summary) -> Str
     };
     let other = |name| report.figures(name)?.middle(metric);
     let is = |name| entry.contestant.name() == name;
-    match metric.beside() {
-        Beside::Nginx if !is("direct") => match other("nginx") {
+    match metric.baseline() {
+        Baseline::Nginx if !is("direct") => match other("nginx") {
             Some(nginx) if nginx > 0.0 => {
                 format!("**{}×** {absolute}", number(summary.middle / nginx))
             }
             _ => absolute,
         },
-        Beside::Direct if !is("direct") => match other("direct") {
+        Baseline::Direct if !is("direct") => match other("direct") {
             Some(direct) => format!("**{:+.3}** {absolute}", summary.middle - direct),
             None => absolute,
         },

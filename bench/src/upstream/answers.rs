@@ -1,4 +1,4 @@
-//! The bytes of answers in OpenAI's shape, made once.
+//! The bytes of responses in OpenAI's format, built once.
 
 use std::{fmt::Write as _, sync::OnceLock};
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::clock;
 
-/// Events with contents in each stream, except in held ones.
+/// Events with contents in each stream, except held ones.
 pub const EVENTS: u32 = 64;
 
-/// Around the time an event was sent, in its contents: they arrive unchanged through any gateway.
+/// Delimits the send time of an event in its contents, which arrive unchanged through any gateway.
 pub const STAMP: u8 = b'~';
 
 pub const STREAM_HEAD: &[u8] =
@@ -17,10 +17,10 @@ pub const STREAM_HEAD: &[u8] =
 
 pub const RELEASED: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// As many digits as the largest time has, so that every event has the same length.
+/// As many digits as the largest time has, so that all events have the same length.
 const DIGITS: usize = 20;
 
-/// What one connection sends; the time is written into its event each time.
+/// The event of one connection; the send time is written into it each time.
 pub struct Answers {
     event: Vec<u8>,
     stamp_at: usize,
@@ -36,7 +36,7 @@ impl Answers {
         Self { event, stamp_at }
     }
 
-    /// The next event, sent now.
+    /// The next event, stamped with the current time.
     pub fn event(&mut self) -> &[u8] {
         let mut left = clock::now();
         for digit in self.event[self.stamp_at..][..DIGITS].iter_mut().rev() {
@@ -46,7 +46,7 @@ impl Answers {
         &self.event
     }
 
-    /// The end of a stream: why it ended, the count, and the mark that all was sent.
+    /// The end of a stream: finish reason, usage, and `[DONE]`.
     pub fn stream_end() -> &'static [u8] {
         static END: OnceLock<Vec<u8>> = OnceLock::new();
         END.get_or_init(|| {
@@ -97,14 +97,14 @@ fn head_of_chunk() -> Value {
     })
 }
 
-/// An event of Server-Sent Events.
+/// A server-sent event.
 fn chunk(delta: &Value, finish_reason: &Value) -> String {
     let mut chunk = head_of_chunk();
     chunk["choices"] = json!([{ "index": 0, "delta": delta, "finish_reason": finish_reason }]);
     format!("data: {chunk}\n\n")
 }
 
-/// A chunk of HTTP's.
+/// An HTTP chunk.
 fn in_chunk(event: &str) -> Vec<u8> {
     format!("{:x}\r\n{event}\r\n", event.len()).into_bytes()
 }

@@ -1,4 +1,4 @@
-//! The model's server that every contestant stands before: it answers at once, from bytes made beforehand.
+//! The fake model server behind every contestant: it responds at once, from prepared bytes.
 
 mod answers;
 mod running;
@@ -24,15 +24,15 @@ use answers::Answers;
 pub use answers::{EVENTS, STAMP};
 pub use running::Upstream;
 
-/// Room for a request; those of the bench have less than two kilobytes.
+/// Buffer size for a request; those of the benchmark have less than two kilobytes.
 const ROOM: usize = 8 << 10;
 
 const LISTENING: &str = "upstream listens at ";
 
-/// Asking for this path ends all held streams.
+/// A request for this path ends all held streams.
 const RELEASE: &str = "/release";
 
-/// Says its port and answers until it is ended.
+/// Prints its port and serves until it is stopped.
 pub fn serve() -> Done {
     process::allow_many_files();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -47,7 +47,7 @@ pub fn serve() -> Done {
             let (socket, _) = listener.accept().await?;
             socket.set_nodelay(true)?;
             let release = release.clone();
-            // A connection that breaks is its client's to notice.
+            // Broken connections are reported by the load generator.
             tokio::spawn(async move { Connection::new(socket, release).answer_all().await });
         }
     })
@@ -89,7 +89,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What is asked and how many bytes of the buffer it takes; nothing when the client has gone.
+    /// The next request and its bytes in the buffer; `None` when the client has disconnected.
     async fn next_request(&mut self, buffer: &mut Vec<u8>) -> Done<Option<(Request, usize)>> {
         loop {
             if let Some(read) = Request::read(buffer)? {
@@ -101,13 +101,13 @@ impl Connection {
         }
     }
 
-    /// Each event is a write of its own, as those of a model are.
+    /// Each event is a separate write, as with a real model.
     async fn stream(&mut self, pause: Option<Duration>) -> Done {
         self.socket.write_all(answers::STREAM_HEAD).await?;
         let started = Instant::now();
         for number in 0..EVENTS {
             match pause {
-                // A timer takes a millisecond even for no time at all.
+                // A timer takes a millisecond even for a zero delay.
                 Some(_) if number == 0 => {}
                 Some(pause) => sleep_until(started + pause * number).await,
                 None => yield_now().await,
@@ -154,8 +154,8 @@ impl Request {
         if path == Some(RELEASE.as_bytes()) {
             return Ok(Some((Self::Release, length)));
         }
-        // Chunked or not: the words are short, and a gateway that cuts its body does so between writes.
-        let speed = Speed::asked_in(&buffer[head.length..length]);
+        // Chunked or not: the mark is short, and a gateway that chunks its body does so between writes.
+        let speed = Speed::named_in(&buffer[head.length..length]);
         let speed = speed.ok_or("a request that does not say how it is to be answered")?;
         Ok(Some((Self::Chat(speed), length)))
     }

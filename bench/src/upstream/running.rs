@@ -1,4 +1,4 @@
-//! The upstream as the bench has it: a process of its own.
+//! The upstream in a child process.
 
 use std::{
     env, fs,
@@ -28,7 +28,7 @@ impl Upstream {
         while started.elapsed() < Duration::from_secs(10) {
             let said = fs::read_to_string(&log)?;
             let said = said.strip_prefix(LISTENING);
-            // With the end of its line, the number is whole.
+            // The port number is complete once its line has ended.
             if let Some((port, _)) = said.and_then(|said| said.split_once('\n')) {
                 let port = port.parse()?;
                 return Ok(Self { process, port });
@@ -42,7 +42,7 @@ impl Upstream {
         self.process.pid()
     }
 
-    /// Held streams end, each with its usage.
+    /// Ends held streams, each with its usage.
     pub fn release(&self) -> Done {
         match plain_http::ask(self.port, RELEASE, None, Some(&json!({})))?.status {
             200 => Ok(()),

@@ -1,4 +1,4 @@
-//! A gateway that is looked at when a test says so, and a program that hears of its alerts.
+//! A gateway whose alert checks run when a test calls them, and a webhook receiver for its alerts.
 
 use std::net::SocketAddr;
 
@@ -11,26 +11,26 @@ use tollgate::{backoffice::AlertWithDeliveries, base::timestamp, gateway::alerts
 
 use super::{FakeUpstream, TestGateway, upstream::Received};
 
-/// The bytes behind the prefix of [`SECRET`].
+/// The key bytes that [`SECRET`] encodes after its prefix.
 const KEY: &[u8; 32] = b"alert-secret-canary-0123456789ab";
 pub const SECRET: &str = "whsec_YWxlcnQtc2VjcmV0LWNhbmFyeS0wMTIzNDU2Nzg5YWI=";
-/// A part of the webhook's address that is nobody's business.
+/// A secret part of the webhook's URL, which must not appear in logs or on pages.
 pub const PLACE: &str = "place-canary";
 
 pub struct Watched {
     pub gateway: TestGateway,
     pub hook: FakeUpstream,
-    /// When the test has begun.
+    /// Start time of the test, as a Unix timestamp.
     pub now: i64,
 }
 
 impl Watched {
-    /// Nothing is looked at and nobody is told by itself.
+    /// Starts with automatic checks and deliveries disabled.
     pub async fn start() -> Self {
         Self::start_with("enabled = false").await
     }
 
-    /// With more of `[alerts]`, and of what comes after it.
+    /// Adds `more` to the `[alerts]` section; `more` may add further sections.
     pub async fn start_with(more: &str) -> Self {
         let hook = FakeUpstream::start().await;
         let section = section(hook.address, more);
@@ -48,22 +48,23 @@ impl Watched {
         }
     }
 
-    /// A look at everything, so many seconds after the test has begun; what is due then is told.
-    pub async fn look(&self, seconds: i64) {
+    /// Checks all alert conditions as if `seconds` had passed since the start, and delivers the notifications due by
+    /// then.
+    pub async fn check(&self, seconds: i64) {
         let looked = alerts::check(self.gateway.inside(), self.now + seconds).await;
         looked.unwrap();
-        self.tell(seconds).await;
+        self.deliver(seconds).await;
     }
 
-    pub async fn tell(&self, seconds: i64) {
+    pub async fn deliver(&self, seconds: i64) {
         let told = alerts::deliver(self.gateway.inside(), self.now + seconds).await;
         told.unwrap();
     }
 
-    /// What the program has heard, each message checked: type, kind and subject.
-    pub fn heard(&self) -> Vec<(String, String, String)> {
-        let heard = self.hook.received();
-        let told = heard.iter().map(|message| {
+    /// Type, kind and subject of each received notification; each one's signature and form are asserted.
+    pub fn notifications(&self) -> Vec<(String, String, String)> {
+        let notifications = self.hook.received();
+        let told = notifications.iter().map(|message| {
             assert_signed(message);
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             let (body, data) = (&message.body, &message.body["data"]);
@@ -76,7 +77,7 @@ impl Watched {
         told.collect()
     }
 
-    /// Those that are open, and those that are over.
+    /// Open alerts and closed alerts.
     pub async fn alerts(&self) -> (Vec<AlertWithDeliveries>, Vec<AlertWithDeliveries>) {
         let backoffice = &self.gateway.inside().backoffice;
         (
@@ -88,7 +89,7 @@ impl Watched {
         )
     }
 
-    /// A new account with this much: its ID and a key.
+    /// Creates an account with this much credit and returns its ID and a key.
     pub async fn account_with(&self, dollars: &str) -> (String, String) {
         let body = json!({ "email": "owner@example.com", "track": "business", "tier": "flex" });
         let made = self
@@ -107,7 +108,7 @@ impl Watched {
     }
 }
 
-/// `[alerts]` with a webhook at this address; the secret is in a file that is written later.
+/// The `[alerts]` section with a webhook at this address. The secret is in a file that is written later.
 pub fn section(hook: SocketAddr, more: &str) -> String {
     format!(
         "[alerts]\nwebhook_url = \"http://{hook}/{PLACE}?key={PLACE}\"\n\
@@ -115,7 +116,7 @@ pub fn section(hook: SocketAddr, more: &str) -> String {
     )
 }
 
-/// As a program checks it that knows the secret, with nothing of ours.
+/// Verifies the signature independently of the gateway's code, as a receiver with the secret does.
 #[track_caller]
 pub fn assert_signed(message: &Received) {
     let header = |name: &str| message.header(name).unwrap_or_else(|| panic!("no {name}"));

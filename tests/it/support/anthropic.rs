@@ -1,4 +1,4 @@
-//! A provider of the Messages API: its answers, its events, its failures.
+//! A fake provider of the Messages API: its responses, events and failures.
 
 use serde_json::{Value, json};
 
@@ -7,12 +7,12 @@ use super::{
     gateway::{PROVIDER_KEY, UPSTREAM_MODEL},
 };
 
-/// A gateway whose provider is of this kind.
+/// Starts a gateway whose provider has kind `anthropic`.
 pub async fn start() -> TestGateway {
     TestGateway::start_set(&[("PROVIDERS__FAKE__KIND", "anthropic")]).await
 }
 
-/// A whole answer as the API gives it.
+/// A complete response in the API's form.
 pub fn message(content: Value, stop_reason: &str) -> Value {
     json!({
         "id": "msg_01", "type": "message", "role": "assistant", "model": UPSTREAM_MODEL,
@@ -29,7 +29,7 @@ pub fn failure(kind: &str, text: &str) -> Value {
     json!({ "type": "error", "error": { "type": kind, "message": text }, "request_id": "req_01" })
 }
 
-/// Events as the API writes them, with their names.
+/// Serializes events as the API does, with their names.
 pub fn events(events: &[Value]) -> String {
     let events = events.iter().map(|event| {
         let kind = event["type"].as_str().unwrap();
@@ -45,7 +45,7 @@ pub fn begun(usage: Value) -> Value {
     } })
 }
 
-/// The events of one block with these deltas.
+/// The events of one content block with these deltas.
 pub fn block(index: u32, block: Value, deltas: &[Value]) -> Vec<Value> {
     let mut events =
         vec![json!({ "type": "content_block_start", "index": index, "content_block": block })];
@@ -69,7 +69,7 @@ pub fn ended(stop_reason: &str, usage: Value) -> [Value; 2] {
     ]
 }
 
-/// "Hello" in two pieces, counted as 11 tokens in and 3 out.
+/// "Hello" in two pieces, with a usage of 11 input and 3 output tokens.
 pub fn hello_events() -> Vec<Value> {
     let mut stream = vec![
         begun(json!({ "input_tokens": 11, "output_tokens": 1 })),
@@ -80,7 +80,7 @@ pub fn hello_events() -> Vec<Value> {
     stream
 }
 
-/// Asserts that nothing in what a caller gets tells who answered.
+/// Asserts that nothing visible to the caller reveals which provider served the request.
 #[track_caller]
 pub fn assert_anonymous(gateway: &TestGateway, shown: &str) {
     let shown = shown.to_lowercase();

@@ -1,10 +1,10 @@
-//! What becomes of a body: refused, or forwarded as another one.
+//! Chat request bodies, and assertions that a body is refused or how it is forwarded.
 
 use serde_json::{Value, json};
 
 use super::{TestGateway, gateway::hello};
 
-/// The smallest request with more fields, or other ones.
+/// The smallest request, with fields added or replaced.
 pub fn hello_with(model: &str, more: Value) -> Value {
     let mut body = hello(model);
     let Value::Object(more) = more else {
@@ -14,32 +14,31 @@ pub fn hello_with(model: &str, more: Value) -> Value {
     body
 }
 
-/// A request of at least so many bytes: providers can count as many tokens in it, though it has far fewer.
+/// A request of at least `bytes` bytes. Providers can count as many tokens in it, though it has far fewer.
 pub fn long(model: &str, bytes: usize) -> Value {
     let content = "word ".repeat(bytes.div_ceil(5));
     json!({ "model": model, "messages": [{ "role": "user", "content": content }] })
 }
 
-/// A function tool that takes anything.
+/// A function tool that accepts any arguments.
 pub fn tool(name: &str) -> Value {
     json!({ "type": "function", "function": { "name": name, "parameters": { "type": "object" } } })
 }
 
 impl TestGateway {
-    /// The body that goes upstream for this one, which is answered.
+    /// Sends the body, which must succeed, and returns the body that the provider received.
     pub async fn forwards(&self, body: &Value) -> Value {
         let answer = self.chat(body).await;
         assert_eq!(answer.status, 200, "{body} gives {}", answer.body);
         self.upstream.last_body()
     }
 
-    /// Asserts that a body is refused with 400 and the name of a field, and that no provider
-    /// hears of it.
+    /// Asserts that a body is refused with 400 naming `param`, and that no request is sent to a provider.
     pub async fn refuses(&self, body: &Value, param: &str) {
         self.refuses_text(body.to_string(), Some(param)).await;
     }
 
-    /// The same for a body that need not be JSON.
+    /// Like `refuses`, for a body that need not be JSON.
     pub async fn refuses_text(&self, body: impl Into<Vec<u8>>, param: Option<&str>) {
         let (body, calls) = (body.into(), self.upstream.calls());
         let answer = self.chat_text(body.clone()).await;

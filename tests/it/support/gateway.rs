@@ -22,7 +22,7 @@ pub const OPERATOR_TOKEN: &str = "operator-token-for-tests";
 pub const PROVIDER_KEY: &str = "provider-key-canary-0123456789";
 pub const UPSTREAM_MODEL: &str = "vendor-model-9";
 
-/// A plan by its track and tier.
+/// A plan: its track and its tier.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan(pub &'static str, pub &'static str);
 
@@ -37,14 +37,14 @@ pub struct TestGateway {
     pub public: SocketAddr,
     pub operator: SocketAddr,
     pub client: reqwest::Client,
-    /// A Business/flex key: it may call everything.
+    /// Key of a Business/flex account, which may call every model.
     pub key: String,
     pub account_id: String,
     pub data: TempDir,
     running: Option<Running>,
 }
 
-/// An answer that is not a stream.
+/// A response that is not a stream.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -53,7 +53,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The error object, which must have the four keys it always has.
+    /// The error object; asserts that it has the four keys of every error.
     #[track_caller]
     pub fn error(&self) -> &Value {
         let error = &self.body["error"];
@@ -86,30 +86,30 @@ impl TestGateway {
         Self::start_with("").await
     }
 
-    /// With more configuration: whole sections, in TOML.
+    /// Starts with additional configuration: whole TOML sections.
     pub async fn start_with(more: &str) -> Self {
         let data = TempDir::new().unwrap();
         Self::start_in(data, more).await
     }
 
-    /// With single settings replaced, e.g. `("SERVER__MAX_BODY_BYTES", "2048")`.
+    /// Starts with single settings replaced, e.g. `("SERVER__MAX_BODY_BYTES", "2048")`.
     pub async fn start_set(settings: &[(&str, &str)]) -> Self {
         Self::start_with_all(TempDir::new().unwrap(), "", settings, "*").await
     }
 
-    /// With a deployment for one model only.
+    /// Starts with a deployment for one model only.
     pub async fn start_serving(model: &str) -> Self {
         Self::start_with_all(TempDir::new().unwrap(), "", &[], model).await
     }
 
-    /// With a provider that may take its time: for tests that hold it back.
-    pub async fn start_patient() -> Self {
+    /// Starts with long upstream timeouts, for tests that delay the provider.
+    pub async fn start_with_long_timeouts() -> Self {
         let first_byte = "PROVIDERS__FAKE__TIMEOUTS__FIRST_BYTE_SECONDS";
         let idle = "PROVIDERS__FAKE__TIMEOUTS__IDLE_SECONDS";
         Self::start_set(&[(first_byte, "120"), (idle, "120")]).await
     }
 
-    /// On the data of an earlier gateway.
+    /// Starts on the data of an earlier gateway.
     pub async fn start_in(data: TempDir, more: &str) -> Self {
         Self::start_with_all(data, more, &[], "*").await
     }
@@ -170,7 +170,7 @@ impl TestGateway {
         gateway
     }
 
-    /// Stops the gateway and hands its data to the next one.
+    /// Stops the gateway and returns its data directory for the next one.
     pub async fn stop(mut self) -> TempDir {
         let running = self.running.take().unwrap();
         let gateway = running.gateway.clone();
@@ -181,7 +181,7 @@ impl TestGateway {
         std::mem::replace(&mut self.data, TempDir::new().unwrap())
     }
 
-    /// A new account on this plan, with credit: its ID and a key.
+    /// Creates an account with credit on this plan and returns its ID and a key.
     pub async fn account(&self, Plan(track, tier): Plan) -> (String, String) {
         let body = json!({ "email": "dev@example.com", "track": track, "tier": tier });
         let account = self
@@ -196,7 +196,7 @@ impl TestGateway {
         (id, key)
     }
 
-    /// A new key of the account: its ID and the key itself.
+    /// Creates a key of the account and returns its ID and secret.
     pub async fn new_key(&self, account_id: &str) -> (String, String) {
         let path = format!("/operator/accounts/{account_id}/keys");
         let made = self
@@ -218,13 +218,13 @@ impl TestGateway {
         answer(request).await
     }
 
-    /// What the gateway's requests share, for a look behind the wire.
+    /// The state that the gateway's requests share, for assertions that the API does not allow.
     pub fn inside(&self) -> &Arc<Gateway> {
         &self.running.as_ref().unwrap().gateway
     }
 
-    /// Waits until no call is running any more, its client's presence or not, and the stores have
-    /// heard what became of each: shared ones do a moment after the caller.
+    /// Waits until no call is running, whether or not its client is still connected, and until the stores have
+    /// recorded each result: shared stores do so shortly after the response.
     pub async fn idle(&self) {
         let inside = self.inside();
         until("no call is running", || inside.tasks.is_empty()).await;
@@ -238,7 +238,7 @@ impl TestGateway {
         format!("http://{}{path}", self.public)
     }
 
-    /// A request with the gateway's own key.
+    /// A request with the gateway's default key.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.client
             .request(method, self.url(path))
@@ -258,7 +258,7 @@ impl TestGateway {
         answer(self.client.post(url).bearer_auth(key).json(body)).await
     }
 
-    /// A body that need not be JSON.
+    /// Sends a body that need not be JSON.
     pub async fn chat_text(&self, body: impl Into<reqwest::Body>) -> Answer {
         answer(
             self.request(Method::POST, "/v1/chat/completions")
@@ -267,7 +267,7 @@ impl TestGateway {
         .await
     }
 
-    /// A streamed chat, read to its end; it must have been opened.
+    /// Opens a streamed chat, which must succeed, and reads it to its end.
     pub async fn stream(&self, body: &Value) -> Stream {
         let response = self.open_stream(body).await;
         assert_eq!(response.status(), 200);
@@ -290,8 +290,7 @@ impl TestGateway {
 }
 
 impl Drop for TestGateway {
-    /// Every test ends with an audit; and where no call is running any more, no credit may still
-    /// be set aside.
+    /// Audits the ledger at the end of every test, and asserts that no credit is held if no call is running.
     fn drop(&mut self) {
         let running = self.running.take().filter(|_| !std::thread::panicking());
         if let Some(running) = running {
@@ -308,7 +307,7 @@ fn assert_nothing_held(gateway: &Gateway) {
     assert_eq!((calls, held.nanos()), (0, 0), "nothing is held");
 }
 
-/// Waits for what must come about; fails when it does not.
+/// Waits until the condition holds; panics after a minute.
 pub async fn until(what: &str, come: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !come() {
@@ -329,7 +328,7 @@ pub async fn answer(request: reqwest::RequestBuilder) -> Answer {
     }
 }
 
-/// The smallest request there is.
+/// The smallest chat request.
 pub fn hello(model: &str) -> Value {
     json!({ "model": model, "messages": [{ "role": "user", "content": "Hello" }] })
 }

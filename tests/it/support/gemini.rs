@@ -1,4 +1,4 @@
-//! A provider that speaks Gemini, and what must not be seen of it.
+//! A fake provider of the Gemini API, and an assertion that callers see nothing of it.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,14 @@ use super::{
     gateway::{PROVIDER_KEY, UPSTREAM_MODEL},
 };
 
-/// A gateway whose provider is one.
+/// Starts a gateway whose provider has kind `gemini`.
 pub async fn start() -> TestGateway {
     let gateway = TestGateway::start_set(&[("PROVIDERS__FAKE__KIND", "gemini")]).await;
     gateway.upstream.answer_json(200, &said("Hello"));
     gateway
 }
 
-/// An answer as Gemini gives it, with everything it adds.
+/// A response as Gemini sends it, with all of its additional fields.
 pub fn generated(parts: Value, finish: Option<&str>) -> Value {
     let mut candidate = json!({
         "content": { "parts": parts, "role": "model" }, "index": 0,
@@ -36,7 +36,7 @@ pub fn said(text: &str) -> Value {
     generated(json!([{ "text": text }]), Some("STOP"))
 }
 
-/// The responses as events; there is no `[DONE]`.
+/// Serializes the responses as events; Gemini sends no `[DONE]`.
 pub fn events(responses: &[Value]) -> String {
     let mut events = String::new();
     for response in responses {
@@ -45,7 +45,7 @@ pub fn events(responses: &[Value]) -> String {
     events
 }
 
-/// Nothing that a caller reads tells who answered.
+/// Asserts that nothing visible to the caller reveals which provider served the request.
 #[track_caller]
 pub fn assert_anonymous(shown: &str) {
     let shown = shown.to_lowercase();

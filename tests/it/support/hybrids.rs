@@ -1,4 +1,4 @@
-//! Hybrids of the tests' own: what they choose does not depend on any weights.
+//! A catalog of hybrids for tests; their choices do not depend on the scorer's weights.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -88,22 +88,22 @@ router = "turn"
 turn = { lambda = 1.0 }
 "#;
 
-/// Something to think about: a greeting is for the weakest, whatever the settings.
+/// A request that needs some thought: a greeting would go to the weakest target whatever the settings.
 pub fn question(model: &str) -> Value {
     question_with(model, json!({}))
 }
 
 pub fn question_with(model: &str, more: Value) -> Value {
-    let asked =
+    let messages =
         json!([{ "role": "user", "content": "Which of the lakes of Africa is the deepest?" }]);
-    let mut body = hello_with(model, json!({ "messages": asked }));
+    let mut body = hello_with(model, json!({ "messages": messages }));
     for (key, value) in more.as_object().unwrap() {
         body[key] = value.clone();
     }
     body
 }
 
-/// A gateway with the catalog above; what is asked of a model comes by its name.
+/// A gateway with the catalog above. Each target is sent upstream under its own model name.
 pub struct Hybrids {
     pub gateway: TestGateway,
     _catalog: TempDir,
@@ -125,7 +125,7 @@ impl Hybrids {
         }
     }
 
-    /// These models do this; the others answer with their name, as JSON.
+    /// Plays `steps` for these models; the others respond with their name as JSON.
     pub fn failing(&self, models: &'static [&'static str], steps: Vec<Step>) {
         self.gateway.upstream.play_for_each(move |received| {
             let model = received.body["model"].as_str().unwrap();
@@ -151,24 +151,24 @@ impl Hybrids {
         self.failing(&[], Vec::new());
     }
 
-    /// Which models were asked since the start.
-    pub fn asked(&self) -> Vec<String> {
+    /// The models called since the start, in order.
+    pub fn models_called(&self) -> Vec<String> {
         let received = self.gateway.upstream.received();
         let models = received.iter().map(|one| one.body["model"].as_str());
         models.map(|model| model.unwrap().to_owned()).collect()
     }
 
-    pub async fn look(&self, path: &str) -> Value {
+    pub async fn get(&self, path: &str) -> Value {
         let answer = self.gateway.operate(Method::GET, path, None).await;
         answer.assert_ok().clone()
     }
 
-    pub async fn story(&self, request_id: &str) -> Value {
-        self.look(&format!("/operator/requests/{request_id}")).await
+    pub async fn details(&self, request_id: &str) -> Value {
+        self.get(&format!("/operator/requests/{request_id}")).await
     }
 
-    pub async fn story_of(&self, answer: &Answer) -> Value {
-        self.story(answer.headers["x-request-id"].to_str().unwrap())
+    pub async fn details_of(&self, answer: &Answer) -> Value {
+        self.details(answer.headers["x-request-id"].to_str().unwrap())
             .await
     }
 

@@ -1,4 +1,4 @@
-//! An issuer of OpenID Connect that says what it is told to say.
+//! A fake OpenID Connect issuer with configurable claims and faults.
 
 use std::{
     collections::HashMap,
@@ -34,7 +34,7 @@ use super::{
 };
 
 pub const CLIENT: &str = "tollgate client/1";
-/// The one secret that gateways under test have in their environment.
+/// The only secret that gateways under test have in their environment.
 pub const SECRET: &str = PROVIDER_KEY;
 pub const NAME: &str = "Example ID";
 
@@ -46,15 +46,15 @@ pub struct FakeIssuer {
 
 struct Shared {
     url: String,
-    /// The last one signs.
+    /// Signing keys; the last one signs.
     keys: Vec<Signer>,
     grants: HashMap<String, Grant>,
     given: usize,
     fault: Option<Fault>,
-    /// What is told at the userinfo endpoint and not in the token.
-    elsewhere: Option<Value>,
-    /// Paths, in the order in which they were asked for.
-    asked: Vec<&'static str>,
+    /// Claims that the userinfo endpoint returns and the token lacks.
+    userinfo: Option<Value>,
+    /// Requested paths, in order.
+    requests: Vec<&'static str>,
 }
 
 struct Signer {
@@ -62,42 +62,42 @@ struct Signer {
     pair: EcdsaKeyPair,
 }
 
-/// What a code is good for, once.
+/// What an authorization code can be exchanged for, once.
 struct Grant {
     challenge: String,
     redirect_uri: String,
     id_token: String,
 }
 
-/// What it does instead of telling about itself.
+/// Faults of the discovery document.
 #[derive(Clone, Debug)]
 pub enum Fault {
     Status(u16),
     Redirect(String),
     Body(&'static str),
     Huge,
-    /// Says that it is this one.
-    Another(&'static str),
+    /// The document names this issuer instead.
+    OtherIssuer(&'static str),
 }
 
 /// How a token is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signed {
-    Right,
-    /// For other words than these.
-    ForOthers,
-    /// Not at all, and it says so.
-    Not,
-    /// With the public key as if it were a secret (HS256).
-    ByPublicKey,
-    /// With a key that the issuer does not have.
-    ByNobody,
+    Valid,
+    /// A valid signature of another payload.
+    OtherPayload,
+    /// Unsigned (`alg: none`).
+    Unsigned,
+    /// With the public key used as an HMAC secret (HS256).
+    WithPublicKey,
+    /// With a key that the issuer does not publish.
+    WithUnknownKey,
 }
 
-/// What somebody was sent to the issuer with.
-pub struct Asked(pub HashMap<String, String>);
+/// Query parameters of an authorization request.
+pub struct AuthorizationRequest(pub HashMap<String, String>);
 
-impl Asked {
+impl AuthorizationRequest {
     #[track_caller]
     pub fn read(location: &str) -> Self {
         let url = Url::parse(location).unwrap_or_else(|_| panic!("no URL: {location}"));
@@ -114,14 +114,14 @@ impl FakeIssuer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Shared {
-            // With a slash at its end, which is a part of its name.
+            // The trailing slash is a part of the issuer's identifier.
             url: format!("http://{address}/realm/"),
             keys: vec![Signer::new("first")],
             grants: HashMap::new(),
             given: 0,
             fault: None,
-            elsewhere: None,
-            asked: Vec::new(),
+            userinfo: None,
+            requests: Vec::new(),
         };
         let issuer = Self {
             address,
@@ -137,7 +137,7 @@ impl FakeIssuer {
         issuer
     }
 
-    /// A gateway that people can sign in to with it.
+    /// Starts a gateway that has this issuer configured for sign-in.
     pub async fn gateway(&self, settings: &[(&str, &str)]) -> TestGateway {
         let url = self.url();
         let own = [
@@ -157,29 +157,29 @@ impl FakeIssuer {
         self.state().fault = fault.into();
     }
 
-    pub fn tell_elsewhere(&self, told: Value) {
-        self.state().elsewhere = Some(told);
+    pub fn set_userinfo(&self, told: Value) {
+        self.state().userinfo = Some(told);
     }
 
-    /// Signs with a new key from now on; the old one is gone.
+    /// Replaces the signing key; the old key is no longer published.
     pub fn rotate(&self, id: &str) {
         self.state().keys = vec![Signer::new(id)];
     }
 
-    /// What it was asked for since the last look.
-    pub fn asked(&self) -> Vec<&'static str> {
-        std::mem::take(&mut self.state().asked)
+    /// The paths requested since the last call.
+    pub fn requests(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.state().requests)
     }
 
-    /// A code for whoever asked, good for a token with these claims; `null` takes one away.
-    pub fn grant(&self, asked: &Asked, claims: &Value, signed: Signed) -> String {
+    /// An authorization code for a token with these claims; `null` removes a default claim.
+    pub fn grant(&self, request: &AuthorizationRequest, claims: &Value, signed: Signed) -> String {
         let mut state = self.state();
         state.given += 1;
         let code = format!("code-canary/{}", state.given);
         let now = tollgate::base::timestamp::now();
         let mut payload = json!({
             "iss": state.url, "aud": CLIENT, "sub": "subject-1", "exp": now + 300, "iat": now,
-            "nonce": asked.field("nonce"), "email": "ada@example.com", "email_verified": true,
+            "nonce": request.field("nonce"), "email": "ada@example.com", "email_verified": true,
             "name": "Ada",
         });
         let all = payload.as_object_mut().unwrap();
@@ -188,19 +188,19 @@ impl FakeIssuer {
         }
         all.retain(|_, value| !value.is_null());
         let grant = Grant {
-            challenge: asked.field("code_challenge").to_owned(),
-            redirect_uri: asked.field("redirect_uri").to_owned(),
+            challenge: request.field("code_challenge").to_owned(),
+            redirect_uri: request.field("redirect_uri").to_owned(),
             id_token: state.keys.last().unwrap().token(&payload, signed),
         };
         state.grants.insert(code.clone(), grant);
         code
     }
 
-    /// A browser goes to the issuer and comes back with what it says.
+    /// Signs a browser in: it visits the issuer and returns with a code for these claims.
     pub async fn sign_in(&self, browser: &Browser, claims: &Value) -> Seen {
-        let asked = set_out(browser, "").await;
-        let code = self.grant(&asked, claims, Signed::Right);
-        come_back(browser, &code, asked.field("state")).await
+        let request = start_sign_in(browser, "").await;
+        let code = self.grant(&request, claims, Signed::Valid);
+        return_with(browser, &code, request.field("state")).await
     }
 
     fn state(&self) -> MutexGuard<'_, Shared> {
@@ -208,14 +208,14 @@ impl FakeIssuer {
     }
 }
 
-pub async fn set_out(browser: &Browser, to: &str) -> Asked {
+pub async fn start_sign_in(browser: &Browser, to: &str) -> AuthorizationRequest {
     let start = format!("/portal/oidc/start?{}", encoded(&[("to", to)]));
     let seen = browser.get(&start).await;
     assert_eq!(seen.status, 303, "{}", seen.text);
-    Asked::read(seen.header("location"))
+    AuthorizationRequest::read(seen.header("location"))
 }
 
-pub async fn come_back(browser: &Browser, code: &str, state: &str) -> Seen {
+pub async fn return_with(browser: &Browser, code: &str, state: &str) -> Seen {
     let query = encoded(&[("code", code), ("state", state)]);
     let path = format!("/portal/oidc/callback?{query}");
     browser.get_from_elsewhere(&path).await
@@ -242,8 +242,8 @@ impl Signer {
 
     fn token(&self, payload: &Value, signed: Signed) -> String {
         let algorithm = match signed {
-            Signed::Not => "none",
-            Signed::ByPublicKey => "HS256",
+            Signed::Unsigned => "none",
+            Signed::WithPublicKey => "HS256",
             _ => "ES256",
         };
         let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
@@ -254,14 +254,14 @@ impl Signer {
             signature.as_ref().to_vec()
         };
         let signature = match signed {
-            Signed::Right => sign(&self.pair, &text),
-            Signed::ForOthers => sign(&self.pair, &text[1..]),
-            Signed::Not => Vec::new(),
-            Signed::ByPublicKey => {
+            Signed::Valid => sign(&self.pair, &text),
+            Signed::OtherPayload => sign(&self.pair, &text[1..]),
+            Signed::Unsigned => Vec::new(),
+            Signed::WithPublicKey => {
                 let key = hmac::Key::new(hmac::HMAC_SHA256, self.pair.public_key().as_ref());
                 hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
             }
-            Signed::ByNobody => sign(&Self::new("nobody").pair, &text),
+            Signed::WithUnknownKey => sign(&Self::new("nobody").pair, &text),
         };
         format!("{text}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
     }
@@ -269,7 +269,7 @@ impl Signer {
 
 async fn document(State(issuer): State<FakeIssuer>) -> Response {
     let mut state = issuer.state();
-    state.asked.push("document");
+    state.requests.push("document");
     let mut name = state.url.clone();
     match &state.fault {
         None => {}
@@ -281,7 +281,7 @@ async fn document(State(issuer): State<FakeIssuer>) -> Response {
         }
         Some(Fault::Body(body)) => return body.into_response(),
         Some(Fault::Huge) => return Body::from("x".repeat(2 << 20)).into_response(),
-        Some(Fault::Another(other)) => (*other).clone_into(&mut name),
+        Some(Fault::OtherIssuer(other)) => (*other).clone_into(&mut name),
     }
     let at = |path: &str| format!("http://{}/{path}", issuer.address);
     let document = json!({
@@ -296,18 +296,18 @@ async fn document(State(issuer): State<FakeIssuer>) -> Response {
 
 async fn keys(State(issuer): State<FakeIssuer>) -> Response {
     let mut state = issuer.state();
-    state.asked.push("keys");
+    state.requests.push("keys");
     let keys: Vec<_> = state.keys.iter().map(Signer::public).collect();
     json!({ "keys": keys }).to_string().into_response()
 }
 
 async fn userinfo(State(issuer): State<FakeIssuer>, headers: HeaderMap) -> Response {
     let mut state = issuer.state();
-    state.asked.push("userinfo");
+    state.requests.push("userinfo");
     let is_known = headers
         .get(header::AUTHORIZATION)
         .is_some_and(|sent| sent == "Bearer access-canary");
-    match &state.elsewhere {
+    match &state.userinfo {
         Some(told) if is_known => told.to_string().into_response(),
         _ => StatusCode::UNAUTHORIZED.into_response(),
     }
@@ -319,10 +319,10 @@ async fn token(
     Form(sent): Form<HashMap<String, String>>,
 ) -> Response {
     let mut state = issuer.state();
-    state.asked.push("token");
+    state.requests.push("token");
     let field = |name: &str| sent.get(name).map_or("", String::as_str);
     let refused = |error: &str| {
-        // It says more than it should.
+        // Echoes the whole request, secret included, which the gateway must not log or show.
         let body = json!({ "error": error, "error_description": sent });
         (StatusCode::BAD_REQUEST, body.to_string()).into_response()
     };

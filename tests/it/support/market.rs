@@ -1,4 +1,4 @@
-//! A source of market data in the shape of `CoinGecko`'s API, with faults to order.
+//! A fake source of market data with `CoinGecko`'s API and configurable faults.
 
 use std::{
     net::SocketAddr,
@@ -18,7 +18,7 @@ use axum::{
 };
 use tokio::net::TcpListener;
 
-/// Digits that no float can hold.
+/// More digits than a float can represent.
 pub const BITCOIN_PRICE: &str = "67187.335893656612345678901234567";
 
 #[derive(Clone)]
@@ -31,21 +31,21 @@ pub struct FakeMarket {
 struct Shared {
     fault: Mutex<Option<Fault>>,
     received: Mutex<Vec<(Uri, HeaderMap)>>,
-    /// Slow answers under way now, and the most there ever were.
+    /// Slow responses in progress, and the highest number so far.
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// What it does instead of answering.
+/// What the server does instead of responding normally.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Says nothing for so long.
+    /// Delays the response.
     Slow(Duration),
     Redirect(SocketAddr),
     Status(u16),
-    /// So many bytes of JSON.
+    /// A JSON body of this many bytes.
     Huge(usize),
-    /// Bytes without end, one piece at a time.
+    /// A body that never ends, sent piece by piece.
     Endless,
     Body(&'static str),
 }
@@ -68,27 +68,27 @@ impl FakeMarket {
         *self.state.fault.lock().unwrap() = fault.into();
     }
 
-    /// What was asked, as it was written, since the last look.
-    pub fn asked(&self) -> Vec<String> {
+    /// Request URIs since the last call.
+    pub fn requests(&self) -> Vec<String> {
         let mut received = self.state.received.lock().unwrap();
         received.drain(..).map(|(uri, _)| uri.to_string()).collect()
     }
 
-    /// How many slow answers there were at once at most.
+    /// The highest number of simultaneous slow responses.
     pub fn most_at_once(&self) -> usize {
         self.state.most.load(Ordering::Relaxed)
     }
 
     pub fn last_headers(&self) -> HeaderMap {
         let received = self.state.received.lock().unwrap();
-        received.last().expect("it was asked").1.clone()
+        received.last().expect("it got a request").1.clone()
     }
 }
 
 async fn answer(State(state): State<Arc<Shared>>, request: Request) -> Response {
     let uri = request.uri().clone();
-    let asked = (uri.clone(), request.headers().clone());
-    state.received.lock().unwrap().push(asked);
+    let requests = (uri.clone(), request.headers().clone());
+    state.received.lock().unwrap().push(requests);
     let fault = state.fault.lock().unwrap().clone();
     match fault {
         None => {}
@@ -138,13 +138,13 @@ fn search(query: &str) -> &'static str {
             r#"{"coins":[{"id":"pepe-2","symbol":"PEPE","market_cap_rank":1200},
                 {"id":"pepe","symbol":"PEPE","market_cap_rank":30}]}"#
         }
-        // Known by name, and to nobody else.
+        // Found by the search, and unknown to every other endpoint.
         "query=gone" => r#"{"coins":[{"id":"gone","symbol":"GONE","market_cap_rank":null}]}"#,
         _ => r#"{"coins":[{"id":"near-miss","symbol":"NEARMISS","market_cap_rank":1}]}"#,
     }
 }
 
-/// Hourly for a week: 169 points, from 60000 to 60168 and a bit.
+/// Hourly points of a week: 169, from 60000 to a little over 60168.
 fn chart() -> String {
     let points = |of: fn(u64) -> String| {
         let points = (0..169_u64).map(|hour| {

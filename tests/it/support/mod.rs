@@ -1,15 +1,15 @@
-//! A gateway on free ports with a provider that does as it is told.
+//! Test support: a gateway on free ports, fake providers and servers with scripted behaviour, and clients.
 
+pub mod admin;
 pub mod alerts;
 pub mod anthropic;
 pub mod bodies;
-pub mod books;
 pub mod console;
-pub mod desk;
 pub mod gateway;
 pub mod gemini;
 pub mod hybrids;
 pub mod issuer;
+pub mod ledger_view;
 pub mod market;
 pub mod models;
 pub mod portal;
@@ -29,8 +29,8 @@ pub mod tls;
 pub mod turns;
 pub mod upstream;
 
-pub use books::{Books, Purse, View};
 pub use gateway::{Answer, Plan, TestGateway};
+pub use ledger_view::{Customer, LedgerView, View};
 pub use postgres_server::PostgresServer;
 pub use process::Process;
 pub use proxy::FaultProxy;

@@ -1,5 +1,5 @@
-//! The models as the contract lists them, written down a second time: what a test expects must
-//! not come from the catalog that it tests.
+//! The models as the contract lists them, written down a second time: a test's expectation must not come from the
+//! catalog under test.
 
 pub const MODELS: [&str; 17] = [
     "svc-standard",
@@ -21,7 +21,7 @@ pub const MODELS: [&str; 17] = [
     "svc-flex-beta-3.6",
 ];
 
-/// SPEC §2.8, the notes on the Flex models.
+/// §2.8, the notes on the Flex models.
 pub fn drops(model: &str, parameter: &str) -> bool {
     let dropped: &[&str] = match model {
         "svc-flex-alpha-5.6" => &[
@@ -44,7 +44,7 @@ pub fn drops(model: &str, parameter: &str) -> bool {
     dropped.contains(&parameter)
 }
 
-/// SPEC §8.3.
+/// §8.3.
 pub fn minimum_output(model: &str) -> Option<u64> {
     match model {
         "svc-flex-beta-3.6" | "svc-pro" | "svc-pro-coding" | "svc-standard" => Some(128),
@@ -53,7 +53,7 @@ pub fn minimum_output(model: &str) -> Option<u64> {
     }
 }
 
-/// SPEC §2.8.
+/// §2.8.
 pub fn maximum_output(model: &str) -> u64 {
     match model {
         "svc-flex-alpha-5.6" => 128_000,
@@ -61,12 +61,12 @@ pub fn maximum_output(model: &str) -> u64 {
     }
 }
 
-/// SPEC §2.2, rule 2.
+/// §2.2, rule 2.
 pub fn has_identity_prompt(model: &str) -> bool {
     !model.starts_with("svc-native-") && !model.starts_with("svc-flex-")
 }
 
-/// SPEC §2.8: every model but the hybrids.
+/// §2.8: every model but the hybrids.
 pub fn has_prompt_caching(model: &str) -> bool {
     !is_hybrid(model)
 }

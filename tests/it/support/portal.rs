@@ -1,4 +1,4 @@
-//! A browser without a screen: it keeps cookies, and sends forms with the token of the page they are on.
+//! A headless browser: it keeps cookies, and submits forms with the CSRF token of the page they are on.
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +16,14 @@ use serde_json::json;
 use super::TestGateway;
 
 pub const PASSWORD: &str = "correct horse battery";
-/// Something that must never reach a page as it is.
+/// Input that must be escaped on every page.
 pub const SCRIPT: &str = "<script>alert('x')</script>";
 
 pub struct Browser {
     client: reqwest::Client,
     origin: String,
     cookies: Mutex<BTreeMap<String, String>>,
-    /// The token of the last page with a form.
+    /// The CSRF token of the last page with a form.
     token: Mutex<String>,
     pub email: String,
     pub account_id: String,
@@ -48,14 +48,14 @@ impl Seen {
         &self.text
     }
 
-    /// A browser that is sent elsewhere.
+    /// Asserts a redirect to `to`.
     #[track_caller]
     pub fn assert_sent_to(&self, to: &str) {
         assert_eq!(self.status, 303, "{}", self.text);
         assert_eq!(self.header("location"), to);
     }
 
-    /// What stands between two texts on the page.
+    /// The text between two texts on the page.
     #[track_caller]
     pub fn between(&self, before: &str, after: &str) -> &str {
         let found = self.text.split_once(before).map(|(_, rest)| rest);
@@ -67,12 +67,12 @@ impl Seen {
 }
 
 impl Browser {
-    /// Nobody is signed in.
+    /// A browser that is not signed in.
     pub fn new(gateway: &TestGateway) -> Self {
         Self::at(gateway.public)
     }
 
-    /// The same, wherever a gateway is.
+    /// Like `new`, for a gateway at this address.
     pub fn at(public: SocketAddr) -> Self {
         let client = reqwest::Client::builder()
             .no_proxy()
@@ -80,7 +80,7 @@ impl Browser {
         Self::with(client, format!("http://{public}"))
     }
 
-    /// By HTTP/2, and under another name than the gateway has for itself.
+    /// A browser that uses HTTP/2 and another host name than the gateway's.
     pub fn over_http2(gateway: &TestGateway) -> Self {
         let client = reqwest::Client::builder()
             .no_proxy()
@@ -101,7 +101,7 @@ impl Browser {
         }
     }
 
-    /// Somebody new, with a Business/flex account and a thousand dollars.
+    /// Creates a person with a Business/flex account and 1,000 dollars, and signs them in.
     pub async fn signed_in(gateway: &TestGateway) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let mut browser = Self::new(gateway);
@@ -143,7 +143,7 @@ impl Browser {
         self.send(self.request(Method::GET, path)).await
     }
 
-    /// Sends the form of the last page.
+    /// Submits the form of the last page.
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Seen {
         let token = self.token();
         let with_token: Vec<_> = [("token", token.as_str())]
@@ -160,12 +160,12 @@ impl Browser {
         .await
     }
 
-    /// A request with this browser's cookies and nothing else.
+    /// A request with this browser's cookies and no other headers.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.request_with(method, path, |_| true)
     }
 
-    /// From another site, a browser keeps all cookies to itself but those that are not strict.
+    /// Loads a page by a link from another site: browsers then send only cookies that are not `SameSite=Strict`.
     pub async fn get_from_elsewhere(&self, path: &str) -> Seen {
         let request = self.request_with(Method::GET, path, |name| name == "tollgate-oidc");
         self.send(request.header("sec-fetch-site", "cross-site"))
@@ -238,7 +238,7 @@ impl Browser {
             .insert(name.into(), value.into());
     }
 
-    /// Makes a key on its page: its ID and the key itself.
+    /// Creates a key on the keys page and returns its ID and secret.
     pub async fn new_key(&self, name: &str) -> (String, String) {
         self.get("/portal/keys").await.assert_page();
         let made = self.post("/portal/keys", &[("name", name)]).await;

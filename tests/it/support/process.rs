@@ -1,4 +1,4 @@
-//! The real program in a process of its own.
+//! The `tollgate` binary in a child process.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +13,10 @@ use std::{
 
 use serde_json::Value;
 
-/// Longer than anything here takes, even on a machine that is busy with other things.
+/// Longer than any step takes, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The program with these arguments and no more of our environment than it needs.
+/// The binary with these arguments and the few environment variables that it needs.
 pub fn tollgate(arguments: &[&str], environment: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command.args(arguments).env_clear();
@@ -27,7 +27,7 @@ pub fn tollgate(arguments: &[&str], environment: &[(&str, &str)]) -> Command {
     command
 }
 
-/// Runs the program to its end.
+/// Runs the binary until it exits.
 pub fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     tollgate(arguments, environment).output().unwrap()
 }
@@ -36,7 +36,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("the program writes UTF-8")
 }
 
-/// A program that keeps running; it is killed when this is dropped.
+/// A running process, killed on drop.
 pub struct Process {
     child: Child,
     stdout: Captured,
@@ -76,7 +76,7 @@ impl Captured {
     }
 }
 
-/// What a program left behind.
+/// Exit code and output of a process that has ended.
 pub struct Ended {
     pub code: Option<i32>,
     pub stdout: String,
@@ -101,7 +101,7 @@ impl Process {
         }
     }
 
-    /// `tollgate dev` on free ports, once it is ready, with what it wrote to `dev.env`.
+    /// Starts `tollgate dev` on free ports and waits until it is ready; also returns the contents of `dev.env`.
     pub async fn dev(data: &Path) -> (Self, BTreeMap<String, String>) {
         let data_text = data.to_str().unwrap();
         let arguments = [
@@ -121,7 +121,8 @@ impl Process {
         (process, pairs.collect())
     }
 
-    /// `tollgate serve` with JSON logs, once it is ready: its public and operator addresses.
+    /// Starts `tollgate serve` with JSON logs and waits until it is ready; also returns its public and operator
+    /// addresses.
     pub async fn serve(
         config: &Path,
         environment: &[(&str, &str)],
@@ -146,13 +147,13 @@ impl Process {
         self.stderr.text()
     }
 
-    /// Waits until `done`; fails when the program ends first.
+    /// Waits until `done` holds; panics if the process ends first.
     pub async fn until(&mut self, done: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + TIMEOUT;
         while !done(self) {
             let ended = self.child.try_wait().unwrap();
             assert!(ended.is_none(), "it ended: {}", self.stderr());
-            assert!(Instant::now() < deadline, "too slow: {}", self.stderr());
+            assert!(Instant::now() < deadline, "timed out: {}", self.stderr());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -161,12 +162,12 @@ impl Process {
         self.until(|process| process.stdout().contains(words)).await;
     }
 
-    /// The memory the program occupies now, in bytes.
+    /// Resident memory in bytes.
     pub fn memory(&self) -> usize {
         self.status("VmRSS:")
     }
 
-    /// The most it has ever occupied.
+    /// Peak resident memory in bytes.
     pub fn most_memory(&self) -> usize {
         self.status("VmHWM:")
     }
@@ -186,14 +187,18 @@ impl Process {
         assert!(sent.success());
     }
 
-    /// Waits for the end that the program comes to by itself.
+    /// Waits until the process exits by itself.
     pub async fn ended(mut self) -> Ended {
         let deadline = Instant::now() + TIMEOUT;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < deadline, "it runs on: {}", self.stderr());
+            assert!(
+                Instant::now() < deadline,
+                "it did not exit: {}",
+                self.stderr()
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
         Ended {

@@ -1,4 +1,4 @@
-//! A line between two programs that can be made as bad as lines are: late, deaf, one-way, cut.
+//! A TCP proxy that injects network faults: delay, black hole, lost replies, resets.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -19,26 +19,26 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// What becomes of what is sent.
+/// How the proxy treats connections and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Pass,
     /// Every piece arrives this much later, in both directions.
     Delay(Duration),
-    /// Connections are taken, and nothing that is said on them arrives anywhere.
+    /// Connections are accepted, and no byte is forwarded.
     Blackhole,
-    /// Nobody listens; who was connected is told goodbye.
+    /// The port is closed; open connections are shut down in order.
     Refuse,
-    /// Everyone is reset, as soon as they come.
+    /// Every connection is reset, new ones as soon as they are made.
     Reset,
-    /// A connection is reset once so many bytes have gone over it, both directions together.
+    /// A connection is reset after this many bytes, counted over both directions.
     CutAfter(usize),
-    /// What is asked arrives; what is answered does not.
+    /// Requests are forwarded, replies are dropped.
     DropReplies,
 }
 
 impl Mode {
-    /// Whether it lets nobody stay.
+    /// Whether this mode closes all connections.
     fn ends_connections(self) -> bool {
         matches!(self, Self::Refuse | Self::Reset)
     }
@@ -62,7 +62,7 @@ pub struct FaultProxy {
     pub address: SocketAddr,
     mode: watch::Sender<Mode>,
     counts: Arc<Counts>,
-    /// The listener is bound anew after a time in which nobody listened.
+    /// The current listener, if any; it is bound anew when [`Mode::Refuse`] ends.
     listening: Mutex<Option<DropGuard>>,
     server: SocketAddr,
     _end: DropGuard,
@@ -78,7 +78,7 @@ struct Counts {
 }
 
 impl FaultProxy {
-    /// In front of `server`, letting everything pass.
+    /// Starts a proxy in front of `server` that forwards everything.
     pub fn start(server: SocketAddr) -> Self {
         let end = CancellationToken::new();
         let mut proxy = Self {
@@ -94,8 +94,8 @@ impl FaultProxy {
         proxy
     }
 
-    /// From now on, for those who are connected and those who will be. A connection of which
-    /// something was swallowed never passes anything again: it is reset.
+    /// Sets the mode for present and future connections. A connection that has lost bytes never forwards again: it is
+    /// reset.
     pub fn set(&self, mode: Mode) {
         let was = self.mode.send_replace(mode);
         if mode == Mode::Refuse {
@@ -105,19 +105,19 @@ impl FaultProxy {
         }
     }
 
-    /// How many connections were made to it.
+    /// Number of connections accepted so far.
     pub fn connections(&self) -> usize {
         self.counts.connections.load(Relaxed)
     }
 
-    /// Bytes that were sent to the server, and bytes that it sent.
+    /// Bytes sent to the server, and bytes received from it.
     pub fn bytes(&self) -> (usize, usize) {
         let counts = &self.counts;
         (counts.requested.load(Relaxed), counts.replied.load(Relaxed))
     }
 
-    /// How often something was asked and something came back. What is asked in several pieces, or
-    /// several things at once, is one.
+    /// Number of round trips: a reply after a request. A request in several pieces, or several pipelined requests,
+    /// count once.
     pub fn round_trips(&self) -> usize {
         self.counts.round_trips.load(Relaxed)
     }
@@ -151,33 +151,33 @@ async fn accept(
 ) {
     while let Ok((client, _)) = listener.accept().await {
         counts.connections.fetch_add(1, Relaxed);
-        let line = Line {
+        let line = Connection {
             counts: counts.clone(),
             mode: mode.clone(),
             passed: AtomicUsize::new(0),
             swallowed: AtomicBool::new(false),
-            asked: AtomicBool::new(false),
+            awaiting_reply: AtomicBool::new(false),
         };
         let carrying = line.carry(client, server);
         tokio::spawn(end.clone().run_until_cancelled_owned(carrying));
     }
 }
 
-/// One connection.
-struct Line {
+/// One proxied connection.
+struct Connection {
     counts: Arc<Counts>,
     mode: watch::Receiver<Mode>,
     /// Bytes in both directions.
     passed: AtomicUsize,
     swallowed: AtomicBool,
-    /// Something was asked that nothing was said to yet.
-    asked: AtomicBool,
+    /// A request was forwarded and no reply to it yet.
+    awaiting_reply: AtomicBool,
 }
 
 /// The connection ends with a reset.
 struct Broken;
 
-impl Line {
+impl Connection {
     async fn carry(self, mut client: TcpStream, server: SocketAddr) {
         let now = *self.mode.borrow();
         let Some(mut server) = self.reach(server, now).await else {
@@ -208,7 +208,7 @@ impl Line {
         TcpStream::connect(server).await.ok()
     }
 
-    /// Until the client leaves or the mode changes: what it said until then is lost.
+    /// Reads and drops bytes until the client disconnects or the mode changes.
     async fn swallow(&self, client: &mut TcpStream) {
         let (mut mode, mut buffer) = (self.mode.clone(), [0; 4096]);
         let reading = async { while let Ok(1..) = client.read(&mut buffer).await {} };
@@ -254,16 +254,16 @@ impl Line {
     fn count(&self, direction: Direction, bytes: usize) {
         if direction == Direction::Request {
             self.counts.requested.fetch_add(bytes, Relaxed);
-            self.asked.store(true, Relaxed);
+            self.awaiting_reply.store(true, Relaxed);
             return;
         }
         self.counts.replied.fetch_add(bytes, Relaxed);
-        if self.asked.swap(false, Relaxed) {
+        if self.awaiting_reply.swap(false, Relaxed) {
             self.counts.round_trips.fetch_add(1, Relaxed);
         }
     }
 
-    /// When the mode does not let it go on: with a goodbye or a reset.
+    /// Waits until the mode ends this connection: in order (`Ok`) or with a reset (`Err`).
     async fn ended_by_mode(&self) -> Result<(), Broken> {
         let mut mode = self.mode.clone();
         let ends = |mode: &Mode| {

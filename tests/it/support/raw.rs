@@ -1,4 +1,4 @@
-//! Requests byte by byte, for what no well-behaved client sends.
+//! Requests written byte by byte, for input that no well-behaved client sends.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -13,7 +13,7 @@ use super::Answer;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A connection on which answers are read one after the other.
+/// A connection on which responses are read one after the other.
 pub struct RawConnection {
     socket: TcpStream,
     unread: Vec<u8>,
@@ -27,7 +27,7 @@ impl RawConnection {
         }
     }
 
-    /// With room for little that has not been read.
+    /// Opens a connection with a small receive buffer.
     pub async fn open_narrow(address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(16 << 10).unwrap();
@@ -37,7 +37,7 @@ impl RawConnection {
         }
     }
 
-    /// The next bytes, at most so many. There are none once the connection is over, in whatever way.
+    /// The next bytes, `at_most` many; empty once the connection has ended, in order or not.
     pub async fn read(&mut self, at_most: usize) -> Vec<u8> {
         if self.unread.is_empty() {
             let mut bytes = vec![0; at_most];
@@ -49,7 +49,7 @@ impl RawConnection {
         self.unread.drain(..end).collect()
     }
 
-    /// All that is left, to the end of the connection.
+    /// All remaining bytes until the end of the connection.
     pub async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         loop {
@@ -67,12 +67,12 @@ impl RawConnection {
         sent.expect("the gateway reads on").unwrap();
     }
 
-    /// Whether the other side still takes something.
+    /// Sends bytes; returns whether the other side still accepts them.
     pub async fn try_send(&mut self, bytes: &[u8]) -> bool {
         self.socket.write_all(bytes).await.is_ok()
     }
 
-    /// The next answer; it must have a length and a JSON body.
+    /// The next response; it must have a length and a JSON body.
     pub async fn answer(&mut self) -> Answer {
         let head_end = loop {
             let found = self.unread.windows(4).position(|at| at == b"\r\n\r\n");
@@ -97,7 +97,7 @@ impl RawConnection {
         }
     }
 
-    /// Reads until `words` have come so many times; what was read stays unread.
+    /// Reads until `words` have arrived `times` times. The bytes stay in the buffer.
     pub async fn until(&mut self, words: &str, times: usize) {
         let words = words.as_bytes();
         let count = |bytes: &[u8]| bytes.windows(words.len()).filter(|at| at == &words).count();
@@ -106,7 +106,7 @@ impl RawConnection {
         }
     }
 
-    /// Hangs up, and waits until the other side has noticed and done the same.
+    /// Closes the sending side and waits until the peer has closed its side too.
     pub async fn hang_up(mut self) {
         self.socket.shutdown().await.unwrap();
         let rest = self.socket.read_to_end(&mut self.unread);
@@ -114,7 +114,7 @@ impl RawConnection {
         let _ = rest.expect("the gateway hangs up too");
     }
 
-    /// Goes away without a goodbye.
+    /// Resets the connection.
     pub fn reset(self) {
         self.socket.set_zero_linger().unwrap();
     }
@@ -127,7 +127,7 @@ impl RawConnection {
     }
 }
 
-/// A chat request as it goes over the wire; `headers` are whole lines.
+/// A chat request as bytes on the wire; `headers` are whole lines.
 pub fn chat_request(key: &str, headers: &str, body: &Value) -> String {
     let body = body.to_string();
     format!(

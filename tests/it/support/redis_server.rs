@@ -1,7 +1,7 @@
-//! A Redis of the tests' own, which ends when the tests do, however that comes about.
+//! A Redis server for the tests, which exits when the test process does, even if that is killed.
 //!
-//! Everything in it is named by an account, and accounts are random: tests share one server, and
-//! only those that kill it have one to themselves.
+//! Every key in it contains an account ID, and account IDs are random. So tests share one server; only tests that
+//! kill it start their own.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -14,12 +14,11 @@ use std::{
 
 use tempfile::TempDir;
 
-/// Longer than a start takes, even on a machine that is busy with other things.
+/// Longer than a start takes, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Ends the server when our end of the shell's standard input is gone. (A signal on the parent's
-/// death would come too soon: for that, the thread that started it counts, and tests have threads
-/// of their own.)
+/// Shell script that kills the server when the write end of the shell's standard input closes. (`PR_SET_PDEATHSIG`
+/// would kill it too early: it refers to the parent thread, and each test has its own thread.)
 const GUARD: &str = r#"
 "$@" </dev/null >/dev/null 2>&1 & server=$!
 echo $server
@@ -30,18 +29,18 @@ wait $server"#;
 pub struct RedisServer {
     port: u16,
     folder: TempDir,
-    /// The shell.
+    /// The guarding shell.
     guard: Mutex<Option<Child>>,
 }
 
 impl RedisServer {
-    /// The one of this test process.
+    /// The server that the whole test process shares.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<RedisServer> = OnceLock::new();
         SHARED.get_or_init(Self::own)
     }
 
-    /// One to be killed.
+    /// Starts a server of the test's own, which it may kill.
     pub fn own() -> Self {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = free.local_addr().unwrap().port();
@@ -63,8 +62,7 @@ impl RedisServer {
         format!("redis://{}", self.address())
     }
 
-    /// Starts it, on the port it had before and with nothing of what it knew. It takes connections
-    /// when this returns.
+    /// Starts the server, empty, on the port it had before. It accepts connections when this returns.
     pub fn start(&self) {
         let mut running = self.guard.lock().unwrap();
         assert!(running.is_none(), "it is running");
@@ -77,7 +75,7 @@ impl RedisServer {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // An interrupt at the keyboard goes to the tests; the shell learns of it by the pipe.
+            // Ctrl-C goes to the tests only; the shell notices through the closed pipe.
             .process_group(0)
             .spawn()
             .unwrap();
@@ -95,7 +93,7 @@ impl RedisServer {
         }
     }
 
-    /// Ends it as `kill -9` does. It is gone when this returns.
+    /// Kills the server as `kill -9` does. The process is gone when this returns.
     pub fn kill(&self) {
         let guard = self.guard.lock().unwrap().take();
         if let Some(mut guard) = guard {
@@ -104,7 +102,7 @@ impl RedisServer {
         }
     }
 
-    /// A command in words, and what was said to it, raw.
+    /// Sends a command and returns the raw reply.
     pub fn command(&self, words: &[&str]) -> std::io::Result<String> {
         let mut written = format!("*{}\r\n", words.len());
         for word in words {

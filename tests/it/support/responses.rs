@@ -1,4 +1,4 @@
-//! `/v1/responses` as its clients use it, and the rules that every stream of it keeps.
+//! `/v1/responses` as its clients use it, and the rules that every one of its streams keeps.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::{
 pub const PATH: &str = "/v1/responses";
 pub const MODEL: &str = "svc-native-fast";
 
-/// The smallest request with more fields, or other ones.
+/// The smallest request, with fields added or replaced.
 pub fn asking(more: Value) -> Value {
     let mut body = json!({ "model": MODEL, "input": "Hello" });
     let Value::Object(more) = more else {
@@ -22,17 +22,17 @@ pub fn asking(more: Value) -> Value {
     body
 }
 
-/// A function in this endpoint's form.
+/// A function tool in this endpoint's form.
 pub fn function(name: &str) -> Value {
     json!({ "type": "function", "name": name, "parameters": { "type": "object" } })
 }
 
-/// What one call of a function looks like upstream.
+/// A function call in the provider's form.
 pub fn tool_call(id: &str, name: &str, arguments: &str) -> Value {
     json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
 }
 
-/// An answer that calls functions and says nothing.
+/// A provider's response with function calls and no text.
 pub fn calling(calls: &[Value]) -> Value {
     json!({
         "choices": [{
@@ -43,7 +43,7 @@ pub fn calling(calls: &[Value]) -> Value {
     })
 }
 
-/// A stream without a flaw: role, two words, the end, the usage.
+/// A well-formed stream: role, two words, finish reason, usage.
 pub fn two_words() -> Vec<Value> {
     vec![
         chunk(json!({ "role": "assistant", "content": "" }), None),
@@ -64,21 +64,20 @@ impl TestGateway {
         answer(request).await
     }
 
-    /// Asks, and gives the ID of the response.
+    /// Sends the body and returns the response's ID.
     pub async fn response_id(&self, body: &Value) -> String {
         let answer = self.respond(body).await;
         answer.assert_ok()["id"].as_str().unwrap().to_owned()
     }
 
-    /// The body that goes upstream for this one, which is answered.
+    /// Sends the body, which must succeed, and returns the body that the provider received.
     pub async fn forwards_response(&self, body: &Value) -> Value {
         let answer = self.respond(body).await;
         assert_eq!(answer.status, 200, "{body} gives {}", answer.body);
         self.upstream.last_body()
     }
 
-    /// Asserts that a body is refused with 400 and the name of a field, and that no provider
-    /// hears of it.
+    /// Asserts that a body is refused with 400 naming `param`, and that no request is sent to a provider.
     pub async fn refuses_response(&self, body: &Value, param: &str) {
         let calls = self.upstream.calls();
         let refused = self.respond(body).await;
@@ -94,7 +93,7 @@ impl TestGateway {
         request.send().await.unwrap()
     }
 
-    /// A streamed response, read to its end; it must have been opened.
+    /// Opens a streamed response, which must succeed, and reads it to its end.
     pub async fn events(&self, body: &Value) -> Events {
         let response = self.open_events(body).await;
         assert_eq!(response.status(), 200);
@@ -114,7 +113,7 @@ impl TestGateway {
     }
 }
 
-/// 404 for a response or an item that is not there.
+/// Asserts 404 for a response or an item that does not exist.
 #[track_caller]
 pub fn assert_not_found(answer: &Answer) {
     let code = Some("previous_response_not_found");
@@ -132,8 +131,8 @@ impl Events {
         self.text.ends_with("\n\ndata: [DONE]\n\n")
     }
 
-    /// The data of each event but `[DONE]`. Each is one pair of an `event:` and a `data:` line,
-    /// and they are numbered without gaps.
+    /// The data of each event but `[DONE]`. Asserts that each event is an `event:` and a `data:` line, numbered
+    /// without gaps.
     #[track_caller]
     pub fn all(&self) -> Vec<Value> {
         let text = self.text.strip_suffix("data: [DONE]\n\n");
@@ -159,7 +158,7 @@ impl Events {
             .collect()
     }
 
-    /// The finished response, after a check of everything that led to it.
+    /// The finished response; asserts all events that led to it.
     #[track_caller]
     pub fn finished(&self) -> Value {
         assert!(self.is_done(), "ends with [DONE]: {}", self.text);

@@ -1,4 +1,4 @@
-//! `tollgate serve` in a process of its own, with an account that may call everything.
+//! `tollgate serve` in a child process, with an account that may call every model.
 
 use std::{
     net::SocketAddr,
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{FakeUpstream, Process, process::Ended, stores};
 
-/// Longer than anything here takes.
+/// Longer than any step takes.
 const TIMEOUT: Duration = Duration::from_mins(1);
 const TOKEN: &str = "0123456789abcdef";
 
@@ -21,26 +21,26 @@ pub struct Serving {
     pub public: SocketAddr,
     pub client: Client,
     operator: SocketAddr,
-    /// Where the operator finds the account.
+    /// Path of the account in the operator API.
     account: String,
     pub key: String,
     folder: TempDir,
 }
 
 impl Serving {
-    /// On the simulator.
+    /// Starts with the simulator as its provider.
     pub async fn start(grace_seconds: u32) -> Self {
         Self::start_with(grace_seconds, "kind = \"simulator\"", &[]).await
     }
 
-    /// On a provider that does as it is told.
+    /// Starts with a fake provider.
     pub async fn start_on(upstream: &FakeUpstream, grace_seconds: u32) -> Self {
         let address = upstream.address;
         let provider = format!("kind = \"openai\"\nbase_url = \"http://{address}/v1\"");
         Self::start_with(grace_seconds, &provider, &[]).await
     }
 
-    /// On this provider, with more of an environment.
+    /// Starts with this provider and additional environment variables.
     pub async fn start_with(
         grace_seconds: u32,
         provider: &str,
@@ -55,7 +55,7 @@ impl Serving {
         .await
     }
 
-    /// The same in a folder that is there already.
+    /// Like `start_with`, in an existing folder.
     pub async fn start_in(
         folder: TempDir,
         grace_seconds: u32,
@@ -64,7 +64,7 @@ impl Serving {
     ) -> Self {
         write_config(folder.path(), grace_seconds, provider);
         let (process, public, operator) = serve(folder.path(), environment).await;
-        // Every request on a connection of its own: those that were idle are closed by a stop.
+        // Every request uses a new connection, because idle connections are closed when the server stops.
         let client = Client::builder().no_proxy().pool_max_idle_per_host(0);
         let client = client.build().unwrap();
         let post = async |path: &str, body: Value| -> Value {
@@ -88,12 +88,12 @@ impl Serving {
         }
     }
 
-    /// Waits for the end that the process comes to by itself, and starts another on its data.
+    /// Waits until the process exits by itself, then starts another on its data.
     pub async fn ended_and_restarted(self) -> (Ended, Self) {
         self.ended_and_restarted_after(async {}, &[]).await
     }
 
-    /// The same, with something that happens in between and more of an environment.
+    /// Like `ended_and_restarted`, with a step in between and additional environment variables.
     pub async fn ended_and_restarted_after(
         self,
         meanwhile: impl Future<Output = ()>,
@@ -111,8 +111,8 @@ impl Serving {
         (ended, restarted)
     }
 
-    /// The account's balance and the number of calls it was charged for; nothing may be held.
-    pub async fn books(&self) -> (String, usize) {
+    /// The account's balance and its number of charged calls. Asserts that nothing is held.
+    pub async fn ledger_view(&self) -> (String, usize) {
         let get = async |path: &str| -> Value {
             let url = format!("http://{}{}{path}", self.operator, self.account);
             let request = self.client.get(url).bearer_auth(TOKEN);
@@ -124,12 +124,12 @@ impl Serving {
         (account["balance"].as_str().unwrap().to_owned(), charges)
     }
 
-    /// Where its configuration and its files are.
+    /// The folder with the configuration and the data files.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A metric without labels, as it is written.
+    /// Value of a metric without labels, as text.
     pub async fn metric(&self, name: &str) -> String {
         let url = format!("http://{}/metrics", self.operator);
         let request = self.client.get(url).bearer_auth(TOKEN);

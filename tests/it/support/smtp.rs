@@ -1,4 +1,4 @@
-//! A mail server that keeps what it is given, or takes nothing.
+//! A fake mail server that stores what it receives, or refuses everything.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ use tokio::{
     sync::Notify,
 };
 
-/// Longer than anything takes.
+/// Longer than any step takes.
 const TIMEOUT: Duration = Duration::from_mins(1);
 const USER: &str = "postmaster";
 pub const PASSWORD: &str = "mail-password-canary";
@@ -30,7 +30,7 @@ pub struct FakeSmtp {
 
 #[derive(Default)]
 struct Shared {
-    letters: Mutex<VecDeque<Received>>,
+    mails: Mutex<VecDeque<Received>>,
     refuses: AtomicBool,
     came: Notify,
 }
@@ -38,12 +38,12 @@ struct Shared {
 #[derive(Debug)]
 pub struct Received {
     pub to: String,
-    /// Head and body, with long lines in one again.
+    /// Head and body, with wrapped lines joined.
     pub text: String,
 }
 
 impl Received {
-    /// The path of the one-time link in it.
+    /// The path of the one-time link in the e-mail.
     #[track_caller]
     pub fn link(&self) -> String {
         let at = self.text.find("/portal/welcome?link=");
@@ -69,7 +69,7 @@ impl FakeSmtp {
         server
     }
 
-    /// The section of a configuration.
+    /// The configuration section for this server.
     pub fn section(&self) -> String {
         let address = self.address;
         format!(
@@ -81,23 +81,23 @@ impl FakeSmtp {
         self.shared.refuses.store(refuses, Relaxed);
     }
 
-    /// The next letter, once it is there.
-    pub async fn letter(&self) -> Received {
+    /// Waits for the next e-mail.
+    pub async fn next_mail(&self) -> Received {
         let next = async {
             loop {
                 let came = self.shared.came.notified();
-                if let Some(letter) = self.shared.letters.lock().unwrap().pop_front() {
-                    return letter;
+                if let Some(mail) = self.shared.mails.lock().unwrap().pop_front() {
+                    return mail;
                 }
                 came.await;
             }
         };
         let next = tokio::time::timeout(TIMEOUT, next).await;
-        next.expect("a letter comes")
+        next.expect("an e-mail arrives")
     }
 
     pub fn is_empty(&self) -> bool {
-        self.shared.letters.lock().unwrap().is_empty()
+        self.shared.mails.lock().unwrap().is_empty()
     }
 }
 
@@ -124,10 +124,10 @@ async fn serve(client: TcpStream, shared: Arc<Shared>) -> std::io::Result<()> {
                     text = text + &line + "\n";
                 }
                 let to = to.trim_matches(['<', '>']).to_owned();
-                // Of quoted-printable text, as much as our letters have.
+                // Decodes as much of quoted-printable as the gateway's e-mails use.
                 let text = text.replace("=\n", "").replace("=3D", "=");
-                let letter = Received { to, text };
-                shared.letters.lock().unwrap().push_back(letter);
+                let mail = Received { to, text };
+                shared.mails.lock().unwrap().push_back(mail);
                 shared.came.notify_one();
                 "250 taken"
             }

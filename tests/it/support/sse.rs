@@ -1,4 +1,4 @@
-//! A streamed answer as a client reads it, and the rules every one of them keeps.
+//! A streamed response as a client reads it, and the rules that every stream keeps.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The data of each event, `[DONE]` included; anything but `data:` events is a failure.
+    /// The data of each event, `[DONE]` included. Asserts that there are only `data:` events.
     pub fn events(&self) -> Vec<&str> {
         assert!(
             self.text.is_empty() || self.text.ends_with("\n\n"),
@@ -39,7 +39,7 @@ impl Stream {
             .collect()
     }
 
-    /// The error event at the end, if that is how it ended.
+    /// The error event at the end, if there is one.
     pub fn error(&self) -> Option<Value> {
         self.chunks()
             .last()
@@ -69,7 +69,7 @@ impl Stream {
         reasons.next_back().map(str::to_owned)
     }
 
-    /// Tool calls put together as clients do: by index, arguments concatenated.
+    /// Tool calls assembled as clients do: by index, with their arguments concatenated.
     pub fn tool_calls(&self, choice: u64) -> Vec<(String, String, String)> {
         let mut calls: Vec<(String, String, String)> = Vec::new();
         for delta in self.deltas(choice) {
@@ -109,7 +109,7 @@ impl Stream {
             .collect()
     }
 
-    /// SPEC §6.1 for a stream that finished.
+    /// Asserts §6.1 for a stream that finished.
     #[track_caller]
     pub fn assert_complete(&self, model: &str) {
         assert!(self.is_done(), "ends with [DONE]: {}", self.text);
@@ -144,7 +144,7 @@ impl Stream {
         }
     }
 
-    /// SPEC §6.2 for a stream that broke off.
+    /// Asserts §6.2 for a stream that broke off.
     #[track_caller]
     pub fn assert_interrupted(&self, model: &str) {
         assert!(!self.is_done(), "no [DONE] after a failure: {}", self.text);
@@ -166,7 +166,7 @@ impl Stream {
         }
     }
 
-    /// What holds for every stream, however it ended.
+    /// Asserts what holds for every stream, however it ended.
     #[track_caller]
     fn assert_well_formed(&self, model: &str) {
         let chunks: Vec<_> = self

@@ -1,5 +1,5 @@
-//! Where a gateway under test keeps what it knows: in files, or, when `TOLLGATE_TEST_STORES` says
-//! `shared`, in a PostgreSQL database of its own and the test process' one Redis.
+//! The stores of a gateway under test: files, or, if `TOLLGATE_TEST_STORES` is `shared`, its own PostgreSQL database
+//! and the test process's Redis.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::{
     process::{run, text},
 };
 
-/// Which database goes with a folder: the next gateway in it finds the same one again.
+/// File in a gateway's folder that names its database, so that the next gateway in the folder uses it again.
 const REMEMBERED: &str = "database-url";
 
 pub fn are_shared() -> bool {
@@ -21,19 +21,18 @@ pub fn are_shared() -> bool {
     }
 }
 
-/// Whether a test is to be left out of this run, because it is about files and `why` says how.
+/// Whether to skip a test in this run because it is about files; `why` gives the reason.
 pub fn files_only(why: &str) -> bool {
     assert!(!why.is_empty());
     are_shared()
 }
 
-/// The lines of a configuration that say where a gateway in this folder keeps what it knows. They
-/// belong before its first section.
+/// Configuration lines with the stores of the gateway in this folder. They must come before the first section.
 pub fn lines(folder: &Path) -> String {
     if are_shared() {
         let (store, limits) = (database(folder), RedisServer::shared().url());
         let spool = folder.join("spool").display().to_string();
-        // A machine that is busy with many tests is no store that does not answer.
+        // Long deadlines: while many tests run, slow replies do not mean that a store is down.
         return format!(
             "store.url = \"{store}\"\nstore.deadline_ms = 5000\nstore.spool = \"{spool}\"\n\
              limits.url = \"{limits}\"\nlimits.deadline_ms = 5000\n"
@@ -45,13 +44,13 @@ pub fn lines(folder: &Path) -> String {
     )
 }
 
-/// The same, not waiting for the disk where that is a setting: a test does not survive its machine.
+/// Like `lines`, without waiting for the disk in files: tests need not survive a crash of the machine.
 pub fn quick_lines(folder: &Path) -> String {
     let durability = "store.durability = \"process\"\n";
     lines(folder) + if are_shared() { "" } else { durability }
 }
 
-/// The URL of the folder's database, which is made when it is asked for first.
+/// URL of the folder's database, which is created at the first call.
 fn database(folder: &Path) -> String {
     let file = folder.join(REMEMBERED);
     if let Ok(url) = std::fs::read_to_string(&file) {
@@ -62,12 +61,12 @@ fn database(folder: &Path) -> String {
     url
 }
 
-/// The gateway in this folder is to be on this database, where stores are shared.
+/// Sets the database of the gateway in this folder, if stores are shared.
 pub fn remember(folder: &Path, url: &str) {
     std::fs::write(folder.join(REMEMBERED), url).unwrap();
 }
 
-/// The books of the gateway in this folder add up, whatever is running.
+/// Asserts that the ledger of the gateway in this folder adds up; calls may be running.
 pub fn assert_sound(folder: &Path) {
     if !are_shared() {
         let audit = tollgate::ledger::audit_file(&folder.join("tollgate.db")).unwrap();
@@ -79,7 +78,7 @@ pub fn assert_sound(folder: &Path) {
     assert!(audit.status.success(), "{said}");
 }
 
-/// Everything that is stored, in one piece: every file, or every row as a text.
+/// Everything that is stored, concatenated: every file, or every row as text.
 pub async fn bytes(folder: &Path) -> Vec<u8> {
     if !are_shared() {
         let folders = [folder.to_owned(), folder.join("spool")];
@@ -109,7 +108,7 @@ pub async fn bytes(folder: &Path) -> Vec<u8> {
     all
 }
 
-/// Changes the ledger's tables behind the gateway's back.
+/// Changes the ledger's tables directly, bypassing the gateway.
 pub async fn execute(folder: &Path, sql: &str) {
     if are_shared() {
         let client = connect(&database(folder)).await;
@@ -120,12 +119,12 @@ pub async fn execute(folder: &Path, sql: &str) {
     file.execute_batch(sql).unwrap();
 }
 
-/// Another gateway, in a folder of its own, is on the same database: only where stores are shared.
+/// Puts the gateway in `folder` on the database of the gateway in `of`; only if stores are shared.
 pub fn same_database(of: &Path, folder: &Path) {
     remember(folder, &database(of));
 }
 
-/// How many responses are stored, and how many of them the account has that has the most.
+/// Number of stored responses, and the highest number of one account.
 pub async fn responses(folder: &Path) -> (i64, i64) {
     let sql = "SELECT coalesce(CAST(sum(n) AS BIGINT), 0), coalesce(max(n), 0) FROM \
         (SELECT count(*) AS n FROM responses GROUP BY account_id) AS accounts";
@@ -140,7 +139,7 @@ pub async fn responses(folder: &Path) -> (i64, i64) {
     counted.unwrap()
 }
 
-/// For a look behind the gateway's back.
+/// A direct connection to the database, bypassing the gateway.
 pub async fn connect(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);

@@ -1,4 +1,4 @@
-//! A payment provider in the shape of Stripe's API, with faults to order.
+//! A fake payment provider with Stripe's API and configurable faults.
 
 use std::{
     collections::BTreeMap,
@@ -31,26 +31,26 @@ pub const WEBHOOK_SECRET: &str = "whsec_canary_0123456789";
 pub struct FakeStripe {
     pub address: SocketAddr,
     state: Arc<Shared>,
-    /// Where the secrets are.
+    /// The folder with the secret files.
     folder: TempDir,
 }
 
 struct Shared {
     address: SocketAddr,
     fault: Mutex<Option<Fault>>,
-    asked: Mutex<Vec<Asked>>,
+    requests: Mutex<Vec<CheckoutRequest>>,
 }
 
-/// What it was asked for.
-pub struct Asked {
+/// A request to create a checkout session.
+pub struct CheckoutRequest {
     pub headers: HeaderMap,
     pub fields: BTreeMap<String, String>,
 }
 
-/// What it does instead of answering.
+/// What the server does instead of responding normally.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// Says nothing, ever.
+    /// Never responds.
     Hang,
     Redirect,
     Answer(u16, &'static str),
@@ -63,7 +63,7 @@ impl FakeStripe {
         let state = Arc::new(Shared {
             address,
             fault: Mutex::default(),
-            asked: Mutex::default(),
+            requests: Mutex::default(),
         });
         let router = Router::new().fallback(serve).with_state(state.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -78,7 +78,7 @@ impl FakeStripe {
         }
     }
 
-    /// What a configuration says of it.
+    /// The configuration section for this provider.
     pub fn section(&self) -> String {
         let folder = self.folder.path().display();
         let address = self.address;
@@ -93,22 +93,22 @@ impl FakeStripe {
         *self.state.fault.lock().unwrap() = fault.into();
     }
 
-    /// Since the last look.
-    pub fn asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut *self.state.asked.lock().unwrap())
+    /// The requests since the last call.
+    pub fn requests(&self) -> Vec<CheckoutRequest> {
+        std::mem::take(&mut *self.state.requests.lock().unwrap())
     }
 
-    /// What becomes of an order: the checkout's ID and the session's.
+    /// Orders credit and returns the IDs of the checkout and of the session.
     pub async fn order(&self, browser: &Browser, amount: &str) -> (String, String) {
         let seen = order(browser, amount).await;
         seen.assert_page();
         let session = seen.between("/pay/", "\"").to_owned();
-        let asked = self.asked().pop().expect("it was asked");
-        (asked.fields["client_reference_id"].clone(), session)
+        let request = self.requests().pop().expect("it got a request");
+        (request.fields["client_reference_id"].clone(), session)
     }
 }
 
-/// Chooses an amount on the billing page.
+/// Orders this amount on the billing page.
 pub async fn order(browser: &Browser, amount: &str) -> Seen {
     browser.get("/portal/billing").await.assert_page();
     let fields = [("amount", amount)];
@@ -126,7 +126,7 @@ async fn serve(State(state): State<Arc<Shared>>, request: Request) -> Response {
     let fields = pairs.map(|(name, value)| (decoded(name), decoded(value)));
     let fields: BTreeMap<_, _> = fields.collect();
     let session = format!("cs_test_{}", &fields["client_reference_id"][9..]);
-    state.asked.lock().unwrap().push(Asked {
+    state.requests.lock().unwrap().push(CheckoutRequest {
         headers: parts.headers,
         fields,
     });
@@ -144,7 +144,7 @@ async fn serve(State(state): State<Arc<Shared>>, request: Request) -> Response {
     }
 }
 
-/// The event of a checkout that was paid.
+/// The event of a paid checkout.
 pub fn paid(checkout: &str, session: &str, cents: i64) -> Value {
     json!({
         "id": "evt_1", "object": "event", "type": "checkout.session.completed",
@@ -156,7 +156,7 @@ pub fn paid(checkout: &str, session: &str, cents: i64) -> Value {
     })
 }
 
-/// The header's value for a body that is signed at this time.
+/// Value of the signature header for a body signed at this time.
 pub fn signature(secret: &str, at: i64, body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let tag = hmac::sign(&key, format!("{at}.{body}").as_bytes());

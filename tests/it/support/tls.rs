@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// A certificate that signs itself, and its key.
+/// A self-signed certificate and its key.
 pub struct Certificate {
     made: rcgen::CertifiedKey<rcgen::KeyPair>,
 }
@@ -27,7 +27,7 @@ impl Certificate {
         Self { made }
     }
 
-    /// For `localhost`, and some years too old.
+    /// For `localhost`, expired years ago.
     pub fn expired() -> Self {
         let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2019, 1, 1);
@@ -53,7 +53,7 @@ impl Certificate {
     }
 }
 
-/// What was agreed on and answered.
+/// Negotiated protocol and received response.
 #[derive(Debug, PartialEq)]
 pub struct Met {
     pub protocol: String,
@@ -61,7 +61,7 @@ pub struct Met {
     pub status: u16,
 }
 
-/// A connection from a client that trusts `certificate` alone and speaks `protocols`.
+/// Connects as a client that trusts only `certificate` and offers `protocols`.
 pub async fn connect(
     address: SocketAddr,
     certificate: &Certificate,

@@ -1,5 +1,4 @@
-//! Conversations of several steps: what a provider says to each question, and what the caller
-//! hears of it in the end.
+//! Calls of several steps: scripted provider responses for each step, and the caller's final response.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,16 +6,16 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Books, FakeUpstream, Gate, Purse, Step, Stream, TestGateway,
-    books::{MODEL, PRICE},
+    Answer, Customer, FakeUpstream, Gate, LedgerView, Step, Stream, TestGateway,
     gateway::{OPERATOR_TOKEN, answer},
+    ledger_view::{MODEL, PRICE},
     upstream::{chunk, completion, events, response, stream_head, usage_chunk},
 };
 
 /// A tool call: its ID, the tool and the arguments.
 pub type Call = (&'static str, &'static str, &'static str);
 
-/// A call of a tool that always works, and what it says.
+/// A call of a built-in tool that always succeeds, and the tool's result.
 pub const CONVERT: Call = (
     "call_convert",
     "convert_units",
@@ -24,7 +23,7 @@ pub const CONVERT: Call = (
 );
 pub const CONVERTED: &str = r#"{"amount":"1","from":"ether","to":"gwei","result":"1000000000"}"#;
 
-/// What the gateway offers of its own, in this order.
+/// The gateway's built-in tools, in the order in which they are offered.
 pub const BUILT_IN: [&str; 7] = [
     "crypto_price",
     "crypto_market",
@@ -43,19 +42,19 @@ pub fn offered(body: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// What a provider says to one question, in the form that was asked for: 11 tokens in and 3 out,
-/// unless said otherwise.
+/// A provider's response to one step, plain or streamed as the request demands, with 11 input and 3 output tokens by
+/// default.
 #[derive(Clone)]
 pub struct Turn {
-    choices: Vec<Said>,
+    choices: Vec<Choice>,
     usage: Option<Value>,
     gate: Option<Gate>,
-    /// In place of all that.
+    /// Steps to play instead of the choices.
     plays: Option<Vec<Step>>,
 }
 
 #[derive(Clone)]
-struct Said {
+struct Choice {
     text: Option<String>,
     calls: Vec<Call>,
     finish: &'static str,
@@ -63,13 +62,13 @@ struct Said {
 
 impl Turn {
     fn new(text: Option<&str>, calls: &[Call], finish: &'static str) -> Self {
-        let said = Said {
+        let choice = Choice {
             text: text.map(str::to_owned),
             calls: calls.to_vec(),
             finish,
         };
         Self {
-            choices: vec![said],
+            choices: vec![choice],
             usage: Some(usage(11, 3)),
             gate: None,
             plays: None,
@@ -84,7 +83,7 @@ impl Turn {
         Self::new(None, calls, "tool_calls")
     }
 
-    /// Text first, and then the calls.
+    /// Text first, then the calls.
     pub fn says_and_calls(text: &str, calls: &[Call]) -> Self {
         Self::new(Some(text), calls, "tool_calls")
     }
@@ -110,7 +109,7 @@ impl Turn {
         self
     }
 
-    /// Of the input, so much was cached.
+    /// Reports this many of the input tokens as cached.
     pub fn cached(mut self, tokens: u32) -> Self {
         if let Some(usage) = &mut self.usage {
             usage["prompt_tokens_details"] = json!({ "cached_tokens": tokens });
@@ -129,26 +128,26 @@ impl Turn {
         self
     }
 
-    /// With the choices of another turn behind its own.
+    /// Appends the choices of another turn.
     pub fn beside(mut self, other: Self) -> Self {
         self.choices.extend(other.choices);
         self
     }
 
-    /// The chunks of a stream, text and arguments in small pieces, without its usage.
+    /// The chunks of a stream, with text and arguments in small pieces, without the usage chunk.
     pub fn chunks(&self) -> Vec<Value> {
         let mut chunks = Vec::new();
-        for (index, said) in self.choices.iter().enumerate() {
+        for (index, choice) in self.choices.iter().enumerate() {
             let mut add = |delta: Value, finish: Option<&str>| {
                 let mut chunk = chunk(delta, finish);
                 chunk["choices"][0]["index"] = index.into();
                 chunks.push(chunk);
             };
             add(json!({ "role": "assistant", "content": null }), None);
-            for piece in pieces(said.text.as_deref().unwrap_or_default()) {
+            for piece in pieces(choice.text.as_deref().unwrap_or_default()) {
                 add(json!({ "content": piece }), None);
             }
-            for (number, (id, name, arguments)) in said.calls.iter().enumerate() {
+            for (number, (id, name, arguments)) in choice.calls.iter().enumerate() {
                 let function = json!({ "name": name, "arguments": "" });
                 let call = json!({ "index": number, "id": id, "type": "function",
                                    "function": function });
@@ -158,26 +157,26 @@ impl Turn {
                     add(json!({ "tool_calls": [call] }), None);
                 }
             }
-            add(json!({}), Some(said.finish));
+            add(json!({}), Some(choice.finish));
         }
         chunks
     }
 
     fn whole(&self) -> Value {
         let mut whole = completion("");
-        let choices = self.choices.iter().enumerate().map(|(index, said)| {
-            let mut message = json!({ "role": "assistant", "content": said.text });
-            if !said.calls.is_empty() {
-                message["tool_calls"] = calls_json(&said.calls);
+        let choices = self.choices.iter().enumerate().map(|(index, choice)| {
+            let mut message = json!({ "role": "assistant", "content": choice.text });
+            if !choice.calls.is_empty() {
+                message["tool_calls"] = calls_json(&choice.calls);
             }
-            json!({ "index": index, "message": message, "finish_reason": said.finish })
+            json!({ "index": index, "message": message, "finish_reason": choice.finish })
         });
         whole["choices"] = choices.collect();
         whole["usage"] = self.usage.clone().into();
         whole
     }
 
-    /// What is played for it.
+    /// The steps that the fake provider plays for this turn.
     pub fn steps(&self, stream: bool) -> Vec<Step> {
         let mut steps: Vec<_> = self.gate.iter().cloned().map(Step::Until).collect();
         if let Some(played) = &self.plays {
@@ -202,7 +201,7 @@ impl Turn {
     }
 }
 
-/// The calls as they stand in a message.
+/// The calls as JSON of an assistant message.
 pub fn calls_json(calls: &[Call]) -> Value {
     let calls = calls.iter().map(|(id, name, arguments)| {
         let function = json!({ "name": name, "arguments": arguments });
@@ -211,7 +210,7 @@ pub fn calls_json(calls: &[Call]) -> Value {
     calls.collect()
 }
 
-/// The usage of an answer of `svc-standard`, which costs 2.00 and 9.00 dollars a million.
+/// The usage of a response of `svc-standard`, which costs 2.00 and 9.00 dollars per million tokens.
 pub fn usage(prompt: u32, completion: u32) -> Value {
     let cost = 2 * u64::from(prompt) + 9 * u64::from(completion);
     json!({
@@ -229,7 +228,7 @@ fn pieces(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The chunks as events, with nothing to end them.
+/// The chunks as events, without `[DONE]`.
 pub fn open_events(chunks: &[Value]) -> Vec<u8> {
     let events = events(chunks);
     let open = events.strip_suffix("data: [DONE]\n\n").unwrap();
@@ -237,16 +236,18 @@ pub fn open_events(chunks: &[Value]) -> Vec<u8> {
 }
 
 impl FakeUpstream {
-    /// One turn for each question from now on; the last of them again and again.
+    /// Plays one turn for each request from now on, and repeats the last one.
     pub fn converse(&self, turns: impl Into<Vec<Turn>>) {
-        let (turns, asked) = (turns.into(), AtomicUsize::new(0));
+        let (turns, requests) = (turns.into(), AtomicUsize::new(0));
         self.play_for_each(move |request| {
-            let turn = asked.fetch_add(1, Ordering::Relaxed).min(turns.len() - 1);
+            let turn = requests
+                .fetch_add(1, Ordering::Relaxed)
+                .min(turns.len() - 1);
             turns[turn].steps(request.body["stream"] == true)
         });
     }
 
-    /// The messages of each question.
+    /// The messages of each received request.
     pub fn messages(&self) -> Vec<Vec<Value>> {
         let received = self.received().into_iter();
         let messages = received.map(|request| request.body["messages"].as_array().cloned());
@@ -254,8 +255,8 @@ impl FakeUpstream {
     }
 }
 
-impl Books {
-    /// One call of so many steps, of 11 tokens in and 3 out each.
+impl LedgerView {
+    /// One call of `steps` steps, with 11 input and 3 output tokens each.
     pub fn charged_steps(steps: u32) -> Self {
         Self {
             spent: i64::from(steps) * PRICE,
@@ -265,7 +266,7 @@ impl Books {
         }
     }
 
-    /// One call that came to nothing after so many steps of that size.
+    /// One failed, uncharged call after `steps` steps of that size.
     pub fn free_after_steps(steps: u32) -> Self {
         Self {
             requests: 1,
@@ -275,18 +276,18 @@ impl Books {
     }
 }
 
-/// What a caller hears in the end, whole or streamed.
+/// The caller's final response, plain or streamed.
 #[derive(Debug)]
-pub struct Heard {
-    /// The text and the finish reason of each.
+pub struct Reply {
+    /// Text and finish reason of each choice.
     pub choices: Vec<(String, String)>,
     pub usage: Value,
 }
 
-impl Purse<'_> {
-    /// Asks, with an ID to look the request up by. An answer must be whole, and nothing in it may
-    /// tell of tools; everything else is the error.
-    pub async fn hear(&self, id: &str, body: &Value, stream: bool) -> Result<Heard, Answer> {
+impl Customer<'_> {
+    /// Sends the body with a request ID. A successful response must be complete and must not mention tools; any other
+    /// response is returned as `Err`.
+    pub async fn send(&self, id: &str, body: &Value, stream: bool) -> Result<Reply, Answer> {
         let mut body = body.clone();
         if stream {
             body["stream"] = true.into();
@@ -296,7 +297,7 @@ impl Purse<'_> {
         if !stream {
             let answer = answer(request).await;
             return if answer.status == 200 {
-                Ok(heard_whole(&answer.body))
+                Ok(whole_reply(&answer.body))
             } else {
                 Err(answer)
             };
@@ -305,7 +306,7 @@ impl Purse<'_> {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.unwrap();
         if status == 200 {
-            return Ok(heard_stream(&Stream { text }));
+            return Ok(streamed_reply(&Stream { text }));
         }
         let body = serde_json::from_str(&text).expect("an error is JSON");
         Err(Answer {
@@ -316,7 +317,7 @@ impl Purse<'_> {
     }
 }
 
-fn heard_whole(body: &Value) -> Heard {
+fn whole_reply(body: &Value) -> Reply {
     assert_eq!(body["model"], MODEL);
     let choices = body["choices"].as_array().unwrap().iter().map(|choice| {
         let message = &choice["message"];
@@ -326,13 +327,13 @@ fn heard_whole(body: &Value) -> Heard {
         let finish = choice["finish_reason"].as_str().unwrap();
         (text.to_owned(), finish.to_owned())
     });
-    Heard {
+    Reply {
         choices: choices.collect(),
         usage: body["usage"].clone(),
     }
 }
 
-fn heard_stream(stream: &Stream) -> Heard {
+fn streamed_reply(stream: &Stream) -> Reply {
     stream.assert_complete(MODEL);
     assert!(!stream.text.contains("tool_calls"), "{}", stream.text);
     assert_eq!(stream.text.matches("[DONE]").count(), 1);
@@ -340,33 +341,33 @@ fn heard_stream(stream: &Stream) -> Heard {
         let finish = stream.finish_reason(index)?;
         Some((stream.content(index), finish))
     });
-    Heard {
+    Reply {
         choices: choices.collect(),
         usage: stream.usage().unwrap_or_default(),
     }
 }
 
 impl TestGateway {
-    /// The story of a request.
-    pub async fn story(&self, id: &str) -> Value {
+    /// The request details.
+    pub async fn details(&self, id: &str) -> Value {
         let path = format!("/operator/requests/{id}");
         let url = format!("http://{}{path}", self.operator);
-        // It is written down a moment after the answer, where there is no charge to wait for.
+        // For uncharged calls, details are stored shortly after the response is sent.
         for _ in 0..500 {
             let request = self.client.request(Method::GET, &url);
-            let story = answer(request.bearer_auth(OPERATOR_TOKEN)).await;
-            if story.status == 200 {
-                return story.body;
+            let details = answer(request.bearer_auth(OPERATOR_TOKEN)).await;
+            if details.status == 200 {
+                return details.body;
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
-        panic!("there is no story of {id}");
+        panic!("there are no details of {id}");
     }
 
-    /// Its steps in a few words each, e.g. `fake tool_calls 11+3` and `convert_units done`.
+    /// A summary of each step, e.g. `fake tool_calls 11+3` and `convert_units done`.
     pub async fn steps(&self, id: &str) -> Vec<String> {
-        let story = self.story(id).await;
-        let steps = story["steps"].as_array().unwrap().iter();
+        let details = self.details(id).await;
+        let steps = details["steps"].as_array().unwrap().iter();
         let words = steps.map(|step| {
             assert!(step["ms"].is_u64(), "{step}");
             let word = |key: &str| step[key].as_str().unwrap_or("-").to_owned();

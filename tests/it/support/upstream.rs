@@ -1,4 +1,4 @@
-//! A provider on a raw socket: it records what it is asked and can break off at any byte.
+//! A fake provider on a raw socket: it records requests and can break off at any byte.
 
 use std::{
     net::SocketAddr,
@@ -21,17 +21,17 @@ use tokio_util::sync::CancellationToken;
 pub enum Step {
     Send(Vec<u8>),
     Pause(Duration),
-    /// Waits until it is told to go on.
+    /// Waits until the gate is open.
     Until(Gate),
-    /// Ends the connection with a reset instead of a goodbye.
+    /// Resets the connection.
     Reset,
-    /// Ends the connection in good order.
+    /// Closes the connection in order.
     Close,
-    /// Sends this again and again until the other side stops reading it.
+    /// Sends this repeatedly until the peer stops reading.
     Flood(Vec<u8>),
 }
 
-/// Something to wait for: closed at first, then open for good.
+/// A gate to wait for: closed at first, then open for good.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(CancellationToken);
 
@@ -45,12 +45,12 @@ impl Gate {
     }
 }
 
-/// What the gateway sent.
+/// A request of the gateway.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub head: String,
     pub body: Value,
-    /// The body as it was written.
+    /// The body as it was sent.
     pub text: String,
 }
 
@@ -62,7 +62,7 @@ impl Received {
         })
     }
 
-    /// The last message: what the caller wrote.
+    /// The content of the last message.
     pub fn question(&self) -> &str {
         let messages = self.body["messages"].as_array().expect("messages");
         messages.last().unwrap()["content"].as_str().unwrap()
@@ -75,13 +75,13 @@ pub struct FakeUpstream {
     state: Arc<State>,
 }
 
-/// What to do for a request.
+/// Returns the steps to play for a request.
 type Script = Arc<dyn Fn(&Received) -> Vec<Step> + Send + Sync>;
 
 struct State {
     script: Mutex<Script>,
     received: Mutex<Vec<Received>>,
-    /// Bytes that the sockets took from us.
+    /// Bytes that the sockets have accepted.
     sent: AtomicUsize,
 }
 
@@ -116,7 +116,7 @@ impl FakeUpstream {
         self.play_for_each(move |_| steps.clone());
     }
 
-    /// Plays what `script` makes of each request from now on.
+    /// Plays the steps that `script` returns for each request from now on.
     pub fn play_for_each(&self, script: impl Fn(&Received) -> Vec<Step> + Send + Sync + 'static) {
         *self.state.script.lock().unwrap() = Arc::new(script);
     }
@@ -129,7 +129,7 @@ impl FakeUpstream {
         self.play(vec![Step::Send(response(status, content_type, body))]);
     }
 
-    /// A stream of these bytes, ended by closing the connection in good order.
+    /// Responds with a stream of these bytes and closes the connection in order.
     pub fn answer_stream(&self, body: &str) {
         self.play(vec![
             Step::Send(stream_head()),
@@ -138,7 +138,7 @@ impl FakeUpstream {
         ]);
     }
 
-    /// A stream of `data:` events with these chunks, then `[DONE]`.
+    /// Responds with a stream of `data:` events with these chunks, then `[DONE]`.
     pub fn answer_chunks(&self, chunks: &[Value]) {
         self.answer_stream(&events(chunks));
     }
@@ -156,7 +156,7 @@ impl FakeUpstream {
             .clone()
     }
 
-    /// The last request as it was written, its head included.
+    /// The last request as it was sent, including its head.
     pub fn last_text(&self) -> String {
         let received = self.received();
         let last = received.last().expect("the upstream was called");
@@ -193,7 +193,7 @@ impl FakeUpstream {
                     Step::Pause(pause) => tokio::time::sleep(pause).await,
                     Step::Until(Gate(open)) => open.cancelled().await,
                     Step::Reset => {
-                        // Let what was sent arrive first: a reset overtakes unread bytes.
+                        // Lets the sent bytes arrive first: a reset discards unread bytes.
                         tokio::time::sleep(Duration::from_millis(5)).await;
                         socket.set_zero_linger().unwrap();
                         return;
@@ -259,7 +259,7 @@ pub fn events(chunks: &[Value]) -> String {
     events
 }
 
-/// A plain answer as providers give it.
+/// A plain response as providers send it.
 pub fn completion(content: &str) -> Value {
     json!({
         "id": "upstream-id", "object": "chat.completion", "created": 1, "model": "vendor-model-9",

@@ -1,4 +1,4 @@
-//! Callers' words in the log: a line each, readable by machines, and never a key.
+//! Caller-supplied text in the log: one line each, machine-readable, and never a key.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::support::{RawConnection, Serving, gateway::hello, raw::chat_request};
 
 const MODEL: &str = "svc-native-fast";
 
-/// IDs that a header can carry, and what the log makes of them.
+/// Request IDs that a header can carry, and their form in the log.
 fn ids(key: &str) -> Vec<(Vec<u8>, String)> {
     let long = "i".repeat(8 << 10);
     let same = |id: &str| (id.as_bytes().to_vec(), id.to_owned());
@@ -25,7 +25,7 @@ fn ids(key: &str) -> Vec<(Vec<u8>, String)> {
     ]
 }
 
-/// The same ID on every call: a label, and no way to a call that is free.
+/// Repeats an ID on every call: it is a label and never makes a call free.
 #[tokio::test]
 async fn any_request_id_is_echoed_logged_as_text_and_charged_again_each_time() {
     let serving = Serving::start_with(1, "kind = \"simulator\"", &[("RUST_LOG", "debug")]).await;
@@ -43,7 +43,7 @@ async fn any_request_id_is_echoed_logged_as_text_and_charged_again_each_time() {
             assert_eq!(reply.headers["x-request-id"].as_bytes(), id);
         }
     }
-    let (_, charges) = serving.books().await;
+    let (_, charges) = serving.ledger_view().await;
     assert_eq!(charges, 2 * ids.len());
     let (key, ended) = (serving.key, serving.process.terminated().await);
     let chats = |line: &Value| line["path"] == "/v1/chat/completions";
@@ -58,7 +58,7 @@ async fn any_request_id_is_echoed_logged_as_text_and_charged_again_each_time() {
     assert!(!ended.stderr.contains(&key), "no key in the log");
 }
 
-/// What a header cannot carry ends at the door, and writes nothing into the log.
+/// IDs that a header cannot carry are refused by the HTTP parser and not logged.
 #[tokio::test]
 async fn an_id_with_control_characters_is_refused_and_not_logged() {
     let serving = Serving::start_with(1, "kind = \"simulator\"", &[("RUST_LOG", "debug")]).await;
@@ -70,13 +70,13 @@ async fn an_id_with_control_characters_is_refused_and_not_logged() {
             .await;
         connection.until("HTTP/1.1 400", 1).await;
     }
-    assert_eq!(serving.books().await, ("100.000000".to_owned(), 0));
+    assert_eq!(serving.ledger_view().await, ("100.000000".to_owned(), 0));
     let ended = serving.process.terminated().await;
     assert!(!ended.stderr.contains("canary"), "{}", ended.stderr);
     assert!(!ended.stderr.contains('\u{1b}'), "{}", ended.stderr);
 }
 
-/// A key in a place where it is not looked for is not written down there either.
+/// A key in the wrong place is not used as a key, and is not logged either.
 #[tokio::test]
 async fn a_key_in_the_wrong_place_is_refused_and_not_logged() {
     let serving = Serving::start_with(1, "kind = \"simulator\"", &[("RUST_LOG", "debug")]).await;
@@ -97,7 +97,7 @@ async fn a_key_in_the_wrong_place_is_refused_and_not_logged() {
     for request in requests {
         assert_eq!(request.send().await.unwrap().status(), 401);
     }
-    assert_eq!(serving.books().await, ("100.000000".to_owned(), 0));
+    assert_eq!(serving.ledger_view().await, ("100.000000".to_owned(), 0));
     let ended = serving.process.terminated().await;
     assert!(ended.stderr.contains("\"status\":401"), "they are logged");
     let secret = &key["sk-svc-".len()..];

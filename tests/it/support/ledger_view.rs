@@ -1,4 +1,4 @@
-//! An account under watch: what its calls cost, and what they left in its minute.
+//! A test account whose charges and rate-limit window can be read back and compared.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -9,40 +9,40 @@ use super::{
     gateway::{answer, hello},
 };
 
-/// Costs 2.00 / 9.00 / 0.20 a million: 2,000 / 9,000 / 200 billionths a token.
+/// Its prices are 2.00 / 9.00 / 0.20 dollars per million tokens: 2,000 / 9,000 / 200 nano-dollars a token.
 pub const MODEL: &str = "svc-standard";
-/// What 11 tokens in and 3 out cost: the usage of every answer that is not about usage.
+/// Price of 11 input and 3 output tokens: the usage of every response in tests that are not about usage.
 pub const PRICE: i64 = 11 * 2_000 + 3 * 9_000;
 
 const DOLLARS: &str = "1000";
 const RPM: u64 = 1_000_000;
-/// More than fits beside each other in any test, and less than the largest request there is.
+/// Larger than all requests of any test together, and smaller than the largest possible request.
 const TPM: u64 = 8_000_000;
 
-/// An account that calls one model, with more credit than it can spend unless said otherwise.
-pub struct Purse<'a> {
+/// An account that calls one model, with more credit than it can spend unless a test sets less.
+pub struct Customer<'a> {
     gateway: &'a TestGateway,
     pub id: String,
     pub key: String,
-    /// Billionths of a dollar.
+    /// In nano-dollars.
     granted: i64,
     rpm: u64,
 }
 
-/// What an account has to show for its calls, once none of them is running.
+/// What the ledger and the limiter have recorded for an account, read while none of its calls is running.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Books {
-    /// Billionths of a dollar.
+pub struct LedgerView {
+    /// In nano-dollars.
     pub spent: i64,
-    /// How many calls were charged, one row each.
+    /// Number of charged calls, one usage row each.
     pub charges: usize,
-    /// How many requests the minute counts, and how many tokens.
+    /// Requests and tokens in the rate-limit window.
     pub requests: u64,
     pub tokens: u64,
 }
 
-impl Books {
-    /// So many calls of 11 tokens in and 3 out.
+impl LedgerView {
+    /// `calls` calls of 11 input and 3 output tokens.
     pub fn charged(calls: u32) -> Self {
         Self {
             spent: i64::from(calls) * PRICE,
@@ -52,7 +52,8 @@ impl Books {
         }
     }
 
-    /// So many calls whose answers were delivered uncounted: free, and what they reserved stays in the window.
+    /// Asserts `calls` calls whose responses were delivered without usage: they are free, and their reservations stay
+    /// in the window.
     #[track_caller]
     pub fn assert_uncounted(&self, calls: u32) {
         let free = Self {
@@ -63,7 +64,7 @@ impl Books {
         assert!(self.tokens >= u64::from(calls) * 128, "{self:?}");
     }
 
-    /// So many calls that count as requests and cost nothing.
+    /// `calls` calls that count as requests and cost nothing.
     pub fn free(calls: u32) -> Self {
         Self {
             requests: calls.into(),
@@ -75,13 +76,13 @@ impl Books {
 /// How a call ends for its caller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum View {
-    /// A whole answer.
+    /// A complete response.
     Answered,
-    /// A stream to its `[DONE]`.
+    /// A stream that ended with `[DONE]`.
     Finished,
     /// A stream that ended with an error event.
     Interrupted,
-    /// 502 in the envelope, with the provider's status for a code if there was one.
+    /// 502 with an error envelope; the code is the provider's status, if it sent one.
     Failed(Option<String>),
 }
 
@@ -91,17 +92,18 @@ impl View {
 }
 
 impl TestGateway {
-    pub async fn purse(&self) -> Purse<'_> {
-        self.purse_with(DOLLARS, RPM).await
+    pub async fn customer(&self) -> Customer<'_> {
+        self.customer_with(DOLLARS, RPM).await
     }
 
-    /// With so many dollars and requests a minute.
-    pub async fn purse_with(&self, dollars: &str, rpm: u64) -> Purse<'_> {
-        self.purse_granted(json!({ "amount": dollars }), rpm).await
+    /// Creates an account with this many dollars and requests per minute.
+    pub async fn customer_with(&self, dollars: &str, rpm: u64) -> Customer<'_> {
+        self.customer_with_grant(json!({ "amount": dollars }), rpm)
+            .await
     }
 
-    /// With this grant.
-    pub async fn purse_granted(&self, grant: Value, rpm: u64) -> Purse<'_> {
+    /// Creates an account with this grant.
+    pub async fn customer_with_grant(&self, grant: Value, rpm: u64) -> Customer<'_> {
         let account = json!({ "email": "a@example.com", "track": "business", "tier": "flex" });
         let account = self
             .operate(Method::POST, "/operator/accounts", Some(account))
@@ -117,7 +119,7 @@ impl TestGateway {
             .await;
         limited.assert_ok();
         let (_, key) = self.new_key(&id).await;
-        Purse {
+        Customer {
             gateway: self,
             id,
             key,
@@ -127,8 +129,8 @@ impl TestGateway {
     }
 }
 
-impl Purse<'_> {
-    /// A request in the purse's name.
+impl Customer<'_> {
+    /// A chat request with this account's key.
     pub fn request(&self, body: &Value) -> reqwest::RequestBuilder {
         let url = self.gateway.url("/v1/chat/completions");
         self.gateway
@@ -138,12 +140,12 @@ impl Purse<'_> {
             .json(body)
     }
 
-    /// Asks `question` and reads the answer to its end; it must be one that keeps the contract.
+    /// Sends `question` and reads the response to its end, asserting that the response keeps the contract.
     pub async fn ask(&self, question: &str, stream: bool) -> View {
         self.ask_for_text(question, stream).await.0
     }
 
-    /// The same, with the text that a stream brought.
+    /// Like `ask`; also returns the text of a stream.
     pub async fn ask_for_text(&self, question: &str, stream: bool) -> (View, String) {
         let mut body = hello(MODEL);
         body["messages"][0]["content"] = question.into();
@@ -173,9 +175,9 @@ impl Purse<'_> {
         (View::Failed(code), String::new())
     }
 
-    /// The books, once no call is running. Nothing may be held then, and what was spent must be
-    /// what the charged calls cost.
-    pub async fn books(&self) -> Books {
+    /// The account's ledger view, once no call is running. Asserts that nothing is held and that the amount spent is
+    /// the sum of the charges.
+    pub async fn ledger_view(&self) -> LedgerView {
         self.gateway.idle().await;
         let account = format!("/operator/accounts/{}", self.id);
         let shown = self.gateway.operate(Method::GET, &account, None).await;
@@ -187,8 +189,8 @@ impl Purse<'_> {
         let rows = rows.assert_ok()["data"].as_array().unwrap();
         let cost: i64 = rows.iter().map(|row| nanos(&row["cost"])).sum();
         assert_eq!(spent, cost, "what was spent is what the calls cost");
-        let (requests, tokens) = self.minute().await;
-        Books {
+        let (requests, tokens) = self.window().await;
+        LedgerView {
             spent,
             charges: rows.len(),
             requests,
@@ -196,8 +198,8 @@ impl Purse<'_> {
         }
     }
 
-    /// What the minute counts, by the headers of a refusal (which itself leaves no trace).
-    async fn minute(&self) -> (u64, u64) {
+    /// Requests and tokens in the window, read from the headers of a refusal (a refused request reserves nothing).
+    async fn window(&self) -> (u64, u64) {
         let too_much = hello_with(MODEL, json!({ "max_tokens": 66_000, "n": 128 }));
         let refused = answer(self.request(&too_much)).await;
         assert_eq!(refused.status, 429, "{}", refused.body);
@@ -212,15 +214,15 @@ impl Purse<'_> {
     }
 }
 
-/// An amount of dollars as it is written, in billionths.
+/// Parses a decimal amount of dollars into nano-dollars.
 fn nanos(amount: &Value) -> i64 {
     let amount = amount.as_str().expect("money is a text");
     let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
     format!("{whole}{fraction:0<9}").parse().unwrap()
 }
 
-/// A stream that was opened, and its text. One that breaks off says so, and what came of it is
-/// whole to the last event.
+/// How an opened stream ended, and its text. An interrupted stream must end with an error event, after whole events
+/// only.
 fn seen(stream: Stream) -> (View, String) {
     let text = stream.content(0);
     if stream.is_done() {

@@ -1,11 +1,11 @@
-//! An account with credit and a key, whose owner is looking at its pages.
+//! An account with credit and a key, and a browser that is signed in as its owner.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{FakeUpstream, Plan, TestGateway, portal::Browser, upstream::completion};
 
-/// Waits out the end of a day (UTC), for tests whose calls are to be on the same one.
+/// Waits until after midnight (UTC) if it is less than a minute away, for tests whose calls must fall on one day.
 pub async fn not_at_midnight() {
     let left = 86_400 - tollgate::base::timestamp::now().rem_euclid(86_400);
     if left < 60 {
@@ -22,20 +22,20 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// With a thousand dollars, called "a gift", and a plan that has every model.
+    /// Starts a gateway with an account that has a grant of 1,000 dollars named "a gift" and a plan with every model.
     pub async fn open() -> Self {
         let gateway = TestGateway::start().await;
         let browser = Browser::signed_in(&gateway).await;
         let account_id = browser.account_id.clone();
-        let mut desk = Self {
+        let mut admin = Self {
             gateway,
             browser,
             account_id,
             key_id: String::new(),
             key: String::new(),
         };
-        (desk.key_id, desk.key) = desk.new_key("laptop").await;
-        desk
+        (admin.key_id, admin.key) = admin.new_key("laptop").await;
+        admin
     }
 
     pub async fn operate(&self, method: Method, path: &str, body: Value) -> Value {
@@ -54,7 +54,7 @@ impl Admin {
         self.operate(Method::POST, &path, grant).await;
     }
 
-    /// Its ID and the key itself.
+    /// Creates a key and returns its ID and secret.
     pub async fn new_key(&self, name: &str) -> (String, String) {
         let path = format!("/operator/accounts/{}/keys", self.account_id);
         let made = self
@@ -64,7 +64,7 @@ impl Admin {
         (text("id"), text("key"))
     }
 
-    /// A page, which must be there, with nothing in it that a browser would not be allowed to run.
+    /// Loads a page; asserts status 200, one `<h1>`, and no inline styles, which the content security policy forbids.
     pub async fn page(&self, path: &str) -> String {
         let page = self.browser.get(path).await;
         assert_eq!(page.status, 200, "{path}: {}", page.text);
@@ -73,14 +73,14 @@ impl Admin {
         page.text
     }
 
-    /// The pages of requests that a page links to, in order.
+    /// Links to request pages on this page, in order.
     pub async fn listed(&self, path: &str) -> Vec<String> {
         links(&self.page(path).await, "/portal/requests/")
     }
 }
 
 impl FakeUpstream {
-    /// An answer that used so many tokens: in, of them cached, out, of them reasoning.
+    /// Responds with this usage: prompt tokens, cached of them, completion tokens, reasoning of them.
     pub fn answer_using(&self, prompt: u32, cached: u32, completed: u32, reasoning: u32) {
         let mut answer = completion("Hi");
         answer["usage"] = json!({
@@ -93,11 +93,11 @@ impl FakeUpstream {
     }
 }
 
-/// Where a page leads that begins like this, in order.
+/// Link targets on the page that begin with `start`, in order.
 pub fn links(page: &str, start: &str) -> Vec<String> {
     let found = page.match_indices("href=\"").filter_map(|(at, _)| {
         let target = page[at + 6..].split('"').next()?;
-        // As a browser reads it.
+        // Decode `&amp;` as a browser does.
         target
             .starts_with(start)
             .then(|| target.replace("&amp;", "&"))
@@ -105,7 +105,7 @@ pub fn links(page: &str, start: &str) -> Vec<String> {
     found.collect()
 }
 
-/// The texts of a table's rows, cells one after the other; `caption` is the table's.
+/// Cell texts of each row of the table with this caption.
 pub fn rows(page: &str, caption: &str) -> Vec<Vec<String>> {
     let start = format!("<caption>{caption}</caption>");
     let (_, table) = page
@@ -123,7 +123,7 @@ pub fn rows(page: &str, caption: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What stands between the tags.
+/// The text outside of tags.
 fn text(html: &str) -> String {
     let parts = html.split('<');
     let parts = parts
