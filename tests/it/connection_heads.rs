@@ -256,7 +256,7 @@ async fn requests_in_pieces_are_assembled() {
 /// Large bodies, one after the other on the same connection.
 #[tokio::test]
 async fn large_uploads_arrive_whole() {
-    let gateway = TestGateway::start().await;
+    let gateway = TestGateway::start_with_long_timeouts().await;
     let mut connection = RawConnection::open(gateway.public).await;
     for megabytes in [1, 8, 3] {
         let mut body = hello(MODEL);

@@ -130,7 +130,7 @@ async fn a_failed_or_interrupted_request_has_details_without_a_charge() {
     assert_eq!(chat_with_id(&gateway, "uncounted", &stream).await, 200);
     for (id, outcome, failure) in [
         ("failed", "provider_failed", Some("status 529")),
-        ("cut", "interrupted", Some("broke off")),
+        ("cut", "interrupted", Some("ended early")),
         ("uncounted", "no_usage", None),
     ] {
         let details = get(&gateway, &format!("/operator/requests/{id}")).await;
