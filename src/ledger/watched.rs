@@ -25,7 +25,24 @@ pub struct ExpiringPage {
     pub limit: usize,
 }
 
+/// Grants on a page of [`Ledger::expiring`] that is queried from a database.
+const EXPIRING_PAGE_SIZE: usize = 500;
+
 impl Ledger {
+    /// Whether other gateways may use this ledger.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+
+    /// How many expiring grants to query at once. The embedded ledger scans its memory for each page, so it returns all
+    /// of them with the first one.
+    pub fn expiring_page_size(&self) -> usize {
+        match self {
+            Self::Embedded(_) => usize::MAX,
+            Self::Shared(_) => EXPIRING_PAGE_SIZE,
+        }
+    }
+
     /// One page of expiring grants. Closed accounts are left out: they cannot use their credit.
     pub async fn expiring(&self, page: &ExpiringPage) -> Result<Vec<Expiring>, LedgerError> {
         match self {

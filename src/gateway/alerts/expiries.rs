@@ -8,13 +8,12 @@ use super::{CheckContext, CheckResult, Finding};
 use crate::{
     backoffice::AlertKind,
     base::{money::NanoUsd, timestamp},
-    ledger::{Expiring, ExpiringPage, Ledger, LedgerError},
+    ledger::{Expiring, ExpiringPage, LedgerError},
 };
 
 const KIND: AlertKind = AlertKind::CreditExpiring;
 /// Seconds between two searches for expiring credit. Expiries are days ahead, so these need not be frequent.
 const SEARCH_INTERVAL: i64 = 600;
-const PAGE_SIZE: usize = 500;
 /// Number of new findings in one check; the next check reports the others.
 const MAX_NEW: usize = 500;
 /// One cent: less is not worth an e-mail.
@@ -36,7 +35,7 @@ pub async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<'a>, Le
         return Ok(result);
     }
     let (mut known, mut new, mut complete) = (HashSet::new(), 0, true);
-    let limit = page_size(&context.gateway.ledger);
+    let limit = context.gateway.ledger.expiring_page_size();
     let mut page = ExpiringPage {
         from: context.now,
         until: context.now.saturating_add(within),
@@ -70,14 +69,6 @@ pub async fn check<'a>(context: &CheckContext<'a>) -> Result<CheckResult<'a>, Le
     let searched_at = if complete { context.now } else { i64::MIN };
     alerts.set_expiring(searched_at, known);
     Ok(result)
-}
-
-/// Returns the page size. The embedded ledger scans its memory for every page, so it returns everything at once.
-fn page_size(ledger: &Ledger) -> usize {
-    match ledger {
-        Ledger::Embedded(_) => usize::MAX,
-        Ledger::Shared(_) => PAGE_SIZE,
-    }
 }
 
 /// Returns the grant of an open alert, unless it has expired, less than a cent of it is left, or its account is

@@ -26,7 +26,7 @@ use serde_json::Value;
 use crate::{
     backoffice::{Alert, AlertKind, BackofficeError},
     gateway::Gateway,
-    ledger::{Ledger, LedgerError},
+    ledger::LedgerError,
 };
 
 /// Why a round of checks was incomplete, or its result was not stored.
@@ -105,12 +105,10 @@ impl<'a> CheckContext<'a> {
 
     /// Seconds within which every other gateway has checked twice.
     fn other_gateways_check_within(&self) -> i64 {
-        match *self.gateway.ledger {
-            Ledger::Embedded(_) => 0,
-            Ledger::Shared(_) => {
-                let every = self.gateway.alerts.settings.every.as_secs();
-                i64::try_from(every).unwrap_or(0).saturating_mul(2) + 5
-            }
+        if !self.gateway.ledger.is_shared() {
+            return 0;
         }
+        let every = self.gateway.alerts.settings.every.as_secs();
+        i64::try_from(every).unwrap_or(0).saturating_mul(2) + 5
     }
 }

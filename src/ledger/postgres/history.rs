@@ -4,6 +4,7 @@ use tokio_postgres::{Row, types::Type};
 
 use super::{
     Shared,
+    pages::Totals,
     record::{self, COLUMNS, get, unsigned},
 };
 use crate::{
@@ -132,21 +133,21 @@ impl Shared {
 }
 
 fn read_analytics(row: &Row) -> Result<AnalyticsRow, Error> {
-    let count = |column| get(row, column).map(unsigned);
+    let totals = Totals::read(row)?;
     Ok(AnalyticsRow {
         day: get(row, 0)?,
         account_id: get(row, 1)?,
         model: get(row, 2)?,
-        calls: count(3)?,
-        charged: count(4)?,
-        prompt: count(5)?,
-        cached: count(6)?,
-        completion: count(7)?,
-        reasoning: count(8)?,
-        cost: NanoUsd::new(get(row, 9)?),
-        cache_write: count(10)?,
+        calls: totals.calls,
+        charged: totals.charged,
+        prompt: totals.prompt,
+        cached: totals.cached,
+        completion: totals.completion,
+        reasoning: totals.reasoning,
+        cost: totals.cost,
+        cache_write: unsigned(get(row, 10)?),
         provider_cost: NanoUsd::new(get(row, 11)?),
         margin: NanoUsd::new(get(row, 12)?),
-        below_cost: count(13)?,
+        below_cost: unsigned(get(row, 13)?),
     })
 }

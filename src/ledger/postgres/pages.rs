@@ -155,20 +155,46 @@ fn parameters(wanted: &Conditions) -> Vec<Parameter<'_>> {
 }
 
 fn read_day(row: &Row) -> Result<DayUse, Error> {
-    let count = |column| get(row, column).map(unsigned);
+    let totals = Totals::read(row)?;
     Ok(DayUse {
         day: get(row, 0)?,
         key_id: get(row, 1)?,
         model: get(row, 2)?,
-        calls: count(3)?,
-        charged: count(4)?,
-        prompt: count(5)?,
-        cached: count(6)?,
-        completion: count(7)?,
-        reasoning: count(8)?,
-        cost: NanoUsd::new(get(row, 9)?),
+        calls: totals.calls,
+        charged: totals.charged,
+        prompt: totals.prompt,
+        cached: totals.cached,
+        completion: totals.completion,
+        reasoning: totals.reasoning,
+        cost: totals.cost,
         last_ms: get(row, 10)?,
     })
+}
+
+/// Totals of calls, in the columns that follow the three they are grouped by.
+pub struct Totals {
+    pub calls: u64,
+    pub charged: u64,
+    pub prompt: u64,
+    pub cached: u64,
+    pub completion: u64,
+    pub reasoning: u64,
+    pub cost: NanoUsd,
+}
+
+impl Totals {
+    pub fn read(row: &Row) -> Result<Self, Error> {
+        let count = |column| get(row, column).map(unsigned);
+        Ok(Self {
+            calls: count(3)?,
+            charged: count(4)?,
+            prompt: count(5)?,
+            cached: count(6)?,
+            completion: count(7)?,
+            reasoning: count(8)?,
+            cost: NanoUsd::new(get(row, 9)?),
+        })
+    }
 }
 
 fn read_entry(row: &Row) -> Result<Entry, Error> {

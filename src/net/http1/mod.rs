@@ -1,5 +1,7 @@
 //! HTTP/1.
 
+mod body;
+mod chunks;
 pub mod client;
 mod refused;
 pub mod server;

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::{
     access::SignedInOperator,
     frame::{self, Place, scrolled, search},
+    paging,
 };
 use crate::{
     catalog::{Plan, Tier, Track},
@@ -21,8 +22,6 @@ use crate::{
         query::{ReadQuery, non_empty},
     },
 };
-
-const PAGE_SIZE: usize = 50;
 
 #[derive(Deserialize)]
 pub struct AccountsQuery {
@@ -41,18 +40,16 @@ pub async fn list(
     ReadQuery(query): ReadQuery<AccountsQuery>,
 ) -> Result<Page, PortalError> {
     let text = non_empty(query.text.as_ref()).unwrap_or_default();
-    let before = non_empty(query.before.as_ref()).map(|text| {
-        cursor(text)
-            .ok_or_else(|| PortalError::Invalid("There is no such page of accounts.".into()))
-    });
-    let before = before.transpose()?;
+    let before = paging::cursor(query.before.as_ref(), "accounts", cursor)?;
     let is_first = before.is_none();
-    let limit = PAGE_SIZE + 1;
-    let mut found = gateway.ledger.find_accounts(text, before, limit).await?;
-    let more = found.len() > PAGE_SIZE;
-    found.truncate(PAGE_SIZE);
-    let next = found.last().filter(|_| more);
-    let address = format!("/portal/console/accounts?text={}", layout::encoded(text));
+    let page = gateway.ledger.find_accounts(text, before, paging::QUERIED);
+    let mut found = page.await?;
+    let newest = format!("/portal/console/accounts?text={}", layout::encoded(text));
+    let older = paging::cut(&mut found).map(|AccountFound { account, .. }| {
+        let (since, id) = (account.created_at, layout::encoded(&account.id));
+        format!("{newest}&before={since}-{id}")
+    });
+    let newest = (!is_first).then_some(newest);
     let content = html! {
         h1 { "Accounts" }
         (search("/portal/console/accounts", "Start of an ID, or part of an e-mail address or a name", text))
@@ -61,12 +58,7 @@ pub async fn list(
         } @else {
             (scrolled("Accounts", &table(&found)))
         }
-        nav.pages aria-label="Pages" {
-            @if !is_first { a href=(address) { "Newest accounts" } }
-            @if let Some(AccountFound { account, .. }) = next {
-                a rel="next" href={ (address) "&before=" (account.created_at) "-" (layout::encoded(&account.id)) } { "Older accounts" }
-            }
-        }
+        (paging::links("accounts", newest.as_deref(), older.as_deref()))
         (new_account(&me))
     };
     Ok(frame::page(&me, Place::Accounts, "Accounts", &content))

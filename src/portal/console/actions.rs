@@ -10,6 +10,7 @@ use super::{
     access::SignedInOperator,
     accounts, changes,
     frame::{self, Place, scrolled},
+    paging,
 };
 use crate::{
     backoffice::RecordedAction,
@@ -21,8 +22,6 @@ use crate::{
         query::{ReadQuery, non_empty},
     },
 };
-
-const PAGE_SIZE: usize = 50;
 
 #[derive(Deserialize)]
 pub struct ActionsQuery {
@@ -36,18 +35,15 @@ pub async fn list(
     ReadQuery(query): ReadQuery<ActionsQuery>,
 ) -> Result<Page, PortalError> {
     let subject = non_empty(query.subject.as_ref());
-    let before = non_empty(query.before.as_ref()).map(str::parse).transpose();
-    let before =
-        before.map_err(|_| PortalError::Invalid("There is no such page of actions.".into()))?;
+    let before = paging::cursor(query.before.as_ref(), "actions", |text| text.parse().ok())?;
     let page = gateway
         .backoffice
-        .actions_page(subject, before, PAGE_SIZE + 1);
+        .actions_page(subject, before, paging::QUERIED);
     let mut actions = page.await?;
-    let more = actions.len() > PAGE_SIZE;
-    actions.truncate(PAGE_SIZE);
-    let next = actions.last().filter(|_| more);
     let named = layout::encoded(subject.unwrap_or_default());
-    let address = format!("/portal/console/actions?subject={named}");
+    let newest = format!("/portal/console/actions?subject={named}");
+    let older = paging::cut(&mut actions).map(|last| format!("{newest}&before={}", last.seq));
+    let newest = before.is_some().then_some(newest);
     let content = html! {
         h1 { "Actions" }
         p.muted { "Everything that operators changed, here and by the operator API: written once, never changed." }
@@ -59,10 +55,7 @@ pub async fn list(
             @if subject.is_some() { a.button href="/portal/console/actions" { "Show all" } }
         }
         (table(&actions))
-        nav.pages aria-label="Pages" {
-            @if before.is_some() { a href=(address) { "Newest actions" } }
-            @if let Some(last) = next { a rel="next" href={ (address) "&before=" (last.seq) } { "Older actions" } }
-        }
+        (paging::links("actions", newest.as_deref(), older.as_deref()))
     };
     Ok(frame::page(&me, Place::Actions, "Actions", &content))
 }

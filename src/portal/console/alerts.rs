@@ -10,6 +10,7 @@ use super::{
     access::{OperatorForm, SignedInOperator},
     accounts,
     frame::{self, Place, scrolled},
+    paging,
 };
 use crate::{
     backoffice::{Alert, AlertKind, AlertWithDeliveries, Channel, Delivery, DeliveryState, Event},
@@ -19,11 +20,10 @@ use crate::{
         form::EmptyForm,
         formatting::moment,
         layout::{self, Page},
-        query::{ReadQuery, non_empty},
+        query::ReadQuery,
     },
 };
 
-const PAGE_SIZE: usize = 50;
 /// The most open alerts that are listed. The metrics count all.
 const SHOWN_OPEN: usize = 200;
 const HERE: &str = "/portal/console/alerts";
@@ -38,17 +38,14 @@ pub async fn list(
     me: SignedInOperator,
     ReadQuery(query): ReadQuery<AlertsQuery>,
 ) -> Result<Page, PortalError> {
-    let before = non_empty(query.before.as_ref()).map(str::parse).transpose();
-    let before =
-        before.map_err(|_| PortalError::Invalid("There is no such page of alerts.".into()))?;
+    let before = paging::cursor(query.before.as_ref(), "alerts", |text| text.parse().ok())?;
     let backoffice = &gateway.backoffice;
     let (open, mut past) = tokio::try_join!(
         backoffice.open_alerts_with_deliveries(SHOWN_OPEN),
-        backoffice.closed_alerts_with_deliveries(before, PAGE_SIZE + 1),
+        backoffice.closed_alerts_with_deliveries(before, paging::QUERIED),
     )?;
-    let more = past.len() > PAGE_SIZE;
-    past.truncate(PAGE_SIZE);
-    let next = past.last().filter(|_| more);
+    let older = paging::cut(&mut past).map(|last| format!("{HERE}?before={}", last.alert.seq));
+    let newest = before.is_some().then_some(HERE);
     let content = html! {
         h1 { "Alerts" }
         (channels(&gateway, &me))
@@ -63,12 +60,7 @@ pub async fn list(
             h2 { "Over" }
             @if past.is_empty() { p.empty { "There are none." } }
             @else { (scrolled("Alerts that are over", &past_table(&past))) }
-            nav.pages aria-label="Pages" {
-                @if before.is_some() { a href=(HERE) { "Newest alerts" } }
-                @if let Some(last) = next {
-                    a rel="next" href={ (HERE) "?before=" (last.alert.seq) } { "Older alerts" }
-                }
-            }
+            (paging::links("alerts", newest, older.as_deref()))
         }
     };
     Ok(frame::page(&me, Place::Alerts, "Alerts", &content))

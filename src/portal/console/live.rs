@@ -21,7 +21,6 @@ use crate::{
         Gateway,
         traffic::{SECONDS, Sums},
     },
-    ledger::Ledger,
     portal::{
         error::PortalError,
         formatting::{count, money, money_rounded},
@@ -32,7 +31,7 @@ use crate::{
 const SECONDS_PER_BAR: usize = 5;
 
 pub async fn show(State(gateway): State<Arc<Gateway>>, me: SignedInOperator) -> Page {
-    let shared = matches!(*gateway.ledger, Ledger::Shared(_));
+    let shared = gateway.ledger.is_shared();
     let content = html! {
         h1 { "Live" }
         @if shared {

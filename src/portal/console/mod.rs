@@ -27,6 +27,7 @@ mod limits;
 mod live;
 mod margin;
 mod models;
+mod paging;
 mod people;
 mod request_details;
 mod requests;

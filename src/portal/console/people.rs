@@ -10,6 +10,7 @@ use super::{
     access::SignedInOperator,
     accounts::{cursor, path},
     frame::{self, Place, scrolled, search},
+    paging,
 };
 use crate::{
     backoffice::{Person, Role},
@@ -21,8 +22,6 @@ use crate::{
         query::{ReadQuery, non_empty},
     },
 };
-
-const PAGE_SIZE: usize = 50;
 
 #[derive(Deserialize)]
 pub struct PeopleQuery {
@@ -36,17 +35,21 @@ pub async fn list(
     ReadQuery(query): ReadQuery<PeopleQuery>,
 ) -> Result<Page, PortalError> {
     let text = non_empty(query.text.as_ref()).unwrap_or_default();
-    let before = non_empty(query.before.as_ref()).map(|text| {
-        cursor(text).ok_or_else(|| PortalError::Invalid("There is no such page of people.".into()))
-    });
-    let before = before.transpose()?;
+    let before = paging::cursor(query.before.as_ref(), "people", cursor)?;
     let is_first = before.is_none();
-    let page = gateway.backoffice.people_page(text, before, PAGE_SIZE + 1);
+    let page = gateway
+        .backoffice
+        .people_page(text, before, paging::QUERIED);
     let mut people = page.await?;
-    let more = people.len() > PAGE_SIZE;
-    people.truncate(PAGE_SIZE);
-    let next = people.last().filter(|_| more);
-    let address = format!("/portal/console/people?text={}", layout::encoded(text));
+    let newest = format!("/portal/console/people?text={}", layout::encoded(text));
+    let older = paging::cut(&mut people).map(|last| {
+        format!(
+            "{newest}&before={}-{}",
+            last.created_at,
+            layout::encoded(&last.id)
+        )
+    });
+    let newest = (!is_first).then_some(newest);
     let content = html! {
         h1 { "People" }
         p.muted { "Everyone who can sign in. They are invited, given a role and removed on the page of their account." }
@@ -56,12 +59,7 @@ pub async fn list(
         } @else {
             (scrolled("People", &table(&people)))
         }
-        nav.pages aria-label="Pages" {
-            @if !is_first { a href=(address) { "Newest people" } }
-            @if let Some(last) = next {
-                a rel="next" href={ (address) "&before=" (last.created_at) "-" (layout::encoded(&last.id)) } { "Older people" }
-            }
-        }
+        (paging::links("people", newest.as_deref(), older.as_deref()))
     };
     Ok(frame::page(&me, Place::People, "People", &content))
 }

@@ -13,6 +13,7 @@ use super::{
     access::SignedInOperator,
     accounts,
     frame::{self, Place, scrolled},
+    paging,
 };
 use crate::{
     api::loggable,
@@ -24,8 +25,6 @@ use crate::{
         query::{ReadQuery, non_empty},
     },
 };
-
-const PAGE_SIZE: usize = 50;
 
 #[derive(Deserialize)]
 pub struct RequestsQuery {
@@ -55,31 +54,23 @@ pub async fn list(
         Outcome::parse(text)
             .ok_or_else(|| PortalError::Invalid("No request ends in that way.".into()))
     });
-    let before = non_empty(query.before.as_ref()).map(|text| {
-        cursor(text)
-            .ok_or_else(|| PortalError::Invalid("There is no such page of requests.".into()))
-    });
     let page = CallsPage {
         account_id: non_empty(query.account.as_ref()),
         key_id: non_empty(query.key.as_ref()),
         model: non_empty(query.model.as_ref()),
         outcome: outcome.transpose()?,
-        before: before.transpose()?,
-        limit: PAGE_SIZE + 1,
+        before: paging::cursor(query.before.as_ref(), "requests", cursor)?,
+        limit: paging::QUERIED,
     };
     let mut calls = gateway.ledger.calls_page(&page).await?;
-    let more = calls.len() > PAGE_SIZE;
-    calls.truncate(PAGE_SIZE);
-    let next = calls.last().filter(|_| more);
+    let older = paging::cut(&mut calls).map(|last| list_url(&page, Some(last)));
+    let newest = page.before.is_some().then(|| list_url(&page, None));
     let content = html! {
         h1 { "Requests" }
         (find_form(""))
         (filter_form(&page))
         (table(&calls))
-        nav.pages aria-label="Pages" {
-            @if page.before.is_some() { a href=(list_url(&page, None)) { "Newest requests" } }
-            @if let Some(last) = next { a rel="next" href=(list_url(&page, Some(last))) { "Older requests" } }
-        }
+        (paging::links("requests", newest.as_deref(), older.as_deref()))
     };
     Ok(frame::page(&me, Place::Requests, "Requests", &content).into_response())
 }

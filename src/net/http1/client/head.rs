@@ -4,8 +4,10 @@ use std::mem::MaybeUninit;
 
 use httparse::{Header, ParserConfig, Status};
 
-use super::framing::Framing;
-use crate::wire::error::UpstreamError;
+use crate::{
+    net::http1::{body::BodyFraming, chunks::Dialect},
+    wire::error::UpstreamError,
+};
 
 /// The largest head that is read. A provider that sends more is not sending one.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -17,7 +19,7 @@ pub struct Head {
     pub content_type: String,
     pub content_encoding: Option<String>,
     pub retry_after: Option<String>,
-    pub framing: Framing,
+    pub framing: BodyFraming,
     /// Whether another request may follow once the body is over.
     pub keep_alive: bool,
 }
@@ -52,10 +54,10 @@ impl Head {
         };
         let announced = headers.length()?;
         let framing = match (status, announced) {
-            (100..200 | 204 | 304, _) => Framing::length(0),
-            _ if chunked => Framing::chunked(),
-            (_, Some(length)) => Framing::length(length),
-            (_, None) => Framing::until_closed(),
+            (100..200 | 204 | 304, _) => BodyFraming::Length(0),
+            _ if chunked => BodyFraming::chunked(Dialect::Lenient),
+            (_, Some(length)) => BodyFraming::Length(length),
+            (_, None) => BodyFraming::UntilClosed,
         };
         // Two answers to where the body ends: one of them is somebody else's.
         let is_clear = !(chunked && announced.is_some());
@@ -139,45 +141,45 @@ mod tests {
         for (text, framing, keep_alive) in [
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 5",
-                Framing::length(5),
+                BodyFraming::Length(5),
                 true,
             ),
             (
                 "HTTP/1.1 200 OK\r\ncontent-length: 5, 5\r\ncontent-length: 5",
-                Framing::length(5),
+                BodyFraming::Length(5),
                 true,
             ),
             (
                 "HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked",
-                Framing::chunked(),
+                BodyFraming::chunked(Dialect::Lenient),
                 true,
             ),
             (
                 "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 5",
-                Framing::chunked(),
+                BodyFraming::chunked(Dialect::Lenient),
                 false,
             ),
             (
                 "HTTP/1.1 200 OK\r\nconnection: x, Close\r\ncontent-length: 0",
-                Framing::length(0),
+                BodyFraming::Length(0),
                 false,
             ),
             (
                 "HTTP/1.0 200 OK\r\ncontent-length: 0",
-                Framing::length(0),
+                BodyFraming::Length(0),
                 false,
             ),
             (
                 "HTTP/1.0 200 OK\r\nconnection: Keep-Alive\r\ncontent-length: 0",
-                Framing::length(0),
+                BodyFraming::Length(0),
                 true,
             ),
             (
                 "HTTP/1.1 204 None\r\ntransfer-encoding: chunked",
-                Framing::length(0),
+                BodyFraming::Length(0),
                 true,
             ),
-            ("HTTP/1.1 200", Framing::until_closed(), true),
+            ("HTTP/1.1 200", BodyFraming::UntilClosed, true),
         ] {
             let head = head(text).unwrap();
             assert_eq!(

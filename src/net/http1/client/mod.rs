@@ -17,17 +17,16 @@ use tokio::{
     task::unconstrained,
 };
 
-mod framing;
 mod head;
 mod pool;
 
 pub use head::Head;
 pub use pool::Pool;
 
-use self::framing::{Framing, Next};
 use crate::{
     net::{
         connect::Stream,
+        http1::body::{BodyFraming, Next},
         read_buffer::{self, SHARED_BYTES},
     },
     wire::error::UpstreamError,
@@ -40,7 +39,7 @@ pub struct Connection {
     stream: Stream,
     buffer: BytesMut,
     room: usize,
-    framing: Framing,
+    framing: BodyFraming,
     keep_alive: bool,
     /// The thread that it belongs to.
     pub lane: usize,
@@ -52,7 +51,7 @@ impl Connection {
             stream,
             buffer: BytesMut::new(),
             room: SHARED_BYTES,
-            framing: Framing::length(0),
+            framing: BodyFraming::Length(0),
             keep_alive: true,
             lane,
         }
@@ -93,7 +92,7 @@ impl Connection {
         let mut answer = poll_fn(|context| self.poll_exchange(&mut unsent, context)).await?;
         // Answered before all was said: what is left of it would be read as the next request.
         self.keep_alive = answer.keep_alive && unsent.is_flushed;
-        self.framing = std::mem::replace(&mut answer.framing, Framing::length(0));
+        self.framing = std::mem::replace(&mut answer.framing, BodyFraming::Length(0));
         Ok(answer)
     }
 
@@ -178,7 +177,7 @@ impl Connection {
             if !self.framing.may_end() {
                 return Poll::Ready(Err(broken("the connection ended in the middle of a body")));
             }
-            self.framing = Framing::length(0);
+            self.framing = BodyFraming::Length(0);
         }
     }
 

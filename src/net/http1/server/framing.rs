@@ -1,32 +1,30 @@
 //! Where one HTTP/1 request ends and the next begins.
 //!
-//! Pure: bytes go in, heads and bodies come out. How they are cut makes no difference, which is tested.
+//! Pure: bytes go in, heads and bodies come out. How the bytes are cut into pieces makes no difference.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use memchr::memchr;
 
-use super::{
-    chunks::{self, Chunks},
-    head::{self, Body, Head},
+use super::head::{self, Body, Head};
+use crate::net::http1::{
+    MAX_HEAD_BYTES, Refused,
+    body::{self, BodyFraming},
+    chunks::Dialect,
 };
-use crate::net::http1::{MAX_HEAD_BYTES, Refused};
 
 #[derive(Debug)]
 pub struct Framing(At);
 
 #[derive(Debug)]
 enum At {
-    /// A head, or the place before one. The first `searched` bytes of it do not hold its end.
+    /// Before or within a head, whose end is not in the first `searched` bytes.
     Head {
         searched: usize,
     },
-    Body {
-        left: u64,
-    },
-    Chunks(Chunks),
+    Body(BodyFraming),
 }
 
-/// What comes next of a connection.
+/// The next piece of a connection.
 #[derive(Debug)]
 pub enum Next {
     Head(Box<Head>),
@@ -40,7 +38,7 @@ pub enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     Head(Refused),
-    /// A body that breaks its own frame: nobody knows what comes after it.
+    /// A body that does not follow its framing: where the next request starts is unknown.
     Body,
 }
 
@@ -49,15 +47,15 @@ impl Framing {
         Self(At::Head { searched: 0 })
     }
 
-    /// How much is still to come of a body whose length was announced.
+    /// The bytes that are left of a body with a `Content-Length`.
     pub fn left(&self) -> Option<u64> {
-        match self.0 {
-            At::Body { left } => Some(left),
-            At::Head { .. } | At::Chunks(_) => None,
+        match &self.0 {
+            At::Body(body) => body.left(),
+            At::Head { .. } => None,
         }
     }
 
-    /// Takes what comes next off the front of `bytes`. A head is left there until it is whole.
+    /// Takes the next piece off the front of `bytes`. A head stays there until it is complete.
     pub fn next(&mut self, bytes: &mut BytesMut) -> Result<Next, Broken> {
         match &mut self.0 {
             At::Head { searched } => {
@@ -71,48 +69,37 @@ impl Framing {
                 match Head::read(&head) {
                     Ok(head) => {
                         self.0 = match head.body {
-                            Body::Length(left) => At::Body { left },
-                            Body::Chunked => At::Chunks(Chunks::new()),
+                            Body::Length(left) => At::Body(BodyFraming::Length(left)),
+                            Body::Chunked => At::Body(BodyFraming::chunked(Dialect::Strict)),
                         };
                         Ok(Next::Head(Box::new(head)))
                     }
                     Err(refused) => {
-                        // Left where it was, for who wants to know whose it is.
+                        // Put back, so that the request ID can still be found in it.
                         let rest = std::mem::replace(bytes, BytesMut::from(head));
                         bytes.unsplit(rest);
                         Err(Broken::Head(refused))
                     }
                 }
             }
-            At::Body { left: 0 } => {
-                *self = Self::new();
-                Ok(Next::End)
-            }
-            At::Body { .. } if bytes.is_empty() => Ok(Next::More),
-            At::Body { left } => {
-                let length = usize::try_from(*left)
-                    .unwrap_or(usize::MAX)
-                    .min(bytes.len());
-                *left -= length as u64;
-                Ok(Next::Data(bytes.split_to(length).freeze()))
-            }
-            At::Chunks(chunks) => Ok(match chunks.next(bytes)? {
-                chunks::Next::Data(data) => Next::Data(data),
-                chunks::Next::More => Next::More,
-                chunks::Next::End => {
+            At::Body(body) => match body.next(bytes) {
+                Ok(body::Next::Data(data)) => Ok(Next::Data(data)),
+                Ok(body::Next::More) => Ok(Next::More),
+                Ok(body::Next::End) => {
                     *self = Self::new();
-                    Next::End
+                    Ok(Next::End)
                 }
-            }),
+                Err(body::Broken) => Err(Broken::Body),
+            },
         }
     }
 }
 
-/// The length of the head that `bytes` begin with; `None` while its end is still to come.
+/// The length of the head at the start of `bytes`; `None` while it is incomplete.
 fn whole_head(bytes: &[u8], searched: &mut usize) -> Result<Option<usize>, Refused> {
     match bytes {
         [] | [b'\r'] => return Ok(None),
-        // Something else than HTTP is not waited for.
+        // Not HTTP: refused without waiting for more.
         [first, ..] if !head::is_token(*first) => return Err(Refused::RequestLine),
         _ => {}
     }
@@ -123,7 +110,7 @@ fn whole_head(bytes: &[u8], searched: &mut usize) -> Result<Option<usize>, Refus
     Ok(end)
 }
 
-/// The end of the first empty line, whether its line ends are right or not.
+/// The end of the first empty line, whether or not its line ends have a CR.
 fn end_of_head(bytes: &[u8], searched: &mut usize) -> Option<usize> {
     while let Some(found) = memchr(b'\n', &bytes[*searched..]) {
         let line_end = *searched + found;

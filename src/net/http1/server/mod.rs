@@ -17,7 +17,6 @@ use axum::{
 use tokio::io::{AsyncRead, AsyncWrite};
 
 mod answer;
-mod chunks;
 mod date;
 mod framing;
 mod head;
