@@ -1,16 +1,17 @@
 //! Calls of an ERC-20 contract, and decoding of its responses.
 
 use alloy_primitives::{Address, U256};
-use alloy_sol_types::{SolCall as _, sol};
 
 use super::{Chain, RpcFault};
 use crate::tools::failure::Failure;
 
-sol! {
-    function balanceOf(address owner) external view returns (uint256);
-    function decimals() external view returns (uint8);
-    function symbol() external view returns (string);
-}
+/// Function selectors: the first four bytes of the Keccak-256 hash of each signature.
+const BALANCE_OF: [u8; 4] = [0x70, 0xa0, 0x82, 0x31]; // balanceOf(address)
+const DECIMALS: [u8; 4] = [0x31, 0x3c, 0xe5, 0x67]; // decimals()
+const SYMBOL: [u8; 4] = [0x95, 0xd8, 0x9b, 0x41]; // symbol()
+
+/// The size of a word of the contract ABI.
+const WORD: usize = 32;
 
 /// What an owner holds of one token.
 pub struct Holding {
@@ -26,9 +27,9 @@ const MAX_SYMBOL_CHARS: usize = 32;
 
 pub async fn holding(chain: &Chain, token: Address, owner: Address) -> Result<Holding, Failure> {
     let (units, decimals, symbol) = tokio::join!(
-        chain.read_contract(token, balanceOfCall { owner }.abi_encode()),
-        chain.read_contract(token, decimalsCall {}.abi_encode()),
-        chain.read_contract(token, symbolCall {}.abi_encode()),
+        chain.read_contract(token, balance_of(owner)),
+        chain.read_contract(token, DECIMALS.to_vec()),
+        chain.read_contract(token, SYMBOL.to_vec()),
     );
     let no_token = || {
         let name = &chain.name;
@@ -37,7 +38,7 @@ pub async fn holding(chain: &Chain, token: Address, owner: Address) -> Result<Ho
         ))
     };
     let units = match units {
-        Ok(bytes) => balanceOfCall::abi_decode_returns_validate(&bytes).map_err(|_| no_token())?,
+        Ok(bytes) => decode_number(&bytes).ok_or_else(no_token)?,
         Err(fault) if fault.is_revert() => return Err(no_token()),
         Err(fault) => return Err(chain.failure(fault)),
     };
@@ -59,8 +60,30 @@ fn unless_reverted<T>(chain: &Chain, result: Result<T, RpcFault>) -> Result<Opti
     }
 }
 
+/// The call `balanceOf(owner)`: an address is a word with leading zeros.
+fn balance_of(owner: Address) -> Vec<u8> {
+    [&BALANCE_OF[..], owner.into_word().as_slice()].concat()
+}
+
+fn decode_number(bytes: &[u8]) -> Option<U256> {
+    let word: &[u8; WORD] = bytes.try_into().ok()?;
+    Some(U256::from_be_bytes(*word))
+}
+
 fn decode_decimals(bytes: &[u8]) -> Option<u8> {
-    decimalsCall::abi_decode_returns_validate(bytes).ok()
+    decode_number(bytes)?.try_into().ok()
+}
+
+/// Decodes a string: the offset of its length, its length, and its bytes, padded with zeros to a whole word.
+fn decode_text(bytes: &[u8]) -> Option<String> {
+    let (offset, rest) = bytes.split_at_checked(WORD)?;
+    let (length, padded) = rest.split_at_checked(WORD)?;
+    let length: usize = decode_number(length)?.try_into().ok()?;
+    let (text, padding) = padded.split_at_checked(length)?;
+    let is_valid = decode_number(offset)? == U256::from(WORD)
+        && padded.len() == length.next_multiple_of(WORD)
+        && padding.iter().all(|byte| *byte == 0);
+    String::from_utf8(text.to_vec()).ok().filter(|_| is_valid)
 }
 
 /// Decodes a string, or the form of the oldest tokens: 32 bytes, padded with zeros.
@@ -69,7 +92,7 @@ fn decode_symbol(bytes: &[u8]) -> Option<String> {
         let end = bytes.iter().position(|byte| *byte == 0);
         String::from_utf8(bytes[..end.unwrap_or(32)].to_vec()).ok()?
     } else {
-        symbolCall::abi_decode_returns_validate(bytes).ok()?
+        decode_text(bytes)?
     };
     let printable = text.chars().filter(|c| !c.is_control());
     let text: String = printable.take(MAX_SYMBOL_CHARS).collect();
@@ -78,7 +101,7 @@ fn decode_symbol(bytes: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use alloy_primitives::hex;
+    use alloy_primitives::{hex, keccak256};
 
     use super::*;
 
@@ -86,13 +109,17 @@ mod tests {
     #[test]
     fn calls_are_encoded_as_erc_20_defines() {
         let owner = Address::repeat_byte(0x11);
-        let call = hex::encode(balanceOfCall { owner }.abi_encode());
         assert_eq!(
-            call,
+            hex::encode(balance_of(owner)),
             format!("70a08231{}{}", "00".repeat(12), "11".repeat(20))
         );
-        assert_eq!(decimalsCall {}.abi_encode(), hex!("313ce567"));
-        assert_eq!(symbolCall {}.abi_encode(), hex!("95d89b41"));
+        for (selector, signature) in [
+            (BALANCE_OF, "balanceOf(address)"),
+            (DECIMALS, "decimals()"),
+            (SYMBOL, "symbol()"),
+        ] {
+            assert_eq!(keccak256(signature)[..4], selector, "{signature}");
+        }
     }
 
     /// Without validation, decoding would cut a number that is too large to its last byte.
@@ -108,7 +135,13 @@ mod tests {
 
     #[test]
     fn a_symbol_comes_in_two_forms_and_is_kept_short() {
-        let encoded = |text: &str| symbolCall::abi_encode_returns(&text.to_owned());
+        let word = |number: usize| U256::from(number).to_be_bytes::<WORD>();
+        let encoded = |text: &str| {
+            let mut bytes = [word(WORD), word(text.len())].concat();
+            bytes.extend_from_slice(text.as_bytes());
+            bytes.resize(bytes.len().next_multiple_of(WORD), 0);
+            bytes
+        };
         assert_eq!(decode_symbol(&encoded("USDC")).as_deref(), Some("USDC"));
         assert_eq!(
             decode_symbol(&encoded("US\nDC\u{1b}")).as_deref(),
@@ -122,5 +155,18 @@ mod tests {
         assert_eq!(decode_symbol(&[0xff; 32]), None);
         assert_eq!(decode_symbol(&[]), None);
         assert_eq!(decode_symbol(&[0xff; 64]), None);
+        let good = encoded("USDC");
+        assert_eq!(
+            decode_symbol(&[&good[..], &[0; WORD]].concat()),
+            None,
+            "too long"
+        );
+        assert_eq!(decode_symbol(&good[..70]), None, "too short");
+        for (at, byte) in [(31, 64), (63, 5), (95, 1), (40, 1), (64, 0xff)] {
+            let mut bad = good.clone();
+            bad[at] = byte;
+            let decoded = decode_symbol(&bad);
+            assert!(decoded.as_deref() != Some("USDC"), "byte {at}: {decoded:?}");
+        }
     }
 }
