@@ -22,7 +22,9 @@ use tollgate::{
     wire::chat::Usage,
 };
 
-const FOR: Duration = Duration::from_secs(2);
+/// How long each measurement takes.
+const MEASURED_FOR: Duration = Duration::from_secs(2);
+/// A text in Chinese, Japanese and Korean.
 const CJK: &str = "网关在每次调用之前预留额度，并在供应商报告实际用量之后结算。如果客户端中途断开连接，\
     网关仍会读取到最后的用量信息。ゲートウェイは呼び出しの前に残高を確保し、実際の使用量が報告された後に精算します。\
     게이트웨이는 호출 전에 잔액을 예약합니다.";
@@ -33,7 +35,7 @@ fn main() {
     let time = if quick {
         Duration::from_millis(20)
     } else {
-        FOR
+        MEASURED_FOR
     };
     limiter(time);
     ledger(time);
@@ -81,7 +83,7 @@ fn limiter(time: Duration) {
 }
 
 fn ledger(time: Duration) {
-    println!("ledger: calls held and charged a second, one account");
+    println!("ledger: calls held and charged per second, one account");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for (name, durability) in [
         ("process", Durability::Process),
@@ -90,13 +92,13 @@ fn ledger(time: Duration) {
         for callers in [1, 8, 64, 256] {
             let folder = TempDir::new().unwrap();
             let ledger = Ledger::open(&folder.path().join("t.db"), durability).unwrap();
-            let pairs = runtime.block_on(pairs_a_second(Arc::new(ledger), callers, time));
-            println!("  durable against {name:8} {callers:4} callers {pairs:9.0}");
+            let calls = runtime.block_on(calls_per_second(Arc::new(ledger), callers, time));
+            println!("  durable against {name:8} {callers:4} callers {calls:9.0}");
         }
     }
 }
 
-async fn pairs_a_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> f64 {
+async fn calls_per_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> f64 {
     let account = ledger
         .create_account(NewAccount {
             email: "bench@example.com".into(),

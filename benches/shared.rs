@@ -35,8 +35,10 @@ mod redis_server;
 use postgres_server::PostgresServer;
 use redis_server::RedisServer;
 
-const FOR: Duration = Duration::from_secs(4);
+/// How long each measurement takes.
+const MEASURED_FOR: Duration = Duration::from_secs(4);
 const TOKEN: &str = "0123456789abcdef";
+/// Accounts of the measurement with many of them.
 const MANY: usize = 1_000;
 
 fn main() {
@@ -52,19 +54,19 @@ fn main() {
 }
 
 async fn ledger_alone(postgres: &PostgresServer) {
-    println!("ledger on PostgreSQL: calls held and charged a second, flushed to the disk");
+    println!("ledger on PostgreSQL: calls held and charged per second, flushed to the disk");
     for (name, accounts) in [("one account", 1), ("1,000 accounts", MANY)] {
         for callers in [1, 64, 256] {
             let database = postgres.database();
             let address = Address::parse(&database).unwrap();
             let ledger = Ledger::share(&address, Durability::Power, ledger::DEADLINE * 10).await;
             let ledger = Arc::new(ledger.unwrap());
-            let paying = paying(&ledger, accounts).await;
+            let paying = with_credit(&ledger, accounts).await;
             let before = Server::of(postgres, &database);
-            let (done, took) = pairs(&ledger, &paying, callers).await;
+            let (done, took) = hold_and_charge(&ledger, &paying, callers).await;
             let used = Server::of(postgres, &database).since(&before);
             println!(
-                "  {name:15} {callers:4} callers {:7.0} pairs/s   {:5.2} transactions and {:5.0} bytes of WAL a pair",
+                "  {name:15} {callers:4} callers {:7.0} calls/s   {:5.2} transactions and {:5.0} bytes of WAL per call",
                 done as f64 / took,
                 used.transactions / done as f64,
                 used.wal / done as f64,
@@ -74,7 +76,8 @@ async fn ledger_alone(postgres: &PostgresServer) {
     }
 }
 
-async fn paying(ledger: &Ledger, accounts: usize) -> Vec<Caller> {
+/// Creates accounts with credit and a key each.
+async fn with_credit(ledger: &Ledger, accounts: usize) -> Vec<Caller> {
     let mut callers = Vec::new();
     for _ in 0..accounts {
         let new = NewAccount {
@@ -101,7 +104,8 @@ async fn paying(ledger: &Ledger, accounts: usize) -> Vec<Caller> {
     callers
 }
 
-async fn pairs(ledger: &Arc<Ledger>, paying: &[Caller], callers: usize) -> (u64, f64) {
+/// Holds and charges calls with this many concurrent tasks. Returns the number of calls and the seconds it took.
+async fn hold_and_charge(ledger: &Arc<Ledger>, paying: &[Caller], callers: usize) -> (u64, f64) {
     let model = Catalog::built_in().find("svc-standard").unwrap().clone();
     let (started, next) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
     let tasks = (0..callers).map(|_| {
@@ -109,7 +113,7 @@ async fn pairs(ledger: &Arc<Ledger>, paying: &[Caller], callers: usize) -> (u64,
         let paying = paying.to_vec();
         tokio::spawn(async move {
             let mut done = 0_u64;
-            while started.elapsed() < FOR {
+            while started.elapsed() < MEASURED_FOR {
                 let caller = &paying[next.fetch_add(1, Relaxed) % paying.len()];
                 let request = HoldRequest {
                     id: ledger.next_call(),
@@ -198,13 +202,13 @@ async fn requests(postgres: &PostgresServer, redis: &RedisServer) {
         gateway.send_for(Duration::from_secs(1), &keys).await;
         let (cpu, server) = (gateway.cpu(), Server::of(postgres, &database));
         let (scripts, redis_cpu) = redis_work(redis);
-        let (done, took) = gateway.send_for(FOR, &keys).await;
+        let (done, took) = gateway.send_for(MEASURED_FOR, &keys).await;
         let used = Server::of(postgres, &database).since(&server);
         let (scripts_after, redis_cpu_after) = redis_work(redis);
         let each = |all: f64| all / done as f64;
         println!(
-            "  PostgreSQL + Redis {accounts:4} accounts {:7.0} a second; CPU of the gateway {:4.0} µs, PostgreSQL {:4.0} µs, \
-             Redis {:3.0} µs; {:4.2} transactions, {:4.2} scripts, {:5.0} bytes of WAL a request",
+            "  PostgreSQL + Redis {accounts:4} accounts {:7.0} per second; CPU of the gateway {:4.0} µs, PostgreSQL {:4.0} µs, \
+             Redis {:3.0} µs; {:4.2} transactions, {:4.2} scripts, {:5.0} bytes of WAL per request",
             done as f64 / took,
             each(gateway.cpu() - cpu) * 1e6,
             each(used.cpu) * 1e6,
@@ -220,9 +224,9 @@ async fn requests(postgres: &PostgresServer, redis: &RedisServer) {
         let keys = gateway.keys(accounts).await;
         gateway.send_for(Duration::from_secs(1), &keys).await;
         let cpu = gateway.cpu();
-        let (done, took) = gateway.send_for(FOR, &keys).await;
+        let (done, took) = gateway.send_for(MEASURED_FOR, &keys).await;
         println!(
-            "  SQLite + memory    {accounts:4} accounts {:7.0} a second; CPU of the gateway {:4.0} µs",
+            "  SQLite + memory    {accounts:4} accounts {:7.0} per second; CPU of the gateway {:4.0} µs",
             done as f64 / took,
             (gateway.cpu() - cpu) / done as f64 * 1e6,
         );
@@ -240,6 +244,7 @@ struct Gateway {
 }
 
 impl Gateway {
+    /// Starts the process with these lines of store configuration, and waits until it is ready.
     async fn start(stores: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let [public, operator] = [free_port(), free_port()];
@@ -277,12 +282,14 @@ impl Gateway {
         gateway
     }
 
+    /// Posts to the operator API and returns the response.
     async fn operate(&self, path: &str, body: Value) -> Value {
         let url = format!("http://127.0.0.1:{}/operator/{path}", self.operator);
         let request = self.client.post(url).bearer_auth(TOKEN).json(&body);
         request.send().await.unwrap().json().await.unwrap()
     }
 
+    /// Creates accounts with credit and returns a key of each.
     async fn keys(&self, accounts: usize) -> Vec<String> {
         let mut keys = Vec::new();
         for _ in 0..accounts {
@@ -331,10 +338,12 @@ impl Gateway {
         (done, started.elapsed().as_secs_f64())
     }
 
+    /// CPU seconds of the process so far.
     fn cpu(&self) -> f64 {
         cpu_of(&self.process.id().to_string()).map_or(0.0, |(cpu, _)| cpu)
     }
 
+    /// Audits the ledger and asserts that it adds up.
     async fn assert_sound(&self) {
         let audit = self.operate("audit", json!({})).await;
         assert_eq!(audit["ok"], true, "{audit}");

@@ -1,7 +1,7 @@
 //! Tollgate: a metered, OpenAI-compatible inference gateway.
 //!
-//! The rooms of the code, from the door inwards. A room imports from rooms below it, never from above:
-//! `scripts/check-rooms` reads the order from this list.
+//! The rooms of the code, from the command line down to the basics. A room may use the rooms listed after it and none
+//! listed before it; `scripts/check-rooms` reads the order from this list and fails on an import against it.
 
 pub mod cli;
 pub mod server;

@@ -1,4 +1,5 @@
-//! The request ID and the one line that is logged for each request, when it is really over.
+//! The request ID, and the access log: one line for each request, when the last byte of its response was sent or the
+//! client has left.
 
 use std::{
     borrow::Cow,
@@ -32,12 +33,13 @@ use crate::{
 };
 
 const CREDITS_EXPIRE_AT: HeaderName = HeaderName::from_static("x-credits-expire-at");
+/// Most characters of a client's text in the log.
 const LOGGED_CHARS: usize = 128;
 
-/// What becomes known about a request on its way, for its line in the log.
+/// Fields of a request's log line, which are filled in while it is handled.
 ///
-/// It is shared with whoever serves the request, because a client that leaves takes the
-/// handler's future with it, and its request is to be logged all the same.
+/// Shared between the handler and the log line, because the handler's future is dropped when the client leaves, and the
+/// request is logged nevertheless.
 #[derive(Clone, Debug, Default)]
 pub struct RequestLog(Arc<Mutex<Fields>>);
 
@@ -51,20 +53,20 @@ struct Fields {
     problem: Option<String>,
 }
 
-/// When the credit of the caller's account begins to expire (SPEC §8.5).
+/// When the credit of the caller's account begins to expire (§8.5).
 #[derive(Clone, Copy, Debug, Default)]
 enum Credits {
-    /// It is nobody's request.
+    /// The request has no authenticated caller.
     #[default]
     Unknown,
-    /// As it was when the caller was looked up.
+    /// From the lookup of the caller.
     Seen(Option<i64>),
-    /// As the call's hold has it.
+    /// From the hold of the call.
     Held(Option<i64>),
 }
 
 impl RequestLog {
-    /// Who sends it.
+    /// Sets the authenticated caller.
     pub fn caller(&self, caller: &Caller) {
         let mut fields = self.fields();
         if fields.account_id.as_ref() != Some(&caller.account_id) {
@@ -73,7 +75,7 @@ impl RequestLog {
         fields.credits = Credits::Seen(caller.credits_expire_at);
     }
 
-    /// When the credit expires that the call is paid from.
+    /// Sets when the credit that pays for the call expires.
     pub fn credits_expire_at(&self, expiry: Option<i64>) {
         self.fields().credits = Credits::Held(expiry);
     }
@@ -90,7 +92,7 @@ impl RequestLog {
         }
     }
 
-    /// The request's ID as it is logged and remembered.
+    /// The request ID as it is logged and stored.
     pub fn request_id(&self) -> String {
         self.fields().request_id.clone()
     }
@@ -107,7 +109,7 @@ impl RequestLog {
         self.fields().usage = Some(usage);
     }
 
-    /// How a stream ended.
+    /// Sets how a stream ended.
     pub fn ended(&self, ending: Ending) {
         match ending {
             Ending::Finished { usage } => self.fields().usage = usage,
@@ -120,26 +122,26 @@ impl RequestLog {
     }
 }
 
-/// The one layer around everything that a router answers: each would cost a request some allocations.
+/// The only layer around a router, because each layer costs a request some allocations.
 pub async fn log_requests(
     State(gateway): State<Arc<Gateway>>,
     request: Request,
     next: Next,
 ) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let answering = |mut request: Request, log| {
+    let handler = |mut request: Request, log| {
         request.extensions_mut().insert::<RequestLog>(log);
         next.run(request)
     };
-    logged(&gateway, route.map(Route::Matched), request, answering).await
+    logged(&gateway, route.map(Route::Matched), request, handler).await
 }
 
-/// Gives the request its ID, has it answered, and logs it once the last byte of the answer has left.
+/// Assigns the request ID, runs the handler, and logs the request when the last byte of the response was sent.
 pub async fn logged<F: Future<Output = Response>>(
     gateway: &Arc<Gateway>,
     route: Option<Route>,
     request: Request,
-    answering: impl FnOnce(Request, RequestLog) -> F,
+    handler: impl FnOnce(Request, RequestLog) -> F,
 ) -> Response {
     let id = request_id(&request);
     let log = RequestLog::default();
@@ -157,15 +159,15 @@ pub async fn logged<F: Future<Output = Response>>(
         log: log.clone(),
         started: Instant::now(),
     };
-    let answering = |request| answering(request, log);
-    let mut response = layers::answer(gateway, request, answering).await;
+    let handler = |request| handler(request, log);
+    let mut response = layers::handle(gateway, request, handler).await;
     response.headers_mut().insert(REQUEST_ID, id);
     let expiry = line.log.expiry(gateway).map(timestamp::shown);
     if let Some(expiry) = expiry.and_then(|expiry| HeaderValue::try_from(expiry).ok()) {
         response.headers_mut().insert(CREDITS_EXPIRE_AT, expiry);
     }
     line.status = Some(response.status().as_u16());
-    // A body without bytes, and the answer to HEAD, is never polled.
+    // An empty body and the body of a HEAD response are never polled.
     line.complete = response.body().is_end_stream() || line.method == Method::HEAD;
     if let Some(ErrorLabel(code)) = response.extensions_mut().remove() {
         line.gateway.metrics.refused(&code);
@@ -176,30 +178,30 @@ pub async fn logged<F: Future<Output = Response>>(
     response.map(|body| Body::new(LoggedBody { body, line }))
 }
 
-/// The caller's own ID as it was sent, else one of ours. Clients repeat theirs on every retry,
-/// so it is a label and never a key.
+/// The request ID that the client sent, or a new one. Clients repeat theirs with every retry, so it is a label and does
+/// not identify a request uniquely.
 fn request_id(request: &Request) -> HeaderValue {
     match request.headers().get(REQUEST_ID) {
         Some(sent) if !sent.is_empty() => sent.clone(),
         _ => {
             let now_ms = u64::try_from(timestamp::now_ms()).unwrap_or(0);
-            HeaderValue::try_from(rising_id("req_", now_ms)).expect("letters and digits")
+            HeaderValue::try_from(rising_id("req_", now_ms)).expect("an ASCII identifier")
         }
     }
 }
 
-/// A caller's word as it may stand in the log: not endless, and no key that got into it.
+/// A client's text for the log: limited in length, and cut before anything that looks like an API key.
 pub fn loggable(text: &str) -> String {
     static KEY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("sk-svc-"));
     let text = &text[..KEY.find(text.as_bytes()).unwrap_or(text.len())];
-    // No character is less than a byte, so most are short enough at a glance.
+    // A character takes at least one byte, so most texts are known to be short enough without counting characters.
     if text.len() <= LOGGED_CHARS {
         return text.to_owned();
     }
     text.chars().take(LOGGED_CHARS).collect()
 }
 
-/// Where the request went, as it may stand in the log.
+/// The request's path for the log.
 fn path(request: &Request, route: Option<&Route>) -> Cow<'static, str> {
     match route {
         Some(Route::Known(path)) => (*path).into(),
@@ -207,9 +209,10 @@ fn path(request: &Request, route: Option<&Route>) -> Cow<'static, str> {
     }
 }
 
-/// What is served, as it stands in the router.
+/// The route pattern of a request.
 pub enum Route {
     Matched(MatchedPath),
+    /// A billed endpoint, which is not in the router.
     Known(&'static str),
 }
 
@@ -222,15 +225,16 @@ impl Route {
     }
 }
 
-/// Logged when it is dropped: with the last byte of the answer, or with the client.
+/// The log line. It is written when it is dropped: after the last byte of the response, or when the client leaves.
 struct Line {
     gateway: Arc<Gateway>,
-    /// `None` for what is not served.
+    /// `None` for a path that is not served.
     route: Option<Route>,
     method: Method,
     path: Cow<'static, str>,
-    /// `None` while no answer has begun.
+    /// `None` if the client left before there was a response.
     status: Option<u16>,
+    /// Whether the whole response was passed to the connection.
     complete: bool,
     log: RequestLog,
     started: Instant,
@@ -240,7 +244,7 @@ impl Drop for Line {
     fn drop(&mut self) {
         let took = self.started.elapsed();
         let route = self.route.as_ref().map_or("none", Route::as_str);
-        // A client that left before there was an answer has its own number, as nginx writes it.
+        // 499 for a client that left before there was a response, as nginx logs it.
         self.gateway
             .metrics
             .served(route, self.status.unwrap_or(499), took);
@@ -267,7 +271,8 @@ impl Drop for Line {
     }
 }
 
-/// A stream that breaks off has had a good status; a client that left was not failed by us.
+/// How a request counts in the traffic statistics. An interrupted stream has failed despite its status 200. A client
+/// that left counts as served, because the gateway did not fail it.
 fn end(status: Option<u16>, has_problem: bool) -> End {
     match status {
         Some(400..500) => End::Refused,
@@ -277,6 +282,7 @@ fn end(status: Option<u16>, has_problem: bool) -> End {
     }
 }
 
+/// A response body with the log line that is written when it is dropped.
 struct LoggedBody {
     body: Body,
     line: Line,

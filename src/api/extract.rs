@@ -1,4 +1,6 @@
-//! What a request brings: its key, its body.
+//! Extracts the API key, the caller and the body from a request.
+//!
+//! A refused request's body is drained, so that the client can read the error response.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,22 +26,22 @@ use crate::{
     wire::error::GatewayError,
 };
 
-/// How long a client has for each [`BODY_PACE`] bytes of its body, or for the rest of it: a kilobyte
-/// a second, so that none can keep a request open by a byte now and then.
+/// Timeout for each [`BODY_PACE`] bytes of a body, or for its rest: a kilobyte per second, so that a client cannot keep
+/// a request open by sending single bytes.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const BODY_PACE: usize = 30 << 10;
 
-/// Where a request comes from: the other end of its connection, or who is behind a proxy that is trusted.
+/// Address of the client: the peer of the connection, or the client of a trusted proxy.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub std::net::IpAddr);
 
-/// The key in the `Authorization` header.
-pub fn key_presented(headers: &HeaderMap) -> Result<ApiKey, GatewayError> {
+/// The API key in the `Authorization` header.
+pub fn presented_key(headers: &HeaderMap) -> Result<ApiKey, GatewayError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (first, second) = (values.next(), values.next());
     let value = first.ok_or(GatewayError::MissingKey)?;
     if second.is_some() {
-        return Err(GatewayError::InvalidKey); // which of the two was meant is not ours to guess
+        return Err(GatewayError::InvalidKey); // ambiguous: which of the two applies is unknown
     }
     let value = value.to_str().map_err(|_| GatewayError::InvalidKey)?;
     let (scheme, key) = value.split_once(' ').unwrap_or((value, ""));
@@ -50,18 +52,18 @@ pub fn key_presented(headers: &HeaderMap) -> Result<ApiKey, GatewayError> {
     ApiKey::parse(key).ok_or(GatewayError::InvalidKey)
 }
 
-/// The caller that the ledger found by a key. Where it does not answer, nothing can be paid for.
-pub fn known(found: Result<Option<Caller>, LedgerError>) -> Result<Caller, GatewayError> {
+/// The caller that the ledger found for a key, or the error for the client: invalid key, or ledger unavailable.
+pub fn require_caller(found: Result<Option<Caller>, LedgerError>) -> Result<Caller, GatewayError> {
     match found {
         Ok(caller) => caller.ok_or(GatewayError::InvalidKey),
         Err(error) => {
-            tracing::debug!(%error, "a key cannot be looked up");
+            tracing::debug!(%error, "looking up a key failed; the request is refused");
             Err(GatewayError::CreditUnavailable)
         }
     }
 }
 
-/// The plan a public endpoint answers for: the key's account's, or that of someone without one.
+/// The plan whose models a public endpoint shows: that of the key's account, or `Plan::ANONYMOUS` without a valid key.
 pub struct VisibleTo(pub Plan);
 
 impl FromRequestParts<Arc<Gateway>> for VisibleTo {
@@ -71,8 +73,8 @@ impl FromRequestParts<Arc<Gateway>> for VisibleTo {
         parts: &mut Parts,
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Self::Rejection> {
-        let key = key_presented(&parts.headers).ok();
-        let caller = visitor(&gateway.ledger, key).await;
+        let key = presented_key(&parts.headers).ok();
+        let caller = optional_caller(&gateway.ledger, key).await;
         if let Some((caller, log)) = caller.as_ref().zip(parts.extensions.get::<RequestLog>()) {
             log.caller(caller);
         }
@@ -81,9 +83,9 @@ impl FromRequestParts<Arc<Gateway>> for VisibleTo {
     }
 }
 
-/// Whose key it is. A store that does not answer keeps nobody from the models that are known here
-/// (§4.4).
-async fn visitor(ledger: &Ledger, key: Option<ApiKey>) -> Option<Caller> {
+/// The caller of a public endpoint, if it has a valid key. If the store is unavailable, cached data is used, because
+/// the list of models must not fail (§4.4).
+async fn optional_caller(ledger: &Ledger, key: Option<ApiKey>) -> Option<Caller> {
     let Some(key) = key else {
         let _ = ledger.refresh().await;
         return None;
@@ -95,7 +97,7 @@ async fn visitor(ledger: &Ledger, key: Option<ApiKey>) -> Option<Caller> {
     }
 }
 
-/// The caller of a billed request, by its key, and the body that is still to be read.
+/// The caller of a billed request, found by its key, and the unread body.
 ///
 /// The caller may come from a cache: `confirm.rs` re-reads it before a refusal.
 pub async fn authenticated(
@@ -103,8 +105,8 @@ pub async fn authenticated(
     request: Request,
     log: &RequestLog,
 ) -> Result<(Caller, Body), GatewayError> {
-    let caller = match key_presented(request.headers()) {
-        Ok(key) => known(gateway.ledger.caller(key.digest()).await),
+    let caller = match presented_key(request.headers()) {
+        Ok(key) => require_caller(gateway.ledger.caller(key.digest()).await),
         Err(error) => Err(error),
     };
     let body = request.into_body();
@@ -135,8 +137,8 @@ impl<S: Sync> FromRequestParts<S> for Authenticated {
     }
 }
 
-/// The whole body, within its bounds of size and time. The content type is not looked at: what
-/// counts is whether it can be read.
+/// Reads the whole body, within its limits of size and time. The content type is ignored: only whether the body can be
+/// parsed matters.
 pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayError> {
     use axum::body::HttpBody as _;
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
@@ -145,7 +147,7 @@ pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayErr
         return Err(GatewayError::BodyTooLarge { limit });
     }
     let mut whole = BytesMut::new();
-    // From when on it is waited for.
+    // Size that must be reached by `due_by`. The timer starts only when the body has to be waited for.
     let (mut due, mut due_by) = (BODY_PACE, None);
     loop {
         let by = || *due_by.get_or_insert_with(|| Instant::now() + BODY_TIMEOUT);
@@ -163,7 +165,7 @@ pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayErr
             drain_unread(body);
             return Err(GatewayError::BodyTooLarge { limit });
         }
-        // Most come in one piece, which is then taken as it is.
+        // Most bodies arrive in one piece, which is returned without a copy.
         if whole.is_empty() && body.is_end_stream() {
             return Ok(data);
         }
@@ -176,7 +178,7 @@ pub async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, GatewayErr
 }
 
 fn broken_body() -> GatewayError {
-    let message = "The request body broke off, or is not framed as HTTP has it.".to_owned();
+    let message = "The request body was cut off, or its HTTP framing is malformed.".to_owned();
     GatewayError::InvalidRequest {
         message,
         param: None,
@@ -189,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    /// Reads a body that comes in pieces of these sizes, each after so many seconds; says how long
-    /// that took.
+    /// Reads a body whose pieces arrive after these seconds with these sizes. Returns its length and the time in
+    /// seconds.
     async fn read(
         pieces: impl IntoIterator<Item = (u64, usize)>,
     ) -> (Result<usize, GatewayError>, u64) {
@@ -222,7 +224,7 @@ mod tests {
         let (dripping, took) = read(std::iter::repeat_n((1, 100), 1_000)).await;
         too_slow(dripping);
         assert_eq!(took, 30);
-        // What was sent fast at first does not pay for it.
+        // A fast start does not extend the timeout of the rest.
         let fast = std::iter::once((0, 500_000));
         let (dripping, took) = read(fast.chain(std::iter::repeat_n((1, 100), 1_000))).await;
         too_slow(dripping);

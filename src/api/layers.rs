@@ -1,4 +1,6 @@
-//! What happens around every request.
+//! Checks around every request: malformed heads, shutdown, panics, authentication and unknown routes.
+//!
+//! Each of them ends in an error envelope.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -10,7 +12,7 @@ use axum::{
 use futures_util::FutureExt as _;
 
 use super::access_log::RequestLog;
-use super::extract::{key_presented, known};
+use super::extract::{presented_key, require_caller};
 use crate::{
     gateway::Gateway,
     ledger::Caller,
@@ -21,32 +23,32 @@ use crate::{
     wire::error::GatewayError,
 };
 
-/// Answers a request, or says why not: a bad head, a gateway that stops, a mistake of ours.
-pub async fn answer<F: Future<Output = Response>>(
+/// Runs the handler, or returns an error response: for a bad head, during shutdown, and after a panic.
+pub async fn handle<F: Future<Output = Response>>(
     gateway: &Gateway,
     request: Request,
-    answering: impl FnOnce(Request) -> F,
+    handler: impl FnOnce(Request) -> F,
 ) -> Response {
     if let Some(refused) = bad_head(&request) {
         return head_error(refused).into_response();
     }
-    // Once asked to stop, the gateway takes no new work; it still says how it is.
+    // During shutdown no new call is accepted; health checks still get a response.
     if gateway.shutdown.is_requested() && request.uri().path().starts_with("/v1/") {
         return GatewayError::ShuttingDown.into_response();
     }
-    catch_panics(answering(request)).await
+    catch_panics(handler(request)).await
 }
 
-/// A panic is ours to explain, in the envelope like any other failure.
-async fn catch_panics(answering: impl Future<Output = Response>) -> Response {
-    match AssertUnwindSafe(answering).catch_unwind().await {
+/// Turns a panic of the handler into an error envelope with status 500.
+async fn catch_panics(handler: impl Future<Output = Response>) -> Response {
+    match AssertUnwindSafe(handler).catch_unwind().await {
         Ok(response) => response,
-        // The panic hook has logged where it happened.
+        // The panic hook has logged its location.
         Err(_) => GatewayError::Internal.into_response(),
     }
 }
 
-/// What the connection refused of a head; those of HTTP/2 are measured here.
+/// Why the head is refused: the reason of the HTTP/1 server, or the size of an HTTP/2 head, which is checked here.
 fn bad_head(request: &Request) -> Option<Refused> {
     if let Some(refused) = Refused::of(request) {
         return Some(refused);
@@ -60,19 +62,19 @@ fn bad_head(request: &Request) -> Option<Refused> {
     (line + headers > MAX_HEAD_BYTES).then_some(Refused::TooLarge)
 }
 
-/// §5 Without a valid key nothing below runs; with one, handlers find the `Caller`, as it is now.
+/// Requires a valid key (§5) and passes its current `Caller` to the handler, which otherwise does not run.
 pub async fn authenticate(
     State(gateway): State<Arc<Gateway>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let caller = match key_presented(request.headers()) {
-        Ok(key) => known(gateway.ledger.fresh_caller(key.digest()).await),
+    let caller = match presented_key(request.headers()) {
+        Ok(key) => require_caller(gateway.ledger.fresh_caller(key.digest()).await),
         Err(error) => Err(error),
     };
     match caller {
         Ok(caller) => {
-            note(&request, &caller);
+            log_caller(&request, &caller);
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
@@ -83,23 +85,23 @@ pub async fn authenticate(
     }
 }
 
-/// §4.3 What is not served is not found, but under `/v1` only for those who may ask.
+/// Responds with 404 to a route that is not served (§4.3); under `/v1` with 401 if there is no valid key.
 ///
-/// Answers before the body is read: whatever it is, there is nothing here to read it.
+/// The response does not wait for the body, which is drained.
 pub async fn route_not_found(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
-    let asked = if path == "/v1" || path.starts_with("/v1/") {
-        match key_presented(request.headers()) {
-            Ok(key) => known(gateway.ledger.fresh_caller(key.digest()).await).map(Some),
+    let caller = if path == "/v1" || path.starts_with("/v1/") {
+        match presented_key(request.headers()) {
+            Ok(key) => require_caller(gateway.ledger.fresh_caller(key.digest()).await).map(Some),
             Err(error) => Err(error),
         }
     } else {
         Ok(None)
     };
-    if let Ok(Some(caller)) = &asked {
-        note(&request, caller);
+    if let Ok(Some(caller)) = &caller {
+        log_caller(&request, caller);
     }
-    let error = asked.err().unwrap_or_else(|| GatewayError::RouteNotFound {
+    let error = caller.err().unwrap_or_else(|| GatewayError::RouteNotFound {
         method: request.method().to_string(),
         path,
     });
@@ -107,14 +109,14 @@ pub async fn route_not_found(State(gateway): State<Arc<Gateway>>, request: Reque
     error.into_response()
 }
 
-/// The request's log line will name the account.
-fn note(request: &Request, caller: &Caller) {
+/// Adds the account to the request's log line.
+fn log_caller(request: &Request, caller: &Caller) {
     if let Some(log) = request.extensions().get::<RequestLog>() {
         log.caller(caller);
     }
 }
 
-/// The error that answers a refused head.
+/// The error for a refused head.
 fn head_error(refused: Refused) -> GatewayError {
     let reason = match refused {
         Refused::RequestLine => "its first line is not that of an HTTP/1.1 request",

@@ -1,4 +1,10 @@
-//! The public surface: SPEC §4.
+//! The HTTP APIs: the public API (`public`, §4) and the operator API (`operator`), with what they share.
+//!
+//! Every request gets an ID, one line in the access log and one response. A failure, including a panic of a handler, is
+//! an error envelope with the status of its kind (§7). A client that hangs up does not lose or repeat a charge: the
+//! billed part of a request runs in `metered`.
+//!
+//! May use `metered` and the rooms listed after it in `src/lib.rs`.
 
 mod access_log;
 mod extract;
@@ -18,12 +24,12 @@ use axum::{
 };
 use serde::Serialize;
 
-/// A JSON answer, without a framework's own ideas about failures.
+/// A JSON response. Unlike axum's type it does not turn a serialization failure into a response of its own.
 pub struct Json<T>(pub T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
-        let body = serde_json::to_vec(&self.0).expect("our own answers serialise");
+        let body = serde_json::to_vec(&self.0).expect("our own responses serialise");
         json_response(body)
     }
 }

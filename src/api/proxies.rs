@@ -1,4 +1,4 @@
-//! Where a request comes from, if it came through proxies of the operator's.
+//! Finds the client's address behind the operator's proxies.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -8,7 +8,8 @@ use std::{
 use axum::http::HeaderMap;
 use ipnet::IpNet;
 
-/// Those whose word is taken. What a client wrote itself is further to the left than theirs.
+/// Networks of proxies whose `X-Forwarded-For` entries are trusted. Each proxy appends on the right, so entries that
+/// the client itself wrote are left of theirs.
 #[derive(Clone, Debug)]
 pub struct TrustedProxies(Arc<[IpNet]>);
 
@@ -17,8 +18,8 @@ impl TrustedProxies {
         Self(networks.into())
     }
 
-    /// The nearest address that is no proxy of ours: from the connection's other end on, back along
-    /// `X-Forwarded-For`, as far as it can be read.
+    /// The nearest address that is not a trusted proxy: starts with the peer and goes through `X-Forwarded-For` from
+    /// right to left, up to an entry that cannot be parsed.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut nearest = peer.to_canonical();
         let lines = headers.get_all("x-forwarded-for").iter().rev();
@@ -36,10 +37,12 @@ impl TrustedProxies {
     }
 }
 
-/// Some write the port as well.
+/// Parses an address, with or without brackets and port.
 fn address(entry: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(entry).ok()?.trim();
-    let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let bracketed = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
     let alone = bracketed.unwrap_or(text).parse::<IpAddr>().ok();
     let address = alone.or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()));
     address.map(|address| address.to_canonical())
@@ -53,7 +56,7 @@ mod tests {
 
     const NAME: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-    /// By way of `10.0.0.0/8` and `::1`.
+    /// The client's address if `10.0.0.0/8` and `::1` are trusted.
     fn client(peer: &str, lines: &[&str]) -> String {
         let networks = ["10.0.0.0/8", "::1/128"].map(|network| network.parse().unwrap());
         let mut headers = HeaderMap::new();
@@ -65,14 +68,14 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_the_nearest_that_is_no_proxy() {
+    fn the_client_is_the_nearest_address_that_is_not_a_proxy() {
         for (peer, lines, expected) in [
-            // Nobody we know: whatever it writes is its own.
+            // An untrusted peer: its header is ignored.
             ("203.0.113.7", vec!["198.51.100.1"], "203.0.113.7"),
             ("10.0.0.1", vec!["198.51.100.1"], "198.51.100.1"),
             ("::1", vec!["198.51.100.1"], "198.51.100.1"),
             ("::ffff:10.0.0.1", vec!["198.51.100.1"], "198.51.100.1"),
-            // What it was told, it passes on; what it has seen, it adds.
+            // The proxy appends the address that it saw; entries left of it are the client's own.
             ("10.0.0.1", vec!["1.2.3.4, 198.51.100.1"], "198.51.100.1"),
             ("10.0.0.1", vec!["1.2.3.4", "198.51.100.1"], "198.51.100.1"),
             (
@@ -80,15 +83,15 @@ mod tests {
                 vec!["1.2.3.4, 198.51.100.1,10.0.0.2", "10.0.0.3"],
                 "198.51.100.1",
             ),
-            // Somebody inside.
+            // A client in a trusted network.
             ("10.0.0.1", vec!["10.0.0.9, 10.0.0.2"], "10.0.0.9"),
             ("10.0.0.1", vec![], "10.0.0.1"),
-            // Junk ends it.
+            // An invalid entry ends the search.
             ("10.0.0.1", vec!["198.51.100.1, unknown"], "10.0.0.1"),
             ("10.0.0.1", vec!["198.51.100.1, junk, 10.0.0.2"], "10.0.0.2"),
             ("10.0.0.1", vec!["198.51.100.1,"], "10.0.0.1"),
             ("10.0.0.1", vec!["\u{e9}"], "10.0.0.1"),
-            // With ports, and in both forms.
+            // With ports, IPv4 and IPv6.
             ("10.0.0.1", vec!["198.51.100.1:4711"], "198.51.100.1"),
             ("10.0.0.1", vec!["[2001:db8::1]:4711"], "2001:db8::1"),
             ("10.0.0.1", vec!["[2001:db8::1]"], "2001:db8::1"),

@@ -64,8 +64,8 @@ trait Question {
     fn usage(&self, answer: &Self::Answer) -> Option<Usage>;
 }
 
-/// Asks the call's model, and a hybrid's other targets if it fails. After a poor answer a better model is tried once; if
-/// that fails, the poor answer is used.
+/// Asks the call's model, and a hybrid's other targets if it fails. After a poor answer a better model is tried once;
+/// if that fails, the poor answer is used.
 async fn best_of<Q: Question>(
     question: Q,
     mut attempts: Attempts<'_>,
@@ -141,8 +141,8 @@ impl Question for Whole {
         deployment: &Deployment,
     ) -> Result<Self::Answer, UpstreamError> {
         let longest = deployment.total_timeout;
-        let asked = tokio::time::timeout(longest, whole(call, deployment)).await;
-        asked.unwrap_or(Err(UpstreamError::TooLong(longest)))
+        let answer = tokio::time::timeout(longest, whole(call, deployment)).await;
+        answer.unwrap_or(Err(UpstreamError::TooLong(longest)))
     }
 
     fn defect(&self, call: &ChatCall, answer: &Self::Answer) -> Option<UpstreamError> {
@@ -247,8 +247,8 @@ async fn begin<R: Reader>(
     mut reader: R,
     time_left: &mut TimeLeft,
 ) -> Result<(Parts, R), UpstreamError> {
-    let asked = deployment.provider.stream(call, &deployment.upstream_model);
-    let mut parts = time_left.of(asked).await??;
+    let opening = deployment.provider.stream(call, &deployment.upstream_model);
+    let mut parts = time_left.of(opening).await??;
     loop {
         let next = within(reader.timeout(), parts.next());
         let enough = match time_left.of(next).await {
@@ -271,8 +271,8 @@ async fn within<T>(timeout: Option<Duration>, waiting: impl Future<Output = T>) 
     }
 }
 
-/// Whether a usage report is possible for this call. One of more tokens than the model can read or write is a provider's
-/// mistake that the customer does not pay.
+/// Whether a usage report is possible for this call. One of more tokens than the model can read or write is a
+/// provider's mistake that the customer does not pay.
 pub fn is_plausible(call: &ChatCall, usage: Usage) -> bool {
     let target = &call.route.target;
     let most = u64::from(call.choices()) * u64::from(target.max_output);

@@ -10,11 +10,13 @@ use crate::wire::{
     stream_writer::StreamWriter,
 };
 
+/// A streamed answer as far as it has arrived.
 #[derive(Default)]
 pub struct Assembled {
     choices: Vec<Pieces>,
 }
 
+/// The content of one choice.
 #[derive(Default)]
 struct Pieces {
     content: TextBuffer,

@@ -1,4 +1,6 @@
-//! The API in whose form a call is answered, and the storing of responses.
+//! Writes responses in the form of the API that was called, and stores them for `/v1/responses`.
+//!
+//! A response that cannot be stored is delivered, marked as not stored.
 
 use std::time::SystemTime;
 
@@ -18,6 +20,7 @@ use crate::{
     },
 };
 
+/// The API in whose form the response is written.
 pub enum Form {
     /// `/v1/chat/completions` (§2.5, §2.6).
     Chat,
@@ -29,7 +32,7 @@ pub enum Form {
     },
 }
 
-/// What it takes to store a response under its ID.
+/// The data that is stored together with a response.
 pub struct Storing {
     id: String,
     account_id: String,
@@ -48,8 +51,8 @@ impl Form {
         }
     }
 
-    /// What writes a streamed response, and what stores it if the caller wants it stored.
-    pub fn script(self, call: &ChatCall) -> (Box<dyn StreamWriter>, Option<Storing>) {
+    /// The writer of a streamed response, and the data to store it with if the request has `store: true`.
+    pub fn stream_writer(self, call: &ChatCall) -> (Box<dyn StreamWriter>, Option<Storing>) {
         match self {
             Self::Chat => {
                 let usage = ShowUsage {
@@ -67,7 +70,7 @@ impl Form {
         }
     }
 
-    /// The body of a whole response. It is stored before it is returned, and says whether that worked.
+    /// The body of a whole response. It is stored before it is returned, because its `store` field shows whether that worked.
     pub async fn whole(
         self,
         gateway: &Gateway,
@@ -87,8 +90,8 @@ impl Form {
                     Some(storing) => {
                         let stored = object(true);
                         // Boxed, so that responses that are not stored reserve no memory for it.
-                        let kept = Box::pin(storing.store(gateway, stored.clone())).await;
-                        kept.then_some(stored)
+                        let was_stored = Box::pin(storing.store(gateway, stored.clone())).await;
+                        was_stored.then_some(stored)
                     }
                     None => None,
                 };
@@ -111,15 +114,15 @@ impl Storing {
     pub async fn store_streamed<S: StreamWriter>(
         self,
         gateway: &Gateway,
-        shape: &mut StreamNormalizer<S>,
+        normalizer: &mut StreamNormalizer<S>,
     ) {
-        let bill = shape.billed();
-        let stored = match shape.writer().to_store(bill) {
+        let bill = normalizer.billed();
+        let stored = match normalizer.writer().to_store(bill) {
             Some(response) => Box::pin(self.store(gateway, response)).await,
             None => false,
         };
         if !stored {
-            shape.writer().not_stored();
+            normalizer.writer().not_stored();
         }
     }
 

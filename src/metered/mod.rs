@@ -1,10 +1,12 @@
-//! The billed part of a request: admit → ask the provider (and run tools between steps) → settle → answer.
+//! The billed part of a request: admission, the provider's answer (with built-in tools between steps), settlement and
+//! response.
 //!
-//! A client that hangs up drops its handler's future at whichever `.await` it has reached. The charge must not depend on
-//! that, so a call outlives its client: [`start`] runs it in the client's task and moves it to a task of its own when the
-//! client leaves. Every ending settles or releases the hold; a call whose task dies releases it when it is dropped.
+//! A client that hangs up drops its handler's future at whichever `.await` it has reached. The charge must not depend
+//! on that, so a call outlives its client: [`start`] runs it in the client's task and moves it to a task of its own
+//! when the client leaves. Every ending settles or releases the hold; a call whose task dies releases it when it is
+//! dropped.
 //!
-//! Uses `gateway` and the rooms below it.
+//! May use `gateway` and the rooms listed after it in `src/lib.rs`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -81,7 +83,7 @@ pub struct Started {
 
 /// Why there is no response.
 pub enum NotStarted {
-    /// Refused before a provider was asked, by what is cached of the caller and the settings.
+    /// Refused before a request to a provider, because of the caller or the settings, which may come from a cache.
     Refused(GatewayError),
     /// The cached caller or settings are out of date.
     Stale,
@@ -144,7 +146,7 @@ async fn run(
     }
     let admitted = admit(gateway, &caller, &request_id, &call).await?;
     let client = ClientWatch::new(client, caller.account_id);
-    // Each asks the provider, settles what was used, and answers.
+    // Both get the provider's answer, settle its usage and write the response.
     if call.stream {
         Box::pin(stream::stream(call, form, admitted, client)).await
     } else {

@@ -1,4 +1,4 @@
-//! What a step needs: the tokens it reserves, the credit it holds, and the most it can be charged.
+//! The need of a step: the tokens that it reserves, the credit that it holds, and the most that it can be charged.
 
 use crate::{
     base::{money::NanoUsd, tokens::TokenCount},
@@ -8,23 +8,26 @@ use crate::{
     wire::chat::Usage,
 };
 
-/// The maximum over all models that may still answer the call.
+/// The need of a step: the maximum over all models that may still answer the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
     /// Tokens to reserve in the window (§8.2).
     pub tokens: u64,
     /// Credit to hold, computed from the estimate.
     pub amount: NanoUsd,
-    /// The most that can be charged, whatever the provider reports: computed from bytes and caps, never from the estimate.
+    /// The most that can be charged, whatever the provider reports: computed from bytes and caps, never from the
+    /// estimate.
     pub worst: NanoUsd,
 }
 
 impl Need {
+    /// The need of the call's next step with this input.
     pub fn of(call: &ChatCall, input: TokenCount) -> Self {
-        Self::dearest(call, input, |model| call.budget_with(model))
+        Self::maximum(call, input, |model| call.budget_with(model))
     }
 
-    fn dearest(call: &ChatCall, input: TokenCount, budget: impl Fn(&Model) -> Budget) -> Self {
+    /// The maximum over the possible targets, each with its own output budget.
+    fn maximum(call: &ChatCall, input: TokenCount, budget: impl Fn(&Model) -> Budget) -> Self {
         let possible = call.route.possible_targets();
         let each = possible.map(|model| Self::with(call, model, input, budget(model)));
         each.fold(Self::default(), |one, other| Self {
@@ -34,6 +37,7 @@ impl Need {
         })
     }
 
+    /// The need if `model` answers.
     fn with(call: &ChatCall, model: &Model, input: TokenCount, budget: Budget) -> Self {
         let output = |each: u32| u64::from(call.choices()) * u64::from(each);
         let bound = most_input(model, input);
@@ -70,7 +74,7 @@ pub fn max_tokens_that_fit(
     overdraft: NanoUsd,
 ) -> Option<u32> {
     let fits = |tokens: u32| {
-        let need = Need::dearest(call, input, |model| call.budget_naming(tokens, model));
+        let need = Need::maximum(call, input, |model| call.budget_naming(tokens, model));
         shortage.covers(need.amount, need.worst, overdraft)
     };
     let requested = &call.route.requested;
@@ -113,6 +117,7 @@ pub fn billable(call: &ChatCall, input: TokenCount, reported: Usage) -> Usage {
     }
 }
 
+/// The most input tokens that can be charged: as many as the bytes allow, and as fit into the context.
 fn most_input(model: &Model, input: TokenCount) -> u64 {
     input.bound.min(u64::from(model.context_length))
 }

@@ -31,12 +31,13 @@ const DRAIN_TIMEOUT: Duration = Duration::from_mins(10);
 /// for one of many streams on an HTTP/2 connection that is otherwise alive.
 const READER_TIMEOUT: Duration = Duration::from_mins(1);
 
-type AnyShape = StreamNormalizer<Box<dyn StreamWriter>>;
+/// Normalizes the provider's stream and writes it in the form of the endpoint.
+type Normalizer = StreamNormalizer<Box<dyn StreamWriter>>;
 
 /// Opens the provider's stream, spawns the task that relays and settles it, and returns the receiving end.
 ///
-/// Until the first part arrives, a failure is an ordinary error with a status of its own; after that it is the last event
-/// of the stream.
+/// Until the first part arrives, a failure is an ordinary error with a status of its own; after that it is the last
+/// event of the stream.
 pub async fn stream(
     mut call: Box<ChatCall>,
     form: Form,
@@ -63,8 +64,8 @@ pub async fn stream(
     };
     admitted.first_byte();
     gateway.record_hybrid_choice(&call.route);
-    let (script, storing) = form.script(&call);
-    let shape = StreamNormalizer::new(script, call.choices());
+    let (writer, storing) = form.stream_writer(&call);
+    let normalizer = StreamNormalizer::new(writer, call.choices());
     let (frames, receiver) = mpsc::channel(FRAMES_IN_FLIGHT);
     let started = Started {
         reply: Reply::Stream(receiver),
@@ -77,7 +78,7 @@ pub async fn stream(
         client,
         source,
         output: Output {
-            shape,
+            normalizer,
             storing,
             frames,
         },
@@ -99,19 +100,21 @@ struct Relay {
 impl Relay {
     /// Relays the stream to its end, charges it, and sends the last frames.
     ///
-    /// A client that leaves does not end the call: the provider's stream is read up to its usage, because what was used
-    /// is owed.
+    /// A client that leaves does not end the call: the provider's stream is read up to its usage, because the tokens
+    /// used are charged.
     async fn run(mut self, gateway: Arc<Gateway>) {
         let ended = self.relay(&gateway).await.and_then(|outcome| {
-            self.output.shape.close()?;
+            self.output.normalizer.close()?;
             let mut parts = CallParts {
                 gateway: &gateway,
                 call: &mut self.call,
                 admitted: &mut self.admitted,
             };
-            let usage = self.source.billable(&mut parts, self.output.shape.usage());
+            let usage = self
+                .source
+                .billable(&mut parts, self.output.normalizer.usage());
             let bill = usage.map(|usage| self.admitted.bill(usage));
-            self.output.shape.bill(bill);
+            self.output.normalizer.bill(bill);
             Ok(outcome)
         });
         let Self {
@@ -162,7 +165,7 @@ impl Relay {
             Reader::Connected => Ok(Outcome::Answered),
             Reader::Gone => {
                 client.count_abandoned(&gateway.abandoned);
-                Box::pin(drain(source, &mut parts, &mut output.shape)).await?;
+                Box::pin(drain(source, &mut parts, &mut output.normalizer)).await?;
                 Ok(Outcome::ClientLeft)
             }
         }
@@ -181,7 +184,7 @@ async fn settle(
     outcome: Outcome,
     output: &mut Output,
 ) {
-    let Some(Bill { usage, .. }) = output.shape.billed() else {
+    let Some(Bill { usage, .. }) = output.normalizer.billed() else {
         admitted.release_uncounted(call);
         return output.finish(gateway).await;
     };
@@ -204,7 +207,7 @@ async fn settle(
 
 /// The client's side of a stream.
 struct Output {
-    shape: AnyShape,
+    normalizer: Normalizer,
     storing: Option<Storing>,
     frames: mpsc::Sender<Frame>,
 }
@@ -220,23 +223,23 @@ impl Output {
     /// stored response at once.
     async fn finish(&mut self, gateway: &Gateway) {
         if let Some(storing) = self.storing.take() {
-            storing.store_streamed(gateway, &mut self.shape).await;
+            storing.store_streamed(gateway, &mut self.normalizer).await;
         }
-        self.shape.end();
+        self.normalizer.end();
         self.send_ready().await;
-        let usage = self.shape.billed().map(|bill| bill.usage);
+        let usage = self.normalizer.billed().map(|bill| bill.usage);
         send(&self.frames, Frame::End(Ending::Finished { usage })).await;
     }
 
     /// Ends the stream with an error event.
     async fn interrupt(&mut self, error: &Envelope, cause: String) {
-        self.shape.fail(error);
+        self.normalizer.fail(error);
         self.send_ready().await;
         send(&self.frames, Frame::End(Ending::Interrupted { cause })).await;
     }
 
     async fn send_ready(&mut self) -> Reader {
-        for frame in self.shape.take_ready() {
+        for frame in self.normalizer.take_ready() {
             if !send(&self.frames, Frame::Data(frame)).await {
                 return Reader::Gone;
             }
@@ -265,7 +268,7 @@ async fn pump(
     output: &mut Output,
 ) -> Result<Reader, Failure> {
     while let Some(part) = source.next(parts).await? {
-        output.shape.on_part(part)?;
+        output.normalizer.on_part(part)?;
         if let Reader::Gone = output.send_ready().await {
             return Ok(Reader::Gone);
         }
@@ -279,15 +282,15 @@ async fn pump(
 async fn drain(
     source: &mut Source,
     parts: &mut CallParts<'_>,
-    shape: &mut AnyShape,
+    normalizer: &mut Normalizer,
 ) -> Result<(), Failure> {
     let timed_out =
         || UpstreamError::Broken("the client left, and it was not read to its end".into());
     let gateway = parts.gateway;
     let reading = async {
         while let Some(part) = source.next(parts).await? {
-            shape.on_part(part)?;
-            shape.take_ready();
+            normalizer.on_part(part)?;
+            normalizer.take_ready();
         }
         Ok(())
     };

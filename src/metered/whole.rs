@@ -32,15 +32,15 @@ pub async fn whole(
 ) -> Result<Started, NotStarted> {
     let gateway = admitted.gateway.clone();
     let credits_expire_at = admitted.credits_expire_at();
-    let asked = {
+    let result = {
         let waiting = client.client.clone();
-        let mut asking = pin!(ask(&gateway, &mut call, &mut admitted, &waiting));
+        let mut running = pin!(ask(&gateway, &mut call, &mut admitted, &waiting));
         tokio::select! {
-            answer = client.while_waiting(&gateway.abandoned, asking.as_mut()) => answer,
+            answer = client.while_waiting(&gateway.abandoned, running.as_mut()) => answer,
             () = gateway.shutdown.deadline() => Err(UpstreamError::GatewayStopping.into()),
         }
     };
-    let answer = match asked {
+    let answer = match result {
         Ok(answer) => answer,
         Err(failure) => return Err(admitted.end_without_response(failure).await),
     };

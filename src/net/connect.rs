@@ -1,6 +1,7 @@
-//! Connections that the gateway opens itself: pooled, bounded in time, through no proxy.
+//! Outgoing connections: an HTTP client with a pool, and a connector for HTTP/1.1 connections.
 //!
-//! The client follows no redirect; whoever uses it sees the status and decides.
+//! Connecting has a timeout. No proxy is used and redirects are not followed: the caller gets their status. Errors are
+//! texts with all their causes.
 
 use std::{
     io::{self, IoSlice},
@@ -26,19 +27,21 @@ use tokio::{
 };
 use tower::Service as _;
 
+/// An HTTP client with pooled connections.
 pub type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
+/// Opens HTTP/1.1 connections.
 #[derive(Clone)]
 pub struct Connector(HttpsConnector<HttpConnector>);
 
-/// A connection without TLS or with it, which takes a kilobyte more and is boxed.
+/// A connection with or without TLS. TLS is boxed, because its state takes a kilobyte more.
 #[derive(Debug)]
 pub enum Stream {
     Plain(TcpStream),
     Tls(Box<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>),
 }
 
-/// A client that gives up connecting after `timeout`; fails where the system has no certificates.
+/// Builds a client whose connection attempts time out after `timeout`. Fails if the system has no root certificates.
 pub fn client(timeout: Duration) -> Result<Client, String> {
     let https = builder()?
         .enable_all_versions()
@@ -50,13 +53,15 @@ pub fn client(timeout: Duration) -> Result<Client, String> {
         .build(https))
 }
 
-/// Opens connections that speak HTTP/1.1; gives up after `timeout`.
+/// Builds a connector for HTTP/1.1 whose attempts time out after `timeout`. Fails if the system has no root
+/// certificates.
 pub fn connector(timeout: Duration) -> Result<Connector, String> {
     let https = builder()?.enable_http1().wrap_connector(tcp(timeout));
     Ok(Connector(https))
 }
 
 impl Connector {
+    /// Connects to the scheme, host and port of `address`.
     pub async fn connect(&self, address: Uri) -> Result<Stream, String> {
         let opened = self.0.clone().call(address).await;
         let stream = opened.map_err(|error| chain(error.as_ref()))?;
@@ -142,7 +147,7 @@ fn builder() -> Result<HttpsConnectorBuilder<WantsProtocols1>, String> {
     Ok(builder.https_or_http())
 }
 
-/// An error with its causes: hyper's own words alone say little.
+/// The error's text followed by those of its causes, because hyper's own text alone says little.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

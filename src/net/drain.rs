@@ -1,4 +1,4 @@
-//! Request bodies that are discarded.
+//! Discards request bodies that no handler reads.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use axum::body::{Body, HttpBody as _};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 
-/// How long a discarded body is read at most.
+/// Longest time for which a discarded body is read.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How much of it is read at most.
+/// Most bytes of a discarded body that are read.
 const MAX_BYTES: usize = 64 << 20;
 
 /// Reads and discards a request body, within bounds, while the response goes out.
 ///
-/// A connection closed on unread bytes is reset, and the reset can overtake the response that says
-/// why.
+/// If a connection is closed with unread bytes, the kernel resets it, and the reset can arrive before the response
+/// with the error.
 pub fn drain_unread(mut body: Body) {
     if body.is_end_stream() {
         return;

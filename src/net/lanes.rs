@@ -1,8 +1,7 @@
-//! The threads that serve requests: one a core, each with a runtime of its own.
+//! The threads that serve requests (lanes): one per core, each with a single-threaded runtime.
 //!
-//! A connection stays with the thread that it is given to, and so does all that is done for its requests, up
-//! to the connections to providers. Where a runtime of many threads would hand tasks about, here nobody has to
-//! be woken for a request but its own thread.
+//! A connection stays on the lane that it was assigned to, with all work for its requests, including the connections to
+//! providers. A multi-threaded runtime would move tasks between threads; here a request wakes only its own thread.
 
 use std::{
     cell::Cell,
@@ -22,59 +21,62 @@ use tokio::{
 use crate::net::callbacks;
 
 thread_local! {
+    /// Number of this thread's lane; 0 if the thread serves no requests.
     static LANE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many threads serve requests.
+/// Number of threads that serve requests: one per core.
 pub fn lanes() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// Numbers a thread that serves requests, from 1 on.
-pub fn this_thread_is(lane: usize) {
+/// Sets the lane number of this thread: from 1 for lanes, 0 for other threads.
+pub fn set_this_lane(lane: usize) {
     LANE.set(lane);
 }
 
-/// Which of them this is; 0 for any other.
+/// The lane number of this thread; 0 if it serves no requests.
 pub fn this_lane() -> usize {
     LANE.get()
 }
 
+/// All lanes. Dropping it stops their threads and drops the tasks on them.
 pub struct Lanes(Vec<Lane>);
 
 struct Lane {
     runtime: Handle,
-    /// How many connections it has.
-    open: Arc<AtomicUsize>,
-    /// Dropped, it ends the thread.
+    /// Number of connections that are assigned to the lane.
+    connections: Arc<AtomicUsize>,
+    /// The thread ends when this is dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A lane with a connection on it.
-pub struct Taken {
+/// A lane that a connection was assigned to.
+pub struct AssignedLane {
     pub runtime: Handle,
-    pub counted: Counted,
+    pub guard: ConnectionGuard,
 }
 
-/// Counts for its lane until it is dropped.
-pub struct Counted(Arc<AtomicUsize>);
+/// Counts a connection for its lane until it is dropped.
+pub struct ConnectionGuard(Arc<AtomicUsize>);
 
 impl Lanes {
+    /// Starts a thread for each lane.
     pub fn start() -> io::Result<Self> {
         let lanes = (1..=lanes()).map(Lane::start);
         Ok(Self(lanes.collect::<io::Result<_>>()?))
     }
 
-    /// The lane with the fewest connections.
-    pub fn take(&self) -> Taken {
-        let open = |lane: &&Lane| lane.open.load(Ordering::Relaxed);
-        let lane = self.0.iter().min_by_key(open);
+    /// Assigns a connection to the lane with the fewest.
+    pub fn assign(&self) -> AssignedLane {
+        let connections = |lane: &&Lane| lane.connections.load(Ordering::Relaxed);
+        let lane = self.0.iter().min_by_key(connections);
         let lane = lane.expect("there is at least one core");
-        lane.open.fetch_add(1, Ordering::Relaxed);
-        Taken {
+        lane.connections.fetch_add(1, Ordering::Relaxed);
+        AssignedLane {
             runtime: lane.runtime.clone(),
-            counted: Counted(lane.open.clone()),
+            guard: ConnectionGuard(lane.connections.clone()),
         }
     }
 }
@@ -87,15 +89,15 @@ impl Lane {
         let thread = std::thread::Builder::new()
             .name(format!("lane-{number}"))
             .spawn(move || {
-                this_thread_is(number);
+                set_this_lane(number);
                 runtime.spawn(callbacks::Runner::start());
                 let _ = runtime.block_on(stopped);
-                // A look through a large database must not hold up the end.
+                // Does not wait for blocking tasks: a long database query must not delay shutdown.
                 runtime.shutdown_background();
             })?;
         Ok(Self {
             runtime: handle,
-            open: Arc::default(),
+            connections: Arc::default(),
             stop: Some(stop),
             thread: Some(thread),
         })
@@ -103,7 +105,7 @@ impl Lane {
 }
 
 impl Drop for Lanes {
-    /// Whatever is still running on them is dropped where it is.
+    /// Stops and joins the threads. Tasks that still run are dropped.
     fn drop(&mut self) {
         for lane in &mut self.0 {
             lane.stop.take();
@@ -114,7 +116,7 @@ impl Drop for Lanes {
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,7 +1,8 @@
-//! What connections read into.
+//! A read buffer that all connections of a thread share.
 //!
-//! Thousands of them wait while a few have something to read, so those of a thread share one buffer. What came is
-//! copied out of it, which for some kilobytes costs less than to make room that is mostly not needed.
+//! Thousands of connections wait while a few have bytes to read, so a buffer for each would mostly lie unused. Received
+//! bytes are copied out of the shared buffer, which for a few kilobytes is cheaper than to allocate one before each
+//! read.
 
 use std::{
     cell::RefCell,
@@ -14,15 +15,15 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-/// How much is read at once through it. Requests and answers are seldom larger.
+/// Size of the shared buffer. Requests and responses are seldom larger.
 pub const SHARED_BYTES: usize = 16 << 10;
 
 thread_local! {
     static SHARED: RefCell<Box<[u8]>> = RefCell::new(vec![0; SHARED_BYTES].into());
 }
 
-/// Adds what there is to `input`; says how much that is. Where more is expected than can be shared, it is read
-/// to where it stays.
+/// Appends the available bytes to `input` and returns their number. If more bytes are `expected` than fit into the
+/// shared buffer, they are read into `input` directly.
 pub fn poll_read<S: AsyncRead>(
     stream: Pin<&mut S>,
     context: &mut Context<'_>,

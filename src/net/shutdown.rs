@@ -1,4 +1,4 @@
-//! A request to stop, in two stages: no new work, then no more patience.
+//! Shutdown in two stages: first no new work is accepted, then the grace period ends.
 
 use std::sync::{
     Arc,
@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::net::lanes;
 
+/// Handle to the state of the shutdown; clones share it.
 #[derive(Clone, Default)]
 pub struct Shutdown(Arc<Stages>);
 
@@ -18,18 +19,21 @@ struct Stages {
     deadline: Stage,
 }
 
-/// Every request asks whether it is reached and waits for it, on each thread in a list of its own: threads with one
-/// list would wait for each other.
+/// A stage of the shutdown, with one token per thread: every request checks and awaits it, and threads that shared the
+/// waiter list of one token would contend for its lock.
 struct Stage {
     is_reached: AtomicBool,
-    waiting: Vec<CancellationToken>,
+    /// Indexed by lane number; 0 is for threads that serve no requests.
+    tokens: Vec<CancellationToken>,
 }
 
 impl Shutdown {
+    /// Starts the shutdown.
     pub fn request(&self) {
         self.0.requested.reach();
     }
 
+    /// Ends the grace period: running calls are not awaited any longer.
     pub fn end_grace_period(&self) {
         self.0.deadline.reach();
     }
@@ -38,10 +42,12 @@ impl Shutdown {
         self.0.requested.is_reached.load(Ordering::Acquire)
     }
 
+    /// Returns when the shutdown has been requested.
     pub async fn requested(&self) {
         self.0.requested.reached().await;
     }
 
+    /// Returns when the grace period has ended.
     pub async fn deadline(&self) {
         self.0.deadline.reached().await;
     }
@@ -49,11 +55,10 @@ impl Shutdown {
 
 impl Default for Stage {
     fn default() -> Self {
-        // One more for threads that serve no requests.
         let threads = lanes::lanes() + 1;
         Self {
             is_reached: AtomicBool::new(false),
-            waiting: (0..threads).map(|_| CancellationToken::new()).collect(),
+            tokens: (0..threads).map(|_| CancellationToken::new()).collect(),
         }
     }
 }
@@ -61,13 +66,13 @@ impl Default for Stage {
 impl Stage {
     fn reach(&self) {
         self.is_reached.store(true, Ordering::Release);
-        for waiting in &self.waiting {
-            waiting.cancel();
+        for token in &self.tokens {
+            token.cancel();
         }
     }
 
     async fn reached(&self) {
-        let here = lanes::this_lane() % self.waiting.len();
-        self.waiting[here].cancelled().await;
+        let lane = lanes::this_lane() % self.tokens.len();
+        self.tokens[lane].cancelled().await;
     }
 }

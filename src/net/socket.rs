@@ -1,29 +1,30 @@
-//! What the kernel is told about an accepted socket.
+//! Options of accepted sockets.
 //!
-//! None of it is needed to serve a client that behaves, so what cannot be set is left as it is.
+//! A well-behaved client can be served without them, so errors are ignored.
 
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// How much of an answer the kernel takes on before the client's side has room for it. Without a
-/// bound that is megabytes, and a reader that has stopped is found out only after them.
+/// Most unsent bytes that the kernel buffers (`TCP_NOTSENT_LOWAT`). Without it they are megabytes, and a client that
+/// has stopped reading is detected only after they are full.
 const UNSENT_BYTES: u32 = 128 << 10;
-/// A silent peer is asked for a sign of life this often, and given up after three times.
+/// Interval of keep-alive probes to a silent peer; after three without a reply the connection fails.
 const PROBE_EVERY: Duration = Duration::from_secs(15);
 
+/// Sets the options of an accepted socket.
 pub fn prepare(socket: &TcpStream) {
     let _ = socket.set_nodelay(true);
     let socket = SockRef::from(socket);
-    // A peer that vanished while nothing is under way.
+    // Detects a peer that vanished while the connection is idle.
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_mins(1))
         .with_interval(PROBE_EVERY)
         .with_retries(3);
     let _ = socket.set_tcp_keepalive(&keepalive);
-    // There is no limit on how long bytes may stay unacknowledged (TCP_USER_TIMEOUT): the kernel
-    // applies it to slow readers too, whose window is open but small.
+    // TCP_USER_TIMEOUT, which limits how long bytes stay unacknowledged, is not set: the kernel applies it also to slow
+    // readers, whose window is open but small.
     #[cfg(target_os = "linux")]
     let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES);
 }
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_peer_that_vanished_is_found_out() {
+    async fn keepalive_and_unsent_limit_are_set() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());

@@ -1,7 +1,7 @@
-//! A reader that has stopped is let go, so that it does not hold on to its answer for ever.
+//! Fails connections whose client has stopped reading, so that they do not keep their response in memory for ever.
 //!
-//! It fails its connection like a client that hangs up: whoever writes to it gets an error, and the
-//! answer is dropped. What was used by then is settled elsewhere.
+//! A write then returns an error, as if the client had hung up, and the response is dropped. The call is settled by
+//! `metered`, like any abandoned one.
 
 use std::{
     io::{self, IoSlice},
@@ -17,15 +17,15 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-/// A socket whose writes fail once the other side has taken nothing for `limit`.
+/// A socket whose writes fail with `TimedOut` when the peer has accepted no bytes for `limit`.
 ///
-/// The time runs only while bytes wait to be written: a client that waits for a slow answer is
-/// no stalled one.
+/// The time runs only while bytes wait to be written: a client that waits for a slow response has not stalled.
 pub struct StallLimit {
     socket: TcpStream,
     limit: Duration,
-    /// Made when the first write has to wait, which for most connections is never.
+    /// Created when the first write has to wait, which for most connections is never.
     timer: Option<Pin<Box<Sleep>>>,
+    /// Whether a write waits and the timer runs.
     waiting: bool,
 }
 
@@ -39,7 +39,8 @@ impl StallLimit {
         }
     }
 
-    /// What became of a write, or of waiting for it. `retry` asks the socket once more.
+    /// Returns the result of a write, or `TimedOut` if it has waited for the limit. Before that, `retry` tries to write
+    /// once more.
     fn within_limit(
         &mut self,
         context: &mut Context<'_>,
@@ -59,8 +60,8 @@ impl StallLimit {
         }
         ready!(timer.as_mut().poll(context));
         self.waiting = false;
-        // We are woken when a good part of the kernel's buffer is free. A slow reader may need
-        // longer for that, and yet have taken something: then there is room for a little.
+        // The kernel reports a socket as writable only when a large part of its buffer is free. A slow reader may need
+        // longer than the limit for that; it has not stalled if there is room for at least one byte.
         let retried = retry(SockRef::from(&self.socket));
         Poll::Ready(retried.map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => {
@@ -124,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// A socket with the limit, and a client with room for little.
+    /// A socket with the limit, and its client, whose receive buffer is small.
     async fn pair(limit: Duration) -> (StallLimit, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpSocket::new_v4().unwrap();
@@ -136,19 +137,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_takes_nothing_is_let_go() {
+    async fn a_client_that_reads_nothing_times_out() {
         let (mut socket, client) = pair(Duration::from_millis(300)).await;
         let more_than_fits = vec![b'x'; 64 << 20];
         let written =
             tokio::time::timeout(Duration::from_mins(1), socket.write_all(&more_than_fits));
-        let error = written.await.expect("in time").unwrap_err();
+        let error = written.await.expect("a timeout of the socket").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(client);
     }
 
-    /// The reader takes so little that the kernel does not wake us in the whole time.
+    /// It reads so little that the kernel never reports the socket as writable.
     #[tokio::test]
-    async fn a_reader_that_takes_a_little_is_not() {
+    async fn a_client_that_reads_slowly_does_not_time_out() {
         const LIMIT: Duration = Duration::from_secs(3);
         let (mut socket, mut client) = pair(LIMIT).await;
         let writing = tokio::spawn(async move {
@@ -176,12 +177,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_for_an_answer_is_no_stall() {
+    async fn a_client_that_waits_for_a_response_has_not_stalled() {
         let (mut socket, mut client) = pair(Duration::from_secs(1)).await;
         for _ in 0..3 {
-            socket.write_all(b"a word").await.unwrap();
-            let mut word = [0; 6];
-            client.read_exact(&mut word).await.unwrap();
+            socket.write_all(b"a part").await.unwrap();
+            let mut part = [0; 6];
+            client.read_exact(&mut part).await.unwrap();
             tokio::time::sleep(Duration::from_hours(1)).await;
         }
     }

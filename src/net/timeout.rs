@@ -1,4 +1,4 @@
-//! A bound on how long something may take, for what seldom has to wait at all.
+//! A deadline for work that seldom has to wait.
 
 use std::{
     future::poll_fn,
@@ -11,12 +11,13 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-/// It took too long.
+/// The work was not done by its deadline.
 #[derive(Debug)]
 pub struct DeadlineExceeded;
 
-/// As [`tokio::time::timeout_at`], but the clock is not looked at, and no timer made, before there is something to wait
-/// for.
+/// Like [`tokio::time::timeout_at`], but reads the clock and creates a timer only if the work is not ready at once.
+///
+/// `deadline` is called when the work has to wait for the first time.
 pub async fn with_deadline<T>(
     deadline: impl FnOnce() -> Instant,
     work: impl Future<Output = T>,
@@ -32,7 +33,7 @@ pub async fn with_deadline<T>(
             timer.set(Some(sleep_until(deadline())));
         }
         match timer.as_mut().as_pin_mut() {
-            // Also for work that uses up what a task may do in one go.
+            // Unconstrained, so that the timer fires also if the work has used up the task's cooperative budget.
             Some(timer) => unconstrained_poll(timer, context).map(|()| Err(DeadlineExceeded)),
             None => Poll::Pending,
         }
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_late_is_given_up_on_time() {
+    async fn late_work_fails_at_its_deadline() {
         let started = Instant::now();
         let late = with_deadline(in_a_second, sleep(Duration::from_secs(5))).await;
         assert!(late.is_err());
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_comes_in_time_is_taken() {
+    async fn work_before_the_deadline_returns_its_result() {
         let work = async {
             sleep(Duration::from_millis(900)).await;
             7
@@ -76,22 +77,22 @@ mod tests {
         assert_eq!(with_deadline(in_a_second, work).await.unwrap(), 7);
     }
 
-    /// It is woken again and again, and uses up each time what a task may do in one go.
+    /// The work is polled again and again, and uses up the task's cooperative budget each time.
     #[tokio::test]
-    async fn work_that_never_rests_is_given_up_too() {
+    async fn work_that_never_yields_fails_too() {
         let busy = poll_fn(|context| {
-            while let Poll::Ready(restless) = poll_proceed(context) {
-                restless.made_progress();
+            while let Poll::Ready(progress) = poll_proceed(context) {
+                progress.made_progress();
             }
             Poll::<()>::Pending
         });
         let soon = || Instant::now() + Duration::from_millis(20);
-        let given_up = timeout(Duration::from_secs(20), with_deadline(soon, busy)).await;
-        assert!(given_up.expect("before somebody else gives up").is_err());
+        let ended = timeout(Duration::from_secs(20), with_deadline(soon, busy)).await;
+        assert!(ended.expect("an end before the test's timeout").is_err());
     }
 
     #[tokio::test]
-    async fn nobody_looks_at_the_clock_for_what_is_there() {
+    async fn work_that_is_ready_reads_no_clock() {
         let no_clock = || unreachable!("there is nothing to wait for");
         assert_eq!(with_deadline(no_clock, async { 7 }).await.unwrap(), 7);
     }

@@ -21,9 +21,9 @@ use crate::{
     api::{Peer, TrustedProxies, public::Front},
     config::ClientTimeouts,
     net::{
-        begun::Begun,
-        http1::{server as http1, server::Wire},
-        lanes::{Counted, Lanes},
+        http1::{server as http1, server::Connection},
+        lanes::{ConnectionGuard, Lanes},
+        prefixed_stream::PrefixedStream,
         shutdown::Shutdown,
         socket,
         stall::StallLimit,
@@ -42,7 +42,7 @@ struct Origin {
     /// Proxies whose `X-Forwarded-For` header is believed.
     proxies: TrustedProxies,
     /// Whether it was accepted after shutdown was requested. It is served only to respond that the gateway stops.
-    came_late: bool,
+    during_shutdown: bool,
 }
 
 /// Accepts connections until shutdown is requested and all connections of before have ended.
@@ -77,19 +77,19 @@ pub async fn serve(
                 let origin = Origin {
                     peer: peer.ip(),
                     proxies: proxies.clone(),
-                    came_late: shutdown.is_requested(),
+                    during_shutdown: shutdown.is_requested(),
                 };
-                let came_late = origin.came_late;
-                let lane = lanes.take();
+                let during_shutdown = origin.during_shutdown;
+                let lane = lanes.assign();
                 let serving = connection(
-                    (socket.into_std(), lane.counted),
+                    (socket.into_std(), lane.guard),
                     origin,
                     front.clone(),
                     tls.clone(),
                     timeouts,
                     shutdown.clone(),
                 );
-                if came_late {
+                if during_shutdown {
                     lane.runtime.spawn(serving);
                 } else {
                     connections.spawn_on(serving, &lane.runtime);
@@ -105,9 +105,9 @@ pub async fn serve(
     connections.wait().await;
 }
 
-/// Serves a connection on the lane that it was assigned to; `_counted` counts it there until it ends.
+/// Serves a connection on the lane that it was assigned to; `_guard` counts it there until it ends.
 async fn connection(
-    (socket, _counted): (io::Result<std::net::TcpStream>, Counted),
+    (socket, _guard): (io::Result<std::net::TcpStream>, ConnectionGuard),
     origin: Origin,
     front: Front,
     tls: Option<TlsAcceptor>,
@@ -152,15 +152,15 @@ async fn serve_http(
     timeouts: ClientTimeouts,
     shutdown: Shutdown,
 ) {
-    let came_late = origin.came_late;
+    let during_shutdown = origin.during_shutdown;
     let timeouts = http1::Timeouts {
         idle: IDLE_TIMEOUT,
         head: timeouts.head,
     };
-    let mut wire = Wire::new(socket, timeouts);
+    let mut connection = Connection::new(socket, timeouts);
     let http2 = tokio::select! {
-        http2 = poll_fn(|context| wire.poll_http2(context)) => http2,
-        () = shutdown.requested(), if !came_late => return,
+        http2 = poll_fn(|context| connection.poll_http2(context)) => http2,
+        () = shutdown.requested(), if !during_shutdown => return,
     };
     let with_peer = move |mut request: Request<Body>| {
         // Only the portal uses the client's address.
@@ -171,16 +171,16 @@ async fn serve_http(
         request
     };
     if !http2 {
-        let respond = |request| front.answer(with_peer(request));
-        return http1::serve(wire, respond, &shutdown, came_late).await;
+        let respond = |request| front.respond(with_peer(request));
+        return http1::serve(connection, respond, &shutdown, during_shutdown).await;
     }
-    let socket = TokioIo::new(Begun {
-        read: wire.input,
-        stream: wire.stream,
+    let socket = TokioIo::new(PrefixedStream {
+        prefix: connection.input,
+        stream: connection.stream,
     });
     let service = service_fn(move |request: Request<Incoming>| {
         let (front, request) = (front.clone(), with_peer(request.map(Body::new)));
-        async move { Ok::<_, Infallible>(front.answer(request).await) }
+        async move { Ok::<_, Infallible>(front.respond(request).await) }
     });
     let mut connection = http2::Builder::new(TokioExecutor::new());
     connection
@@ -189,7 +189,8 @@ async fn serve_http(
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
     let connection = connection.serve_connection(socket, service);
-    if let Err(error) = Box::pin(serve_until_shutdown(connection, &shutdown, came_late)).await {
+    if let Err(error) = Box::pin(serve_until_shutdown(connection, &shutdown, during_shutdown)).await
+    {
         tracing::debug!(%error, "an HTTP/2 connection failed");
     }
 }
@@ -198,13 +199,13 @@ async fn serve_http(
 async fn serve_until_shutdown<C: GracefulConnection>(
     connection: C,
     shutdown: &Shutdown,
-    came_late: bool,
+    during_shutdown: bool,
 ) -> Result<(), C::Error> {
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,
         // hyper would close a late connection before its first request, which must get a response.
-        () = shutdown.requested(), if !came_late => {}
+        () = shutdown.requested(), if !during_shutdown => {}
     }
     connection.as_mut().graceful_shutdown();
     connection.await

@@ -178,7 +178,7 @@ impl Client {
         let first_byte = self.timeouts.first_byte;
         let exchange = async {
             let mut connection = self.pool.take().await?;
-            let head = connection.ask(&request, body).await?;
+            let head = connection.send(&request, body).await?;
             Ok((head, connection))
         };
         let exchanged = tokio::time::timeout(first_byte, exchange).await;
@@ -268,10 +268,10 @@ impl Response {
     pub fn finish_early(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.skip_end();
-            if connection.is_free() {
-                self.pool.give_back(connection);
+            if connection.is_reusable() {
+                self.pool.put(connection);
             } else {
-                self.pool.give_back_soon(connection);
+                self.pool.put_after_end(connection);
             }
         }
     }
@@ -280,7 +280,7 @@ impl Response {
     fn release_connection(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.skip_end();
-            self.pool.give_back(connection);
+            self.pool.put(connection);
         }
     }
 

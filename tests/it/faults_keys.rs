@@ -30,7 +30,7 @@ async fn ask(front: &Front, key: &str) -> StatusCode {
         .header("authorization", format!("Bearer {key}"))
         .body(Body::from(hello(MODEL).to_string()))
         .unwrap();
-    front.answer(request).await.status()
+    front.respond(request).await.status()
 }
 
 /// Repeatedly: request, disable, request, enable.

@@ -1,5 +1,6 @@
-//! The endpoints whose calls are billed. They differ in how a body is read and a response is written; everything
-//! between is the same.
+//! The billed endpoints. They differ only in how a request body is parsed and a response is written.
+//!
+//! A refusal or failure is an error envelope.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use axum::{
 
 use super::{
     chat,
-    confirm::{body_of, confirmed},
+    confirm::{read_caller_body, retry_if_stale},
     responses,
 };
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
     wire::error::GatewayError,
 };
 
+/// An endpoint whose calls are billed.
 #[derive(Clone, Copy, Debug)]
 pub enum Endpoint {
     ChatCompletions,
@@ -28,7 +30,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Answers a request to this endpoint, or says in the envelope why not.
+    /// Authenticates and serves a request; an error becomes its envelope.
     pub async fn serve(
         self,
         gateway: &Arc<Gateway>,
@@ -42,7 +44,7 @@ impl Endpoint {
         served.into_response()
     }
 
-    /// Answers a request of a caller who is already authenticated, by a key or by a session of the portal.
+    /// Serves a request of a caller that was authenticated by a key or by a portal session.
     pub async fn serve_caller(
         self,
         gateway: &Arc<Gateway>,
@@ -50,13 +52,13 @@ impl Endpoint {
         log: &RequestLog,
         body: Body,
     ) -> Result<Response, GatewayError> {
-        let body = body_of(gateway, &caller, body).await?;
-        confirmed(gateway, caller, async |caller| {
+        let body = read_caller_body(gateway, &caller, body).await?;
+        retry_if_stale(gateway, caller, async |caller| {
             log.caller(&caller);
             match self {
-                Self::ChatCompletions => chat::answer(gateway, caller, log, &body).await,
+                Self::ChatCompletions => chat::respond(gateway, caller, log, &body).await,
                 // Boxed, so that chat completions reserve no memory for it.
-                Self::Responses => Box::pin(responses::answer(gateway, caller, log, &body)).await,
+                Self::Responses => Box::pin(responses::respond(gateway, caller, log, &body)).await,
             }
         })
         .await

@@ -1,4 +1,6 @@
-//! What both endpoints have in common: from a request in chat's form to its answer.
+//! The common part of the billed endpoints: from a parsed chat request to its response.
+//!
+//! Every check comes before admission, so a refused request is not charged.
 
 use std::sync::Arc;
 
@@ -26,19 +28,19 @@ use crate::{
 
 const ROUTED_MODEL: HeaderName = HeaderName::from_static("x-routed-model");
 
-/// How many terms of the scores are shown, the largest first.
+/// Number of score terms that an explanation shows, largest first.
 const SHOWN_CONTRIBUTIONS: usize = 3;
 
 /// A request for a model that its caller may use.
 pub struct Permitted {
+    /// Borrowed snapshot, unless [`Self::owned`] was called.
     routes: Guard<Arc<Routes>>,
     route: Route,
     settings: Settings,
 }
 
 impl Permitted {
-    /// The model is one this account may use (SPEC §3.3), and what is sent for it is of the right
-    /// type.
+    /// Checks that the account may use the model (§3.3) and that its settings have the right types.
     pub fn check(
         gateway: &Gateway,
         caller: &Caller,
@@ -51,8 +53,8 @@ impl Permitted {
         Ok(permitted)
     }
 
-    /// For who has to wait before they go on: what is borrowed for a look must not be kept.
-    pub fn kept(self) -> Self {
+    /// Turns the borrowed snapshot of the routes into an owned one; needed before an `.await`.
+    pub fn owned(self) -> Self {
         Self {
             routes: Guard::from_inner(Guard::into_inner(self.routes)),
             ..self
@@ -72,7 +74,7 @@ impl Permitted {
         })
     }
 
-    /// The same for any account.
+    /// Finds the model and checks its settings, without regard to an account.
     fn find(gateway: &Gateway, request: &mut ChatRequest) -> Result<Self, GatewayError> {
         let routes = gateway.routes_now();
         let model = gateway.model(&routes, &request.model);
@@ -89,8 +91,8 @@ impl Permitted {
         })
     }
 
-    /// The values are allowed (SPEC §2.2–2.4, §8.3), the request is put in our own form, and a hybrid
-    /// has chosen who answers it (§2.8).
+    /// Checks the values (§2.2–2.4, §8.3), converts the request to a [`ChatCall`], and lets a hybrid choose its target
+    /// (§2.8).
     pub fn prepare(
         self,
         gateway: &Gateway,
@@ -102,12 +104,12 @@ impl Permitted {
             self.routes.catalog.identity_prompt(model),
             model.is_hybrid(),
         );
-        let ours = Additions {
+        let additions = Additions {
             identity_prompt: identity.as_deref(),
             toolbox: self.routes.toolbox.as_ref(),
         };
         let (settings, route) = (self.settings, self.route);
-        let mut call = prompt::prepare(request, settings, route, ours, account_id)?;
+        let mut call = prompt::prepare(request, settings, route, additions, account_id)?;
         if is_hybrid {
             call.choose(gateway.choose(&self.routes, &call, plan)?);
         }
@@ -115,19 +117,19 @@ impl Permitted {
     }
 }
 
-/// Has a call answered, in the form that was asked for.
-pub async fn answer(
+/// Runs a call and returns its response in the form of the endpoint.
+pub async fn respond(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: RequestLog,
     call: Box<ChatCall>,
     form: Form,
 ) -> Result<Response, NotStarted> {
-    // §8 The part that costs money.
+    // §8 The billed part.
     let error_writer = form.error_writer();
     let started = metered::start(gateway, caller, log.request_id(), call, form).await?;
     log.credits_expire_at(started.credits_expire_at);
-    // §2.5, §2.6 The answer, in the form that was asked for.
+    // §2.5, §2.6 The response, as one body or as a stream.
     let mut response = match started.reply {
         Reply::Whole { body, usage } => {
             if let Some(usage) = usage {
@@ -144,17 +146,18 @@ pub async fn answer(
     Ok(response)
 }
 
-/// How a hybrid would come to the model that answers a request, and what spoke loudest for that.
+/// The decision of a hybrid for a request, with the terms that contributed most to its scores.
 #[derive(Serialize)]
 pub struct Explanation {
     #[serde(flatten)]
     decision: Box<Decision>,
-    /// They hold words of the prompt, so they are told to who has it, and not kept with requests.
+    /// Contains words of the prompt, so it is returned only to the sender of the prompt and never stored.
     contributions: Vec<Term>,
 }
 
-/// The same as for an answer to this body of a chat completion; none for models that are no hybrids.
-/// Nobody is asked, and nothing is remembered.
+/// Explains which target a hybrid would choose for this chat request; `None` for other models.
+///
+/// Dry run: calls no provider and changes no state.
 pub fn explain(
     gateway: &Gateway,
     account: (&str, Plan),
@@ -168,18 +171,18 @@ pub fn explain(
     let text = gateway::task_text(&call);
     Ok(call.route.decision.map(|decision| {
         let scorer = routes.knowledge.scorer();
-        // A continuation has the scores of what was said before.
+        // A continuation inherits the scores of an earlier request, so its own text explains nothing.
         let terms = if decision.is_inherited {
             Vec::new()
         } else {
             scorer.explain(&text)
         };
-        // Where all scores start from says nothing about this one.
-        let terms = terms.into_iter().filter(|one| one.term != "base");
-        let loudest = terms.take(SHOWN_CONTRIBUTIONS);
+        // The base is the same for all prompts.
+        let terms = terms.into_iter().filter(|term| term.term != "base");
+        let largest = terms.take(SHOWN_CONTRIBUTIONS);
         Explanation {
             decision,
-            contributions: loudest.map(Term::from).collect(),
+            contributions: largest.map(Term::from).collect(),
         }
     }))
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions` (SPEC §4.1), step by step.
+//! `POST /v1/chat/completions` (§4.1).
 
 use std::sync::Arc;
 
@@ -14,30 +14,30 @@ use crate::{
     wire::{chat::ChatRequest, error::GatewayError},
 };
 
-/// Answers a chat completion.
-pub async fn answer(
+/// Checks and runs a chat completion.
+pub async fn respond(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: &RequestLog,
     body: &[u8],
 ) -> Result<Response, NotStarted> {
-    let call = prepared(gateway, &caller, log, body)?;
-    // §8 It is admitted, answered and paid for.
-    call::answer(gateway, caller, log.clone(), call, Form::Chat).await
+    let call = prepare(gateway, &caller, log, body)?;
+    // §8 Admits, runs and charges the call.
+    call::respond(gateway, caller, log.clone(), call, Form::Chat).await
 }
 
-/// What is asked, if it may be.
-fn prepared(
+/// Parses and checks the request.
+fn prepare(
     gateway: &Gateway,
     caller: &Caller,
     log: &RequestLog,
     body: &[u8],
 ) -> Result<Box<ChatCall>, GatewayError> {
-    // §2.1 The body is JSON of the right shape.
+    // §2.1 The body is a JSON object with the right types.
     let mut request = ChatRequest::parse(body)?;
     // §3.3 The model is one this account may use.
     let permitted = Permitted::check(gateway, caller, &mut request, log)?;
-    // §2.2 Its tool calls and their answers belong together.
+    // §2.2 Each tool call has its results, in the right order.
     check_order(&request.messages).map_err(ToolOrderError::into_chat_error)?;
     // §2.1–2.6 Its values are allowed.
     permitted.prepare(gateway, (&caller.account_id, caller.plan), request)

@@ -1,16 +1,15 @@
-//! A remembered caller may begin, but no refusal leaves unconfirmed.
+//! Re-reads a cached caller before refusing it, because the cache may be stale.
 //!
-//! Where many gateways share a ledger, each remembers callers and settings for a while. Credit is set
-//! aside only where what is remembered is still so; but a request may be refused before that, for
-//! a plan, a model or a ceiling that has since been changed at another gateway. So the refusal of
-//! a remembered caller is kept back, the caller looked up, and the request tried once more. A ledger
-//! of our own is never behind: with it there is one attempt.
+//! Gateways that share a ledger cache callers and settings for a while. A hold is placed only if the cached data is
+//! still current. But a request may be refused before that, because of a plan, a model setting or a ceiling that has
+//! since been changed through another gateway. So if a cached caller is refused, the caller is read from the store and
+//! the request is tried again. The embedded ledger is always current: with it there is one attempt.
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 
 use crate::{
-    api::extract::{known, read_body},
+    api::extract::{read_body, require_caller},
     base::keys::KeyDigest,
     gateway::Gateway,
     ledger::Caller,
@@ -18,12 +17,11 @@ use crate::{
     wire::error::GatewayError,
 };
 
-/// What was just looked up is seldom stale as well; after so many times it is the store that is not
-/// well.
-const ROUNDS: usize = 3;
+/// Most attempts. A caller that was just read is seldom stale, so after these the store is considered unavailable.
+const MAX_ATTEMPTS: usize = 3;
 
-/// Has the caller's request answered by `attempt`, again if need be.
-pub async fn confirmed<Attempt>(
+/// Runs `attempt`; after a refusal of a cached caller, again with the caller as the store has it.
+pub async fn retry_if_stale<Attempt>(
     gateway: &Gateway,
     mut caller: Caller,
     attempt: impl Fn(Caller) -> Attempt,
@@ -31,7 +29,7 @@ pub async fn confirmed<Attempt>(
 where
     Attempt: Future<Output = Result<Response, NotStarted>>,
 {
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ATTEMPTS {
         let (digest, fresh) = (caller.digest, caller.seen.fresh);
         match attempt(caller).await {
             Ok(response) => return Ok(response),
@@ -39,24 +37,26 @@ where
             Err(NotStarted::Refused(error)) if fresh => return Err(error),
             Err(NotStarted::Refused(_) | NotStarted::Stale) => {}
         }
-        caller = Box::pin(look(gateway, digest)).await?;
+        caller = Box::pin(fresh_caller(gateway, digest)).await?;
     }
     Err(GatewayError::CreditUnavailable)
 }
 
-/// The whole body. Why it cannot be had is for callers to hear, and for nobody else.
-pub async fn body_of(
+/// Reads the whole body. If that fails, a cached caller is re-read first, so that a key that was disabled meanwhile
+/// gets the error for its key.
+pub async fn read_caller_body(
     gateway: &Gateway,
     caller: &Caller,
     body: Body,
 ) -> Result<Bytes, GatewayError> {
     let read = read_body(body, gateway.max_body_bytes).await;
     if read.is_err() && !caller.seen.fresh {
-        Box::pin(look(gateway, caller.digest)).await?;
+        Box::pin(fresh_caller(gateway, caller.digest)).await?;
     }
     read
 }
 
-async fn look(gateway: &Gateway, digest: KeyDigest) -> Result<Caller, GatewayError> {
-    known(gateway.ledger.fresh_caller(digest).await)
+/// Reads the caller from the store.
+async fn fresh_caller(gateway: &Gateway, digest: KeyDigest) -> Result<Caller, GatewayError> {
+    require_caller(gateway.ledger.fresh_caller(digest).await)
 }

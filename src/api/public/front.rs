@@ -14,7 +14,7 @@ use crate::{
     gateway::Gateway,
 };
 
-/// Answers the requests of a listener.
+/// Serves the requests of a listener.
 #[derive(Clone)]
 pub struct Front {
     billed: Option<Billed>,
@@ -24,12 +24,12 @@ pub struct Front {
 #[derive(Clone)]
 struct Billed {
     gateway: Arc<Gateway>,
-    /// Paths that answer to POST.
+    /// Paths that are served for POST.
     endpoints: &'static [(&'static str, Endpoint)],
 }
 
 impl Front {
-    /// Without billed endpoints.
+    /// A front without billed endpoints.
     pub fn new(router: Router) -> Self {
         Self {
             billed: None,
@@ -37,7 +37,7 @@ impl Front {
         }
     }
 
-    /// With these endpoints, of which the router knows nothing.
+    /// Adds billed endpoints, which are not in the router.
     #[must_use]
     pub fn with_billed(
         self,
@@ -51,11 +51,12 @@ impl Front {
         }
     }
 
-    pub async fn answer(&self, request: Request) -> Response {
+    /// The response to a request.
+    pub async fn respond(&self, request: Request) -> Response {
         if let Some((gateway, path, endpoint)) = self.billed(&request) {
             let route = Some(Route::Known(path));
-            // Both boxed: the inner future is moved about, and the connection would reserve memory for the outer one
-            // while a stream goes out.
+            // Both are boxed: the inner future is moved several times, and the connection would reserve memory for the
+            // outer one while it sends a stream.
             let serve = |request, log| Box::pin(endpoint.serve(gateway, request, log));
             return Box::pin(logged(gateway, route, request, serve)).await;
         }
@@ -70,7 +71,10 @@ impl Front {
             return None;
         }
         let path = request.uri().path();
-        let (path, endpoint) = billed.endpoints.iter().find(|(known, _)| *known == path)?;
+        let (path, endpoint) = billed
+            .endpoints
+            .iter()
+            .find(|(billed, _)| *billed == path)?;
         Some((&billed.gateway, path, *endpoint))
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /health` and `GET /health/live` (SPEC §4.7, §4.8).
+//! `GET /health` and `GET /health/live` (§4.7, §4.8).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{api::Json, gateway::Gateway};
 
-/// Whether new work is welcome here.
+/// Readiness: 200 if the gateway accepts calls, 503 with the reason otherwise.
 pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     let body = |status: &str| {
         Json(json!({
@@ -34,7 +34,7 @@ pub async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     body("ready").into_response()
 }
 
-/// Whether the process is alive; says nothing of what it depends on.
+/// Liveness: 200 while the process runs, whatever the state of its stores.
 pub async fn alive() -> Response {
     Json(json!({ "status": "alive" })).into_response()
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/models` and `GET /v1/models/{id}` (SPEC §4.4, §4.5).
+//! `GET /v1/models` and `GET /v1/models/{id}` (§4.4, §4.5).
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::{
     },
 };
 
-/// Which models are wanted. A filter that is named several times takes all its values.
+/// Filters of the list. The values of a filter that is given several times are combined.
 #[derive(Default)]
 struct Filters {
-    /// A model must support them all.
+    /// A model must support all of them.
     supported_parameters: Vec<String>,
-    /// A model must be of one of them.
+    /// A model must be in one of them; empty means any.
     categories: Vec<String>,
 }
 
@@ -44,21 +44,23 @@ impl Filters {
         filters
     }
 
+    /// Whether the model passes the filters.
     fn admit(&self, model: &Model) -> bool {
-        let mut wanted = self.supported_parameters.iter();
-        let supported = wanted
+        let mut required = self.supported_parameters.iter();
+        let supported = required
             .all(|name| Parameter::parse(name).is_some_and(|parameter| !model.drops(parameter)));
         let categories = &self.categories;
         supported && (categories.is_empty() || categories.contains(&model.instruct_type))
     }
 }
 
+/// Lists the models that the caller can see and that pass the filters.
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
     query: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Response {
-    // A query that cannot be read filters nothing: §4.4 knows no status but 200.
+    // A query that cannot be parsed filters nothing, because the list always has status 200 (§4.4).
     let query = query.map(|Query(pairs)| pairs).unwrap_or_default();
     let filters = Filters::of(&query);
     let visible = gateway.visible_models(plan);
@@ -66,13 +68,13 @@ pub async fn list(
     Json(ModelList::new(models)).into_response()
 }
 
-/// A model the caller cannot see does not exist for it: never a 403 (§4.5).
+/// One model. A model that the caller cannot see is 404, never 403 (§4.5).
 pub async fn one(
     State(gateway): State<Arc<Gateway>>,
     VisibleTo(plan): VisibleTo,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, GatewayError> {
-    // An ID that is not even text is one of no model.
+    // An ID that is not UTF-8 belongs to no model.
     let id = id.map_or_else(|_| "?".to_owned(), |Path(id)| id);
     let visible = gateway.visible_models(plan);
     match visible.iter().find(|model| model.id == id) {

@@ -1,5 +1,7 @@
-//! Where a payment provider tells what was paid. Its signature is all that counts here: no cookie, no
-//! key, no origin.
+//! Callback of the payment provider (webhook). It is authenticated by its signature alone: no cookie, key or origin is
+//! checked.
+//!
+//! If an event cannot be stored, the response is a 5xx, and the provider sends the event again.
 
 use std::sync::Arc;
 
@@ -14,10 +16,10 @@ use crate::{
     wire::error::GatewayError,
 };
 
-/// Much more than an event has.
+/// Largest event that is read; real ones are much smaller.
 const MAX_BYTES: usize = 64 << 10;
 
-/// The one route, where a provider is there to use it.
+/// The route of the callback; empty if no payment provider is configured.
 pub fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
     let payments = gateway.payments.as_ref();
     match payments.and_then(|payments| payments.provider.event_path()) {
@@ -26,6 +28,7 @@ pub fn router(gateway: &Gateway) -> Router<Arc<Gateway>> {
     }
 }
 
+/// Reads an event and stores it.
 async fn deliver(
     State(gateway): State<Arc<Gateway>>,
     Extension(log): Extension<RequestLog>,
@@ -39,9 +42,9 @@ async fn deliver(
     Ok(Json(json!({ "received": true })))
 }
 
-/// Takes an event: the account that it brought credit to, if it brought any.
+/// Verifies an event and credits its payment. Returns the account that was credited, if any.
 ///
-/// What it brought is written down when this returns. A 5xx asks for the same event again.
+/// The credit is committed when this returns `Ok`. A 5xx makes the provider send the event again.
 pub async fn delivered(
     gateway: &Arc<Gateway>,
     headers: &HeaderMap,

@@ -1,4 +1,4 @@
-//! `GET /v1/provider` (SPEC §4.6): what this service offers, whoever asks.
+//! `GET /v1/provider` (§4.6): a summary of the service, which does not depend on the caller.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,7 +22,7 @@ struct ProviderObject<'a> {
     description: &'static str,
     features: Vec<&'a str>,
     model_count: usize,
-    /// The most that a model of each tier costs, per token.
+    /// Highest price per token among the models of each tier.
     pricing: BTreeMap<&'static str, TierPrice>,
     specializations: Vec<&'a str>,
 }
@@ -33,9 +33,9 @@ struct TierPrice {
     completion: String,
 }
 
-/// The published Personal catalog as an upper bound, the same for every caller.
+/// Summarises the published models of the highest Personal tier.
 pub async fn provider(State(gateway): State<Arc<Gateway>>) -> Response {
-    // A store that does not answer is no reason not to tell what is known here.
+    // If the store is unavailable, the settings of the last refresh are used.
     let _ = gateway.ledger.refresh().await;
     let personal = Plan::new(Track::Personal, Tier::Max).unwrap_or(Plan::ANONYMOUS);
     let models = gateway.published_models(personal);
@@ -56,10 +56,10 @@ pub async fn provider(State(gateway): State<Arc<Gateway>>) -> Response {
         .into_iter()
         .filter_map(|tier| {
             let of_tier = || models.iter().filter(|model| model.min_tier == tier);
-            let dearest =
+            let highest =
                 |price: fn(&Model) -> TokenPrice| of_tier().map(|model| price(model)).max();
-            let prompt = dearest(|model| model.prices.rates.input)?.to_string();
-            let completion = dearest(|model| model.prices.rates.output)?.to_string();
+            let prompt = highest(|model| model.prices.rates.input)?.to_string();
+            let completion = highest(|model| model.prices.rates.output)?.to_string();
             Some((tier.as_str(), TierPrice { prompt, completion }))
         })
         .collect();

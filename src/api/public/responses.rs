@@ -1,4 +1,6 @@
-//! `/v1/responses` (SPEC §4.2): translated onto chat completions, and kept for the next turn.
+//! `/v1/responses` (§4.2): translated to chat completions, and stored for the next turn.
+//!
+//! A stored response that is missing or unreadable is 404; if the storage is unavailable, the response is 503.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -30,17 +32,17 @@ use crate::{
 };
 
 /// Creates a response.
-pub async fn answer(
+pub async fn respond(
     gateway: &Arc<Gateway>,
     caller: Caller,
     log: &RequestLog,
     body: &[u8],
 ) -> Result<Response, NotStarted> {
-    // The body is JSON of the right shape.
+    // The body is a JSON object with the right types.
     let mut request = ResponsesRequest::parse(body)?;
     // §3.3 The model is one this account may use.
-    let permitted = Permitted::check(gateway, &caller, &mut request.chat, log)?.kept();
-    // §4.2 What it goes on from.
+    let permitted = Permitted::check(gateway, &caller, &mut request.chat, log)?.owned();
+    // §4.2 The conversation that it continues.
     let stored = Stored::of(gateway, &caller.account_id);
     let earlier = match &request.previous_response_id {
         Some(id) => stored.conversation(id).await?,
@@ -51,7 +53,7 @@ pub async fn answer(
         .await?;
     let messages = conversation(earlier, items);
     check_order(&messages).map_err(ToolOrderError::into_responses_error)?;
-    // It is answered as a chat completion is, in other words.
+    // From here on it is a chat completion; only the form of the response differs.
     let input = if request.echo.store {
         Message::write_all(&messages)
     } else {
@@ -68,13 +70,13 @@ pub async fn answer(
     };
     let chat = request.into_chat(messages);
     let call = permitted.prepare(gateway, (&caller.account_id, caller.plan), chat);
-    let call = call.map_err(in_these_words)?;
-    let answered = call::answer(gateway, caller, log.clone(), call, form).await;
-    answered.map_err(|not_started| not_started.map(in_these_words))
+    let call = call.map_err(with_responses_field)?;
+    let response = call::respond(gateway, caller, log.clone(), call, form).await;
+    response.map_err(|not_started| not_started.map(with_responses_field))
 }
 
-/// A refusal with the name that its field has here.
-fn in_these_words(error: GatewayError) -> GatewayError {
+/// Replaces the name of a chat field in an error by its name in this API.
+fn with_responses_field(error: GatewayError) -> GatewayError {
     match error {
         GatewayError::InvalidRequest {
             message,
@@ -87,15 +89,15 @@ fn in_these_words(error: GatewayError) -> GatewayError {
     }
 }
 
-/// `GET /v1/responses/{id}`, its owner's only.
+/// `GET /v1/responses/{id}`, for the account that owns it.
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
 ) -> Result<Response, GatewayError> {
-    let streamed = uri.query().unwrap_or_default().split('&');
-    if streamed.into_iter().any(|pair| pair == "stream=true") {
+    let mut pairs = uri.query().unwrap_or_default().split('&');
+    if pairs.any(|pair| pair == "stream=true") {
         let message = "A stored response cannot be streamed; leave `stream` out.";
         return Err(GatewayError::invalid("stream", message));
     }
@@ -104,7 +106,7 @@ pub async fn show(
     Ok(json_response(record.response.into_bytes()))
 }
 
-/// `DELETE /v1/responses/{id}`, its owner's only.
+/// `DELETE /v1/responses/{id}`, for the account that owns it.
 pub async fn delete(
     State(gateway): State<Arc<Gateway>>,
     Authenticated(caller): Authenticated,
@@ -112,14 +114,14 @@ pub async fn delete(
 ) -> Result<Response, GatewayError> {
     let id = as_text(id);
     let deleting = gateway.conversations.delete(&caller.account_id, &id).await;
-    let was_there = deleting.map_err(|error| unavailable(&error))?;
-    if !was_there {
+    let existed = deleting.map_err(|error| unavailable(&error))?;
+    if !existed {
         return Err(not_found(&id));
     }
     Ok(json_response(deleted(&id).to_string().into_bytes()))
 }
 
-/// An ID that is not even text is one of no response.
+/// The ID in the path. One that is not UTF-8 belongs to no response.
 fn as_text(id: Result<Path<String>, PathRejection>) -> String {
     id.map_or_else(|_| "?".to_owned(), |Path(id)| id)
 }
@@ -138,34 +140,34 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// Missing, expired, evicted and another account's are all the same.
+    /// Finds a response. Missing, expired and evicted ones and those of other accounts give the same error.
     async fn find(&self, id: &str) -> Result<Record, GatewayError> {
         let finding = self.gateway.conversations.find(self.account_id, id).await;
         let found = finding.map_err(|error| unavailable(&error))?;
         found.ok_or_else(|| not_found(id))
     }
 
-    /// Everything up to the end of a response.
+    /// The messages up to and including a response.
     async fn conversation(&self, id: &str) -> Result<Vec<Message>, GatewayError> {
         let record = self.find(id).await?;
         let input = serde_json::from_str(&record.input).map_err(|_| unreadable(&record))?;
         Ok(conversation(input, output(&record)?))
     }
 
-    /// The items, with those that are only named put in their places.
+    /// Replaces references to stored items by the items.
     ///
-    /// Each response is read once and each item named once, or a small request could have a large
-    /// conversation over and over again.
+    /// Each response is read once and each item may be referenced once; otherwise a small request could repeat a large
+    /// conversation many times.
     async fn with_references(&self, items: Vec<Item>) -> Result<Vec<Item>, GatewayError> {
         let mut outputs: HashMap<String, Vec<Item>> = HashMap::new();
-        let mut named = HashSet::new();
+        let mut referenced = HashSet::new();
         let mut all = Vec::with_capacity(items.len());
         for (at, item) in items.into_iter().enumerate() {
             let Some(id) = item.reference() else {
                 all.push(item);
                 continue;
             };
-            if !named.insert(id.to_owned()) {
+            if !referenced.insert(id.to_owned()) {
                 let message = format!("`input[{at}]` is `{id}`, which is in `input` already.");
                 return Err(GatewayError::invalid(format!("input[{at}].id"), message));
             }
@@ -182,38 +184,41 @@ impl<'a> Stored<'a> {
                     unread.insert(output(&record)?)
                 }
             };
-            let place = output.iter().position(|item| item.id() == Some(id));
-            all.push(output.swap_remove(place.ok_or_else(missing)?));
+            let position = output.iter().position(|item| item.id() == Some(id));
+            all.push(output.swap_remove(position.ok_or_else(missing)?));
         }
         Ok(all)
     }
 }
 
-/// What a stored response answered.
+/// The output items of a stored response.
 fn output(record: &Record) -> Result<Vec<Item>, GatewayError> {
     #[derive(serde::Deserialize)]
-    struct Answered {
+    struct StoredOutput {
         output: Input,
     }
-    let answered: Answered =
+    let stored: StoredOutput =
         serde_json::from_str(&record.response).map_err(|_| unreadable(record))?;
-    answered.output.into_items().map_err(|_| unreadable(record))
+    stored.output.into_items().map_err(|_| unreadable(record))
 }
 
-/// `id` is what a caller wrote, and may be anything.
+/// The error with the caller's `id`, cut because it may be of any length.
 fn not_found(id: &str) -> GatewayError {
     let id = id.chars().take(64).collect();
     GatewayError::PreviousResponseNotFound { id }
 }
 
-/// Whatever became of it, it is gone: trying again would not bring it back.
+/// Logs a stored response that cannot be parsed and reports it as missing, because a retry would not help.
 fn unreadable(record: &Record) -> GatewayError {
-    tracing::error!(response.id = record.id, "a stored response cannot be read");
+    tracing::error!(
+        response.id = record.id,
+        "a stored response cannot be parsed; it is reported as not found"
+    );
     not_found(&record.id)
 }
 
-/// The room itself logs when it fails and when it works again.
+/// The error for unavailable storage. `conversations` logs when the storage fails and when it recovers.
 fn unavailable(error: &crate::conversations::StorageError) -> GatewayError {
-    tracing::debug!(%error, "stored responses cannot be reached");
+    tracing::debug!(%error, "stored responses are unavailable; the request is refused");
     GatewayError::StorageUnavailable
 }

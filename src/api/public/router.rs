@@ -1,4 +1,4 @@
-//! Every public route on one screen.
+//! All public routes.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::{
     gateway::Gateway,
 };
 
-/// Billed calls, by POST.
+/// Paths of the billed endpoints, for POST.
 const BILLED: [(&str, Endpoint); 2] = [
     ("/v1/chat/completions", Endpoint::ChatCompletions),
     ("/v1/responses", Endpoint::Responses),
 ];
 
-/// The public listener: the API, and `pages` of the portal where it is enabled.
+/// The public listener: the API and, if the portal is enabled, its `pages`.
 pub fn public(gateway: &Arc<Gateway>, pages: Router<Arc<Gateway>>) -> Front {
     let authenticate = middleware::from_fn_with_state(gateway.clone(), layers::authenticate);
     let logged = middleware::from_fn_with_state(gateway.clone(), access_log::log_requests);
@@ -28,7 +28,7 @@ pub fn public(gateway: &Arc<Gateway>, pages: Router<Arc<Gateway>>) -> Front {
                 .delete(responses::delete)
                 .route_layer(authenticate),
         )
-        // Public: a key is looked at, never asked for (§4.4–4.6).
+        // Public: a key is optional (§4.4–4.6).
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::one))
         .route("/v1/provider", get(provider::provider))
@@ -36,7 +36,7 @@ pub fn public(gateway: &Arc<Gateway>, pages: Router<Arc<Gateway>>) -> Front {
         .route("/health/live", get(health::alive))
         .merge(pages)
         .merge(payments::router(gateway))
-        // §4.3 Everything else, other methods included.
+        // §4.3 Everything else, including other methods of these paths.
         .fallback(layers::route_not_found)
         .method_not_allowed_fallback(layers::route_not_found)
         .with_state(gateway.clone())

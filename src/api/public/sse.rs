@@ -1,4 +1,6 @@
-//! A streamed answer's body: frames as they come, and a word if they stop coming.
+//! The body of a streamed response: frames as they arrive, comments while there are none.
+//!
+//! If the task of the call dies, the stream ends with an error event and without `[DONE]`.
 
 use std::{
     convert::Infallible,
@@ -24,19 +26,23 @@ use crate::{
     wire::error::GatewayError,
 };
 
-/// After how long a silence a stream shows that it is alive, with a comment that clients pass over.
+/// Time without a frame after which a comment is sent, which clients ignore.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The 200 that opens a stream; the log is told how it went.
-pub fn response(frames: mpsc::Receiver<Frame>, log: RequestLog, words: ErrorWriter) -> Response {
+/// The response that starts a stream; how it ends is added to the log.
+pub fn response(
+    frames: mpsc::Receiver<Frame>,
+    log: RequestLog,
+    error_writer: ErrorWriter,
+) -> Response {
     let body = FrameBody {
         frames,
         log,
-        words,
+        error_writer,
         sent: 0,
         keep_alive: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
-        alive: false,
-        over: false,
+        is_active: false,
+        ended: false,
     };
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
@@ -45,7 +51,7 @@ pub fn response(frames: mpsc::Receiver<Frame>, log: RequestLog, words: ErrorWrit
         HeaderValue::from_static("text/event-stream"),
     );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Proxies that collect small writes would turn a stream into one late answer.
+    // Proxies that buffer small writes would delay the stream until its end.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
@@ -53,23 +59,24 @@ pub fn response(frames: mpsc::Receiver<Frame>, log: RequestLog, words: ErrorWrit
 struct FrameBody {
     frames: mpsc::Receiver<Frame>,
     log: RequestLog,
-    /// In which an error is told that nobody else can tell any more.
-    words: ErrorWriter,
+    /// Writes the error event if the task of the call has died.
+    error_writer: ErrorWriter,
+    /// Number of frames sent, for the sequence number of an error event.
     sent: u64,
     keep_alive: Pin<Box<Sleep>>,
-    /// Something was sent since the timer was set.
-    alive: bool,
-    over: bool,
+    /// Whether a frame was sent since the timer was set.
+    is_active: bool,
+    ended: bool,
 }
 
 impl FrameBody {
-    /// Ready when nothing has been sent for as long as proxies wait at least. Setting a timer for
-    /// each frame would cost more than the frame; so it is set anew only when it has run out.
+    /// Ready when no frame was sent for at least [`KEEP_ALIVE`], which is shorter than the timeouts of proxies.
+    /// Resetting the timer for each frame would cost more than the frame, so it is reset only when it has fired.
     fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.keep_alive.as_mut().poll(context));
             self.keep_alive.as_mut().reset(Instant::now() + KEEP_ALIVE);
-            if !std::mem::take(&mut self.alive) {
+            if !std::mem::take(&mut self.is_active) {
                 return Poll::Ready(());
             }
         }
@@ -84,7 +91,7 @@ impl HttpBody for FrameBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
-        if self.over {
+        if self.ended {
             return Poll::Ready(None);
         }
         let Poll::Ready(frame) = self.frames.poll_recv(context) else {
@@ -92,7 +99,7 @@ impl HttpBody for FrameBody {
             let comment = Bytes::from_static(b": keep-alive\n\n");
             return Poll::Ready(Some(Ok(hyper::body::Frame::data(comment))));
         };
-        self.alive = true;
+        self.is_active = true;
         let data = match frame {
             Some(Frame::Data(data)) => {
                 self.sent += 1;
@@ -100,15 +107,15 @@ impl HttpBody for FrameBody {
             }
             Some(Frame::End(ending)) => {
                 self.log.ended(ending);
-                self.over = true;
+                self.ended = true;
                 return Poll::Ready(None);
             }
-            // The task is gone without an ending: it panicked. Say so, and do not say `[DONE]`.
+            // The task ended without an `End` frame: it panicked. Sends an error event and no `[DONE]`.
             None => {
                 let cause = "the task of the call died".to_owned();
                 self.log.ended(Ending::Interrupted { cause });
-                self.over = true;
-                (self.words)(&GatewayError::Internal.envelope(), self.sent)
+                self.ended = true;
+                (self.error_writer)(&GatewayError::Internal.envelope(), self.sent)
             }
         };
         Poll::Ready(Some(Ok(hyper::body::Frame::data(data))))
@@ -122,18 +129,18 @@ mod tests {
     use super::*;
     use crate::wire::{chat::Frames, responses::error_event};
 
-    async fn text_of(frames: Vec<Frame>, words: ErrorWriter) -> String {
+    async fn text_of(frames: Vec<Frame>, error_writer: ErrorWriter) -> String {
         let (sender, receiver) = mpsc::channel(8);
         for frame in frames {
             sender.try_send(frame).ok().unwrap();
         }
         drop(sender);
-        let body = response(receiver, RequestLog::default(), words).into_body();
+        let body = response(receiver, RequestLog::default(), error_writer).into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
     #[tokio::test]
-    async fn a_stream_whose_task_died_says_so() {
+    async fn a_stream_whose_task_died_ends_with_an_error() {
         let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
         let end = Frame::End(Ending::Finished { usage: None });
         let whole = text_of(vec![data(), end], |envelope, _| Frames::error(envelope)).await;
@@ -145,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_without_news_shows_that_it_is_alive() {
+    async fn a_stream_without_frames_sends_comments() {
         let (sender, receiver) = mpsc::channel(8);
         let started = Instant::now();
         let body = response(receiver, RequestLog::default(), |envelope, _| {
@@ -153,12 +160,12 @@ mod tests {
         })
         .into_body();
         let reading = tokio::spawn(async { body.collect().await.unwrap().to_bytes() });
-        let news = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
+        let data = || Frame::Data(Bytes::from_static(b"data: 1\n\n"));
         tokio::time::sleep(Duration::from_secs(10)).await;
-        sender.send(news()).await.ok().unwrap();
-        // Alive at 10 s: the first comment can be expected between 25 and 40 s.
+        sender.send(data()).await.ok().unwrap();
+        // A frame at 10 s: the first comment comes between 25 and 40 s.
         tokio::time::sleep(Duration::from_secs(31)).await;
-        sender.send(news()).await.ok().unwrap();
+        sender.send(data()).await.ok().unwrap();
         let end = Frame::End(Ending::Finished { usage: None });
         sender.send(end).await.ok().unwrap();
         let read = String::from_utf8(reading.await.unwrap().to_vec()).unwrap();
@@ -167,9 +174,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_responses_stream_whose_task_died_says_so_in_its_own_words() {
-        let words: ErrorWriter = error_event;
-        let cut = text_of(Vec::new(), words).await;
+    async fn a_responses_stream_whose_task_died_ends_with_its_error_event() {
+        let error_writer: ErrorWriter = error_event;
+        let cut = text_of(Vec::new(), error_writer).await;
         let error = cut.strip_prefix("event: error\ndata: ").unwrap();
         let error: serde_json::Value = serde_json::from_str(error).unwrap();
         assert_eq!(error["type"], "error");

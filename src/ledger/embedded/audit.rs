@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, path::Path, sync::atomic::Ordering::Relaxed, ti
 use super::{
     Embedded,
     command::Command,
-    sqlite::{self, audit::books},
+    sqlite::{self, audit::audit_entries},
     steps::Frozen,
 };
 use crate::ledger::{Audit, LedgerError, Violation};
@@ -18,8 +18,9 @@ const STEP: usize = 500;
 /// Audits a database file without changing it, whether or not a gateway is using it.
 pub fn audit_file(path: &Path) -> Result<Audit, String> {
     let started = Instant::now();
-    let looked = sqlite::read_only(path).and_then(|connection| books(&connection, 0));
-    let audit = looked.map_err(|error| format!("{} cannot be audited: {error}", path.display()))?;
+    let audited = sqlite::read_only(path).and_then(|connection| audit_entries(&connection, 0));
+    let audit =
+        audited.map_err(|error| format!("{} cannot be audited: {error}", path.display()))?;
     Ok(Audit {
         took: started.elapsed(),
         ..audit
@@ -39,8 +40,8 @@ impl Embedded {
         self.audit_since(self.audited_to.load(Relaxed)).await
     }
 
-    /// Checks a file for damage that was opened as the last process left it. Damage found here is the disk's: no new call
-    /// is admitted.
+    /// Checks a file for damage that was opened as the last process left it. Damage found here is the disk's: no new
+    /// call is admitted.
     async fn check_file(&self) -> Result<(), LedgerError> {
         if self.sound.load(Relaxed) {
             return Ok(());
@@ -65,10 +66,10 @@ impl Embedded {
         self.check_file().await?;
         self.sweep_expired().await?;
         self.all_written().await;
-        let looked = self
+        let audited = self
             .reader
-            .query_file(move |database| books(database, since));
-        let mut audit = looked.await?;
+            .query_file(move |database| audit_entries(database, since));
+        let mut audit = audited.await?;
         // In small commands, so that no charge waits long.
         for accounts in audit.accounts.chunks(STEP) {
             let accounts = accounts.to_vec();

@@ -75,7 +75,7 @@ impl Embedded {
     /// Releases the hold of a call and records the call.
     pub fn free(&self, call: Box<Call>) {
         let was_held = self.release(&call);
-        // Without a reply: it is history, not money.
+        // Without waiting for a reply: it is only a record, and no credit depends on it.
         self.writer
             .submit(Command::RecordReleased { call, was_held });
     }

@@ -1,4 +1,6 @@
-//! The copy in memory that requests read.
+//! The ledger in memory, which requests read.
+//!
+//! The writer thread updates it after each commit; after a failed commit it is reloaded from the database.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,6 +21,7 @@ use crate::{
     },
 };
 
+/// Accounts, keys, settings, grants and credit by their IDs.
 #[derive(Default)]
 pub struct Directory {
     accounts: FastMap<String, Account>,
@@ -28,17 +31,17 @@ pub struct Directory {
     limits: LimitRules,
     credits: FastMap<String, Mutex<Credit>>,
     grants: FastMap<String, Vec<Grant>>,
-    /// Accounts whose books do not add up: nothing new is begun for them until someone has looked.
+    /// Accounts whose entries do not add up: they start no new call until an operator has looked.
     frozen: FastSet<String>,
-    /// Whether anyone has looked.
+    /// Whether an audit has been made since the start.
     audited: bool,
-    /// Stands in for the credit of an account that is not there.
-    nobody: Mutex<Credit>,
+    /// Empty credit that stands in for that of an unknown account.
+    unknown_credit: Mutex<Credit>,
 }
 
-/// The directory as all share it. It is locked for a look or a put, never for the disk.
+/// The shared directory. Its lock is held for a read or an update in memory, never during disk I/O.
 ///
-/// Every request looks several times and hardly anything is put, so threads that read have a part of the lock each.
+/// Each request reads several times and updates are rare, so the lock is sharded: each reading thread locks one shard.
 #[derive(Clone)]
 pub struct Shared(Arc<ShardedLock<Directory>>);
 
@@ -51,13 +54,14 @@ impl Shared {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the writer's thread alone.
+    /// Locks for an update; only the writer thread does.
     pub fn write(&self) -> ShardedLockWriteGuard<'_, Directory> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Directory {
+    /// The caller that an active key belongs to.
     pub fn caller(&self, digest: KeyDigest) -> Option<Caller> {
         let key = self.keys.get(self.by_digest.get(&digest)?)?;
         if key.state != KeyState::Active {
@@ -83,7 +87,7 @@ impl Directory {
         self.accounts.get(id).ok_or_else(missing)
     }
 
-    /// Oldest first.
+    /// All accounts, oldest first.
     pub fn accounts(&self) -> impl Iterator<Item = &Account> {
         let mut accounts: Vec<_> = self.accounts.values().collect();
         accounts.sort_by_key(|account| (account.created_at, account.id.as_str()));
@@ -98,7 +102,7 @@ impl Directory {
         self.keys.get(id).ok_or_else(missing)
     }
 
-    /// Oldest first.
+    /// The account's keys, oldest first.
     pub fn keys_of(&self, account_id: &str) -> impl Iterator<Item = &Key> {
         let mut keys: Vec<_> = self
             .keys
@@ -118,14 +122,15 @@ impl Directory {
         key.is_some_and(|key| key.state == KeyState::Active)
     }
 
-    /// The account's credit, locked for a look or a change, never for the disk.
+    /// Locks the account's credit; the lock is never held during disk I/O.
     ///
-    /// An account that is unknown has none: callers have looked it up before.
+    /// An unknown account gets empty credit. Callers have looked the account up before.
     pub fn credit(&self, account_id: &str) -> MutexGuard<'_, Credit> {
-        let credit = self.credits.get(account_id).unwrap_or(&self.nobody);
+        let credit = self.credits.get(account_id).unwrap_or(&self.unknown_credit);
         credit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The number of holds and their sum.
     pub fn all_held(&self) -> (usize, NanoUsd) {
         let (mut holds, mut held) = (0, 0);
         for credit in self.credits.values() {
@@ -136,11 +141,12 @@ impl Directory {
         (holds, NanoUsd::new(held))
     }
 
+    /// The number of frozen accounts.
     pub fn frozen(&self) -> usize {
         self.frozen.len()
     }
 
-    /// Freezes these accounts: in place of those that were, or beside them.
+    /// Freezes these accounts. With `replace`, all others are unfrozen.
     pub fn freeze(&mut self, accounts: BTreeSet<String>, replace: bool) {
         if replace {
             self.frozen.clear();
@@ -149,12 +155,12 @@ impl Directory {
         self.audited = true;
     }
 
-    /// None as long as nobody has looked.
+    /// The frozen accounts; `None` before the first audit.
     pub fn frozen_accounts(&self) -> Option<Vec<String>> {
         self.audited.then(|| self.frozen.iter().cloned().collect())
     }
 
-    /// What expires within these times, in no order; of closed accounts nothing.
+    /// Credit of open accounts that expires within these times, in no particular order.
     pub fn expiring(&self, from: i64, until: i64) -> Vec<Expiring> {
         let mut found = Vec::new();
         for (account_id, credit) in &self.credits {
@@ -178,7 +184,7 @@ impl Directory {
         self.frozen.contains(account_id)
     }
 
-    /// Oldest first.
+    /// The account's grants, oldest first.
     pub fn grants(&self, account_id: &str) -> &[Grant] {
         self.grants.get(account_id).map_or(&[], Vec::as_slice)
     }
@@ -205,14 +211,15 @@ impl Directory {
         }
     }
 
+    /// Sets an account's grants and credit as the database has them.
     pub fn restore_credit(&mut self, account_id: &str, grants: Vec<Grant>, credit: Credit) {
         self.credits
             .insert(account_id.to_owned(), Mutex::new(credit));
         self.grants.insert(account_id.to_owned(), grants);
     }
 
-    /// Puts what the database holds in the place of what was thought to be. What running calls
-    /// have set aside stays set aside. Gives back what it was before.
+    /// Replaces the directory by the state of the database, but keeps the holds of running calls and the frozen
+    /// accounts. Returns the previous directory.
     pub fn restore(&mut self, mut stored: Directory) -> Directory {
         for (account_id, credit) in &self.credits {
             let before = credit.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,9 +8,9 @@ use crate::{
     ledger::{AnalyticsFilter, AnalyticsRow, Call, CallId, LedgerError},
 };
 
-/// More than a call of several steps takes.
+/// Upper bound of the time that a call with several steps takes.
 const LONGEST_CALL_MS: i64 = 60 * 60 * 1_000;
-/// A call gets its number a little before its reservation.
+/// How long before its reservation a call may have got its number.
 const NUMBERED_BEFORE_MS: i64 = 10_000;
 
 impl Embedded {

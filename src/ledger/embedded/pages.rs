@@ -1,4 +1,4 @@
-//! What pages show: looked up beside the writer, once it has written what it was sent before.
+//! Queries for pages. They run beside the writer, after it has posted everything that was sent to it before.
 
 use std::collections::HashMap;
 
@@ -72,8 +72,8 @@ impl Embedded {
         before: Option<(i64, String)>,
         limit: usize,
     ) -> Result<Vec<AccountFound>, LedgerError> {
-        let wanted = Conditions::of_accounts(Sql::Lite, text, before);
-        let query = move |database: &_| pages::accounts(database, &wanted, limit);
+        let conditions = Conditions::of_accounts(Sql::Lite, text, before);
+        let query = move |database: &_| pages::accounts(database, &conditions, limit);
         let found = self.reader.query(query).await?;
         let (directory, now) = (self.read(), self.clock.now());
         let found = found.into_iter().map(|account| AccountFound {

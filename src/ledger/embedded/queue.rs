@@ -198,10 +198,10 @@ mod tests {
     async fn send_after_all_keeps_the_order_of_all_threads() {
         let _runner = Runner::start();
         let (sender, mut queue) = new();
-        lanes::this_thread_is(1);
+        lanes::set_this_lane(1);
         sender.send(1);
         assert_eq!(queue.next(), None);
-        lanes::this_thread_is(0);
+        lanes::set_this_lane(0);
         sender.send(2);
         sender.send_after_all(3);
         let mut taken: Vec<_> = queue.by_ref().collect();

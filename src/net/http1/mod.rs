@@ -1,4 +1,10 @@
-//! HTTP/1.
+//! HTTP/1: a server for clients of the gateway and a client for providers.
+//!
+//! The server refuses every request head that two implementations could read differently, with an error response and
+//! a closed connection. The client returns an `UpstreamError` for a response that is malformed or cut off. A
+//! connection is reused only if the end of the last message is known on both sides.
+//!
+//! It uses `lanes`, `shutdown`, `connect` and `read_buffer` of `net`, and `wire` for `UpstreamError`.
 
 mod body;
 mod chunks;

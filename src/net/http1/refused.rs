@@ -1,9 +1,9 @@
-//! Heads that the connection refused before they became requests.
+//! Requests that stand in for heads that the server refused to parse.
 //!
-//! The listener reads heads strictly (`server/http1/head.rs`). What it refuses is answered like
-//! everything else, through the router: in the place of the bad head it hands on a request that
-//! names the reason, made here and recognised here. A client that sends such a request of its own accord
-//! is refused as well, and nothing is lost.
+//! Heads are parsed strictly (`server/head.rs`). The error response to a bad one is made by the router, like every
+//! other: in place of the bad head the server passes on a request with the method `REFUSED` and a path that names the
+//! reason. It is made here and recognised here. A client that sends such a request itself is refused as well, which is
+//! harmless.
 
 use axum::{
     extract::Request,
@@ -13,11 +13,12 @@ use axum::{
 /// The header that identifies a request to its caller and in our logs.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The most a head may hold: larger than any client's, smaller than a nuisance.
+/// Largest head that is accepted: larger than any client sends, and small enough not to be a burden.
 pub const MAX_HEAD_BYTES: usize = 64 << 10;
-/// More than any client sends.
+/// Most headers of a request: more than any client sends.
 pub const MAX_HEADERS: usize = 100;
 
+/// Method of the stand-in requests.
 const METHOD: &str = "REFUSED";
 
 /// Why a head was refused.
@@ -58,10 +59,10 @@ impl Refused {
         }
     }
 
-    /// The request that stands in for what was refused, under the ID that the caller gave it.
+    /// The stand-in request, with the caller's request ID.
     pub fn request(self, id: Option<&[u8]>) -> http::Request<()> {
         let mut request = http::Request::new(());
-        *request.method_mut() = Method::from_bytes(METHOD.as_bytes()).expect("a word");
+        *request.method_mut() = Method::from_bytes(METHOD.as_bytes()).expect("a valid method");
         *request.uri_mut() = Uri::from_static(self.path());
         if let Some(id) = id.and_then(|id| HeaderValue::from_bytes(id).ok()) {
             request.headers_mut().insert(REQUEST_ID, id);
@@ -69,6 +70,7 @@ impl Refused {
         request
     }
 
+    /// The reason that a stand-in request names; `None` for other requests.
     pub fn of(request: &Request) -> Option<Self> {
         if request.method().as_str() != METHOD {
             return None;

@@ -43,7 +43,7 @@ struct Line {
 
 /// Checks every entry after `since` and the accounts of these entries; all accounts if `since` is zero. It reads one
 /// snapshot, whatever is written meanwhile.
-pub fn books(connection: &Connection, since: i64) -> rusqlite::Result<Audit> {
+pub fn audit_entries(connection: &Connection, since: i64) -> rusqlite::Result<Audit> {
     let moment = connection.unchecked_transaction()?;
     let mut look = Look {
         moment: &moment,

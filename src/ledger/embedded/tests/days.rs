@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     base::money::NanoUsd,
-    ledger::{CallsPage, credit::Charge, embedded::sqlite::audit::books, tests::until},
+    ledger::{CallsPage, credit::Charge, embedded::sqlite::audit::audit_entries, tests::until},
 };
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn calls_that_cannot_be_posted_delay_no_charge() {
     let audit = paying
         .embedded()
         .reader
-        .query_file(|database| books(database, 0));
+        .query_file(|database| audit_entries(database, 0));
     assert_eq!(
         audit.await.unwrap().violations,
         [],

@@ -1,4 +1,6 @@
-//! The head of an answer: what of it matters here.
+//! Parses the head of a response, and keeps the fields that the gateway uses.
+//!
+//! A head that is malformed, too large or ambiguous about the length of its body is `UpstreamError::Malformed`.
 
 use std::mem::MaybeUninit;
 
@@ -9,10 +11,11 @@ use crate::{
     wire::error::UpstreamError,
 };
 
-/// The largest head that is read. A provider that sends more is not sending one.
+/// Largest head that is read.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 const MAX_HEADERS: usize = 128;
 
+/// Status, framing and the needed headers of a response.
 #[derive(Debug)]
 pub struct Head {
     pub status: u16,
@@ -20,49 +23,51 @@ pub struct Head {
     pub content_encoding: Option<String>,
     pub retry_after: Option<String>,
     pub framing: BodyFraming,
-    /// Whether another request may follow once the body is over.
+    /// Whether another request may be sent after the body.
     pub keep_alive: bool,
 }
 
 impl Head {
-    /// The head that `bytes` begin with, and its length; `None` while its end is still to come. Interim
-    /// answers (1xx) are heads of their own.
+    /// Parses the head at the start of `bytes` and returns it with its length; `None` if it is incomplete. Interim
+    /// responses (1xx) are returned as heads, too.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, UpstreamError> {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let mut room = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+        let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut []);
         let malformed = |what: &str| UpstreamError::Malformed(what.into());
         let parser = ParserConfig::default();
-        let parsed = parser.parse_response_with_uninit_headers(&mut response, bytes, &mut room);
+        let parsed = parser.parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
         let length = match parsed {
             Ok(Status::Complete(length)) if length <= MAX_HEAD_BYTES => length,
             Ok(Status::Partial) if bytes.len() <= MAX_HEAD_BYTES => return Ok(None),
             Ok(_) | Err(httparse::Error::TooManyHeaders) => {
-                return Err(malformed("a head that is too large"));
+                return Err(malformed("a response head that is too large"));
             }
-            Err(error) => return Err(UpstreamError::Malformed(format!("no HTTP: {error}"))),
+            Err(error) => return Err(UpstreamError::Malformed(format!("not HTTP: {error}"))),
         };
         let status = response.code.unwrap_or_default();
-        let is_newer = response.version == Some(1);
+        let is_http11 = response.version == Some(1);
         let headers = Headers(response.headers);
         let chunked = match headers.last("transfer-encoding") {
             None => false,
             Some(coding) if coding.eq_ignore_ascii_case("chunked") => true,
-            Some(_) => return Err(malformed("a transfer encoding that nobody asked for")),
+            Some(_) => return Err(malformed("an unsupported Transfer-Encoding")),
         };
-        let announced = headers.length()?;
+        let announced = headers.content_length()?;
         let framing = match (status, announced) {
             (100..200 | 204 | 304, _) => BodyFraming::Length(0),
             _ if chunked => BodyFraming::chunked(Dialect::Lenient),
             (_, Some(length)) => BodyFraming::Length(length),
             (_, None) => BodyFraming::UntilClosed,
         };
-        // Two answers to where the body ends: one of them is somebody else's.
-        let is_clear = !(chunked && announced.is_some());
-        let says = |word| headers.says("connection", word);
-        let keep_alive = is_clear && !says("close") && (is_newer || says("keep-alive"));
+        // With both headers, the end of the body is ambiguous: another server may find it at another position. Chunks
+        // are read, and the connection is not reused.
+        let is_unambiguous = !(chunked && announced.is_some());
+        let has_option = |option| headers.has_option("connection", option);
+        let keep_alive =
+            is_unambiguous && !has_option("close") && (is_http11 || has_option("keep-alive"));
         let owned = |name| headers.last(name).map(str::to_owned);
         let head = Self {
             status,
@@ -82,7 +87,7 @@ impl Head {
 struct Headers<'a>(&'a [Header<'a>]);
 
 impl<'a> Headers<'a> {
-    /// The values of this name that are text.
+    /// The values of the headers with this name, without those that are not UTF-8.
     fn all(&self, name: &str) -> impl Iterator<Item = &'a str> {
         let named = self
             .0
@@ -95,13 +100,14 @@ impl<'a> Headers<'a> {
         self.all(name).last()
     }
 
-    fn says(&self, name: &str, word: &str) -> bool {
-        let mut words = self.all(name).flat_map(|value| value.split(','));
-        words.any(|said| said.trim().eq_ignore_ascii_case(word))
+    /// Whether a comma-separated list contains the option.
+    fn has_option(&self, name: &str, option: &str) -> bool {
+        let mut options = self.all(name).flat_map(|value| value.split(','));
+        options.any(|value| value.trim().eq_ignore_ascii_case(option))
     }
 
-    /// The one length that is announced.
-    fn length(&self) -> Result<Option<u64>, UpstreamError> {
+    /// The Content-Length; an error if it is invalid or there are different ones.
+    fn content_length(&self) -> Result<Option<u64>, UpstreamError> {
         let mut announced = None;
         for value in self
             .all("content-length")
@@ -111,7 +117,7 @@ impl<'a> Headers<'a> {
             let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
             let length = value.parse().ok().filter(|_| digits);
             if length.is_none() || announced.is_some_and(|before| Some(before) != length) {
-                let message = "a length that is none".to_owned();
+                let message = "an invalid or conflicting Content-Length".to_owned();
                 return Err(UpstreamError::Malformed(message));
             }
             announced = length;
@@ -127,7 +133,7 @@ mod tests {
     fn head(text: &str) -> Result<Head, UpstreamError> {
         let text = format!("{text}\r\n\r\n");
         let parsed = Head::parse(text.as_bytes())?;
-        let (head, length) = parsed.expect("it is whole");
+        let (head, length) = parsed.expect("a complete head");
         assert_eq!(length, text.len());
         for cut in 0..text.len() {
             let partial = Head::parse(&text.as_bytes()[..cut]).unwrap();
@@ -137,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_body_ends_is_said_in_one_way() {
+    fn framing_and_keep_alive_follow_the_headers() {
         for (text, framing, keep_alive) in [
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 5",
@@ -206,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_without_end_is_not_waited_for() {
+    fn an_endless_head_is_refused() {
         let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "x".repeat(MAX_HEAD_BYTES));
         assert!(Head::parse(endless.as_bytes()).is_err());
         let many = format!(

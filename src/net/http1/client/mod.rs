@@ -1,7 +1,8 @@
-//! One connection to a provider, which speaks HTTP/1.1.
+//! HTTP/1.1 client: one connection to a provider.
 //!
-//! A request goes out in one piece, and its answer is read by whoever waits for it, in a task of their own. So
-//! nobody stands in between who would have to be woken for every piece of a stream, or have room for one.
+//! The task that waits for a response reads it from the socket itself. There is no connection task in between, which
+//! would have to be woken for each piece of a stream and to buffer it. A malformed response or one that was cut off is
+//! an [`UpstreamError`], and its connection is not reused.
 
 use std::{
     future::poll_fn,
@@ -32,16 +33,18 @@ use crate::{
     wire::error::UpstreamError,
 };
 
-/// How much is read at once where there is always more.
-const MOST_READ: usize = 64 << 10;
+/// Most bytes that are read at once, for responses that keep filling the buffer.
+const MAX_READ_BYTES: usize = 64 << 10;
 
+/// A connection to a provider, with the state of its current response.
 pub struct Connection {
     stream: Stream,
     buffer: BytesMut,
-    room: usize,
+    /// How many bytes the next read takes at most; it grows while reads fill it.
+    read_size: usize,
     framing: BodyFraming,
     keep_alive: bool,
-    /// The thread that it belongs to.
+    /// Number of the lane whose thread owns the connection.
     pub lane: usize,
 }
 
@@ -50,54 +53,54 @@ impl Connection {
         Self {
             stream,
             buffer: BytesMut::new(),
-            room: SHARED_BYTES,
+            read_size: SHARED_BYTES,
             framing: BodyFraming::Length(0),
             keep_alive: true,
             lane,
         }
     }
 
-    /// Whether it is still open, and nothing came that nobody asked for.
+    /// Whether the connection is open and has no unsolicited bytes.
     pub fn is_alive(&mut self) -> bool {
-        let mut unasked = [0];
-        let mut unasked = ReadBuf::new(&mut unasked);
-        let read = poll_fn(|context| Pin::new(&mut self.stream).poll_read(context, &mut unasked));
-        // Whatever this task has done before: to be told to wait for that would look alive.
+        let mut byte = [0];
+        let mut byte = ReadBuf::new(&mut byte);
+        let read = poll_fn(|context| Pin::new(&mut self.stream).poll_read(context, &mut byte));
+        // Unconstrained, because a task without cooperative budget would get `Pending`, as from an open connection.
         unconstrained(read).now_or_never().is_none()
     }
 
-    /// Whether another request may be sent: the last answer was read to its end.
-    pub fn is_free(&self) -> bool {
+    /// Whether another request may be sent: the last response was read to its end.
+    pub fn is_reusable(&self) -> bool {
         self.keep_alive && self.framing.is_over() && self.buffer.is_empty()
     }
 
-    /// Whether that may still become so: nothing has come that was not read.
-    pub fn may_be_free(&self) -> bool {
+    /// Whether the connection may become reusable when the end of the response arrives: no bytes are unread.
+    pub fn may_become_reusable(&self) -> bool {
         self.keep_alive && self.buffer.is_empty()
     }
 
-    pub fn keeps_no_buffer(&mut self) {
+    /// Frees the buffer of an idle connection.
+    pub fn free_buffer(&mut self) {
         self.buffer = BytesMut::new();
     }
 
-    /// Sends a request; gives the head of its answer.
-    pub async fn ask(&mut self, head: &[u8], body: &[u8]) -> Result<Head, UpstreamError> {
-        self.keep_alive = false; // until there is an answer
-        self.room = SHARED_BYTES;
+    /// Sends a request and returns the head of its response.
+    pub async fn send(&mut self, head: &[u8], body: &[u8]) -> Result<Head, UpstreamError> {
+        self.keep_alive = false; // until there is a response
+        self.read_size = SHARED_BYTES;
         let mut unsent = Unsent {
             head,
             body,
             is_flushed: false,
         };
-        let mut answer = poll_fn(|context| self.poll_exchange(&mut unsent, context)).await?;
-        // Answered before all was said: what is left of it would be read as the next request.
-        self.keep_alive = answer.keep_alive && unsent.is_flushed;
-        self.framing = std::mem::replace(&mut answer.framing, BodyFraming::Length(0));
-        Ok(answer)
+        let mut response = poll_fn(|context| self.poll_exchange(&mut unsent, context)).await?;
+        // If the response came before the request was sent, the rest would be read as the next request.
+        self.keep_alive = response.keep_alive && unsent.is_flushed;
+        self.framing = std::mem::replace(&mut response.framing, BodyFraming::Length(0));
+        Ok(response)
     }
 
-    /// Writes what can be written, and reads all the while: who refuses a large request does not wait for its
-    /// end.
+    /// Writes the request and reads meanwhile: a provider that refuses a large request may respond before its end.
     fn poll_exchange(
         &mut self,
         unsent: &mut Unsent<'_>,
@@ -108,21 +111,26 @@ impl Connection {
             if let Some((head, length)) = Head::parse(&self.buffer)? {
                 self.buffer.advance(length);
                 match head.status {
-                    101 => return Poll::Ready(Err(broken("it speaks something else now"))),
+                    101 => {
+                        return Poll::Ready(Err(broken(
+                            "the provider switched protocols (status 101)",
+                        )));
+                    }
                     100..200 => continue,
                     _ => return Poll::Ready(Ok(head)),
                 }
             }
             match self.poll_read(context) {
                 Poll::Ready(Ok(0)) => {
-                    return Poll::Ready(Err(broken("the connection ended before an answer")));
+                    return Poll::Ready(Err(broken("the connection ended before a response")));
                 }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => break,
             }
         }
-        // One that takes no more may have said why: that is read first, or the connection's end.
+        // A failed write is reported last: the provider may have sent a response with the reason, or closed the
+        // connection, which the read above returns.
         match sent {
             Poll::Ready(Err(error)) if error.kind() == std::io::ErrorKind::WriteZero => {
                 Poll::Ready(Err(broken(&error.to_string())))
@@ -151,7 +159,7 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// The next bytes of the answer's body; `None` after the last.
+    /// The next bytes of the response body; `None` at its end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         poll_fn(|context| self.poll_next(context)).await
     }
@@ -166,8 +174,8 @@ impl Connection {
                 Ok(Next::End) => return Poll::Ready(Ok(None)),
                 Ok(Next::More) => {}
                 Err(_) => {
-                    self.keep_alive = false; // nobody knows what would come next
-                    return Poll::Ready(Err(broken("a body that breaks its own frame")));
+                    self.keep_alive = false; // the start of the next response is unknown
+                    return Poll::Ready(Err(broken("the framing of the body is malformed")));
                 }
             }
             if ready!(self.poll_read(context))? > 0 {
@@ -181,11 +189,11 @@ impl Connection {
         }
     }
 
-    /// Passes over the end of a body that has come and that nobody has read.
+    /// Reads the end of a body if it has arrived. If there is more data, the connection is not reused.
     pub fn skip_end(&mut self) {
         while let Some(Ok(Some(data))) = self.next().now_or_never() {
             if !data.is_empty() {
-                self.keep_alive = false; // more than an end
+                self.keep_alive = false; // data, not only the end
                 return;
             }
         }
@@ -193,22 +201,22 @@ impl Connection {
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, UpstreamError>> {
         let stream = Pin::new(&mut self.stream);
-        let read = read_buffer::poll_read(stream, context, &mut self.buffer, self.room);
+        let read = read_buffer::poll_read(stream, context, &mut self.buffer, self.read_size);
         let Poll::Ready(read) = read else {
             if self.buffer.is_empty() {
-                self.buffer = BytesMut::new(); // one that waits keeps no buffer
+                self.buffer = BytesMut::new(); // a waiting connection keeps no buffer
             }
             return Poll::Pending;
         };
         let count = read.map_err(|error| broken(&error.to_string()))?;
-        if count >= self.room {
-            self.room = (2 * self.room).min(MOST_READ);
+        if count >= self.read_size {
+            self.read_size = (2 * self.read_size).min(MAX_READ_BYTES);
         }
         Poll::Ready(Ok(count))
     }
 }
 
-/// What is still to be sent of a request.
+/// The part of a request that is not sent yet.
 struct Unsent<'a> {
     head: &'a [u8],
     body: &'a [u8],
@@ -221,9 +229,9 @@ impl Unsent<'_> {
     }
 
     fn advance(&mut self, count: usize) {
-        let of_head = count.min(self.head.len());
-        self.head = &self.head[of_head..];
-        self.body = &self.body[count - of_head..];
+        let from_head = count.min(self.head.len());
+        self.head = &self.head[from_head..];
+        self.body = &self.body[count - from_head..];
     }
 }
 

@@ -1,4 +1,7 @@
-//! The connections to one provider that are free, each with the thread that it belongs to.
+//! Pool of idle connections to one provider, with a list for each lane.
+//!
+//! A connection stays with the thread that opened it. Connections that cannot be reused are dropped; a new one that
+//! cannot be opened is an [`UpstreamError`].
 
 use std::{
     collections::VecDeque,
@@ -18,14 +21,15 @@ use crate::{
     wire::error::UpstreamError,
 };
 
-/// How long a free connection is kept, and how many of them a thread has.
-///
-/// Shorter than the minute after which many servers close them: a request that is sent just then is lost.
+/// How long an idle connection is kept. Less than the minute after which many servers close them: a request that is
+/// sent at that moment is lost.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+/// Most idle connections of a lane.
 const MAX_IDLE: usize = 256;
-/// How long the end of a body may take that has nothing more to say.
+/// How long the end of a body is awaited when its data has been read.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Idle connections to one address.
 pub struct Pool {
     connector: Connector,
     address: Uri,
@@ -34,9 +38,9 @@ pub struct Pool {
 
 #[derive(Default)]
 struct Lane {
-    /// The one that was used last is the last, and the next to be used.
-    free: VecDeque<(Box<Connection>, Instant)>,
-    /// Somebody looks after those that grow old.
+    /// Ordered by last use; the most recently used is at the back and is taken first.
+    idle: VecDeque<(Box<Connection>, Instant)>,
+    /// Whether a task that closes old connections is running.
     is_swept: bool,
 }
 
@@ -50,14 +54,14 @@ impl Pool {
         })
     }
 
-    /// A connection of this thread's, free or new.
+    /// An idle connection of this lane, or a new one.
     ///
-    /// Boxed: it is handed about more often than it is made.
+    /// Boxed, because it is moved more often than it is created.
     pub async fn take(&self) -> Result<Box<Connection>, UpstreamError> {
         let number = lanes::this_lane();
-        while let Some((mut free, since)) = self.latest(number) {
-            if since.elapsed() < IDLE_TIMEOUT && free.is_alive() {
-                return Ok(free);
+        while let Some((mut idle, since)) = self.pop_latest(number) {
+            if since.elapsed() < IDLE_TIMEOUT && idle.is_alive() {
+                return Ok(idle);
             }
         }
         let connected = Box::pin(self.connector.connect(self.address.clone())).await;
@@ -65,34 +69,34 @@ impl Pool {
         Ok(Box::new(Connection::new(stream, number)))
     }
 
-    /// The same for one whose answer has said all that matters: its end may take a moment.
-    pub fn give_back_soon(self: &Arc<Self>, mut connection: Box<Connection>) {
+    /// Puts a connection into the pool after the end of its body has arrived; drops it if that takes too long.
+    pub fn put_after_end(self: &Arc<Self>, mut connection: Box<Connection>) {
         let runtime = Handle::try_current();
-        let (true, Ok(runtime)) = (connection.may_be_free(), runtime) else {
+        let (true, Ok(runtime)) = (connection.may_become_reusable(), runtime) else {
             return;
         };
         let pool = self.clone();
         runtime.spawn(async move {
             let end = tokio::time::timeout(END_TIMEOUT, connection.next()).await;
             if let Ok(Ok(None)) = end {
-                pool.give_back(connection);
+                pool.put(connection);
             }
         });
     }
 
-    /// For the next request, if there can be one.
-    pub fn give_back(self: &Arc<Self>, mut connection: Box<Connection>) {
+    /// Puts a connection into the pool; drops it if it cannot be reused.
+    pub fn put(self: &Arc<Self>, mut connection: Box<Connection>) {
         let runtime = Handle::try_current();
-        let (true, Ok(runtime)) = (connection.is_free(), runtime) else {
+        let (true, Ok(runtime)) = (connection.is_reusable(), runtime) else {
             return;
         };
-        connection.keeps_no_buffer();
+        connection.free_buffer();
         let number = connection.lane;
         let mut lane = self.lane(number);
-        if lane.free.len() >= MAX_IDLE {
-            lane.free.pop_front();
+        if lane.idle.len() >= MAX_IDLE {
+            lane.idle.pop_front();
         }
-        lane.free.push_back((connection, Instant::now()));
+        lane.idle.push_back((connection, Instant::now()));
         if !lane.is_swept {
             lane.is_swept = true;
             drop(lane);
@@ -100,9 +104,9 @@ impl Pool {
         }
     }
 
-    /// The free connection of a thread that was used last.
-    fn latest(&self, number: usize) -> Option<(Box<Connection>, Instant)> {
-        self.lane(number).free.pop_back()
+    /// Removes the most recently used idle connection of a lane.
+    fn pop_latest(&self, number: usize) -> Option<(Box<Connection>, Instant)> {
+        self.lane(number).idle.pop_back()
     }
 
     fn lane(&self, number: usize) -> MutexGuard<'_, Lane> {
@@ -111,20 +115,20 @@ impl Pool {
     }
 }
 
-/// Closes what nobody has used for long, until there is nothing left.
+/// Closes idle connections of a lane when they reach the idle timeout; ends when none is left.
 async fn sweep(pool: Weak<Pool>, number: usize) {
     loop {
         tokio::time::sleep(IDLE_TIMEOUT / 2).await;
         let Some(pool) = pool.upgrade() else { return };
         let mut lane = pool.lane(number);
         while lane
-            .free
+            .idle
             .front()
             .is_some_and(|(_, since)| since.elapsed() >= IDLE_TIMEOUT)
         {
-            lane.free.pop_front();
+            lane.idle.pop_front();
         }
-        if lane.free.is_empty() {
+        if lane.idle.is_empty() {
             lane.is_swept = false;
             return;
         }

@@ -1,4 +1,4 @@
-//! Against a real socket: whole answers, pieces, ends that come early, and what may follow.
+//! Responses over a real socket: complete, in pieces and cut off, and when a connection is reused.
 
 use std::{
     future::Future,
@@ -16,7 +16,7 @@ use tokio::{
 
 use super::*;
 
-/// A provider that does this with each connection, and the pool of connections to it.
+/// Starts a provider that runs `serve` for each connection, and returns a pool for it.
 async fn provider<Served: Future<Output = ()> + Send + 'static>(
     serve: impl Fn(TcpStream) -> Served + Send + 'static,
 ) -> Arc<Pool> {
@@ -54,7 +54,7 @@ async fn whole(connection: &mut Connection) -> Result<Vec<u8>, UpstreamError> {
 }
 
 #[tokio::test]
-async fn one_connection_is_used_for_one_answer_after_the_other() {
+async fn a_connection_is_reused_for_several_requests() {
     let pool = provider(|mut socket| async move {
         for number in 0.. {
             if read_request(&mut socket, b"hello").await.is_empty() {
@@ -62,8 +62,8 @@ async fn one_connection_is_used_for_one_answer_after_the_other() {
             }
             let interim = "HTTP/1.1 103 Early\r\nlink: x\r\n\r\n";
             let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-            let answer = format!("{interim}{head}4\r\nno. \r\n1\r\n{number}\r\n0\r\n\r\n");
-            for byte in answer.as_bytes() {
+            let response = format!("{interim}{head}4\r\nno. \r\n1\r\n{number}\r\n0\r\n\r\n");
+            for byte in response.as_bytes() {
                 socket.write_all(&[*byte]).await.unwrap();
             }
         }
@@ -71,56 +71,56 @@ async fn one_connection_is_used_for_one_answer_after_the_other() {
     .await;
     for number in 0..3 {
         let mut connection = pool.take().await.unwrap();
-        let head = connection.ask(HEAD, b"hello").await.unwrap();
+        let head = connection.send(HEAD, b"hello").await.unwrap();
         assert_eq!(head.status, 200);
-        assert!(!connection.is_free(), "there is a body to read");
+        assert!(!connection.is_reusable(), "there is a body to read");
         let body = whole(&mut connection).await.unwrap();
         assert_eq!(body, format!("no. {number}").as_bytes());
-        assert!(connection.is_free());
-        pool.give_back(connection);
+        assert!(connection.is_reusable());
+        pool.put(connection);
     }
 }
 
-/// Closed by the provider while nobody used it: the next request has another one.
+/// If the provider closes an idle connection, the next request gets a new one.
 #[tokio::test]
-async fn a_connection_that_ended_meanwhile_is_not_used_again() {
+async fn a_connection_that_was_closed_while_idle_is_not_reused() {
     let pool = provider(|mut socket| async move {
         read_request(&mut socket, b"hello").await;
-        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-        socket.write_all(answer).await.unwrap();
+        let response = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        socket.write_all(response).await.unwrap();
     })
     .await;
     for _ in 0..3 {
         let mut connection = pool.take().await.unwrap();
-        connection.ask(HEAD, b"hello").await.unwrap();
+        connection.send(HEAD, b"hello").await.unwrap();
         assert_eq!(whole(&mut connection).await.unwrap(), b"ok");
-        pool.give_back(connection);
+        pool.put(connection);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_before_the_request_is_over_is_heard() {
+async fn a_response_before_the_end_of_the_request_is_returned() {
     let pool = provider(|mut socket| async move {
         let mut some = [0; 1_000];
         socket.read_exact(&mut some).await.unwrap();
-        let answer = b"HTTP/1.1 413 No\r\ncontent-length: 3\r\n\r\nno!";
-        socket.write_all(answer).await.unwrap();
-        // And reads nothing more.
+        let response = b"HTTP/1.1 413 No\r\ncontent-length: 3\r\n\r\nno!";
+        socket.write_all(response).await.unwrap();
+        // It reads nothing more.
         tokio::time::sleep(Duration::from_secs(5)).await;
     })
     .await;
     let mut connection = pool.take().await.unwrap();
     let large = vec![b'x'; 64 << 20];
-    let head = connection.ask(HEAD, &large).await.unwrap();
+    let head = connection.send(HEAD, &large).await.unwrap();
     assert_eq!(head.status, 413);
     assert_eq!(whole(&mut connection).await.unwrap(), b"no!");
-    assert!(!connection.is_free(), "half a request is still on its way");
+    assert!(!connection.is_reusable(), "half of the request is unsent");
 }
 
 #[tokio::test]
-async fn what_ends_early_is_broken() {
-    for (answer, head, body) in [
+async fn a_response_that_is_cut_off_is_an_error() {
+    for (response, head, body) in [
         ("", false, false),
         ("HTTP/1.1 200 OK\r\ncontent-le", false, false),
         ("HTTP/1.1 101 Other\r\n\r\n", false, false),
@@ -143,22 +143,22 @@ async fn what_ends_early_is_broken() {
     ] {
         let pool = provider(move |mut socket| async move {
             read_request(&mut socket, b"hello").await;
-            socket.write_all(answer.as_bytes()).await.unwrap();
+            socket.write_all(response.as_bytes()).await.unwrap();
         })
         .await;
         let mut connection = pool.take().await.unwrap();
-        let asked = connection.ask(HEAD, b"hello").await;
-        assert_eq!(asked.is_ok(), head, "{answer}");
+        let sent = connection.send(HEAD, b"hello").await;
+        assert_eq!(sent.is_ok(), head, "{response}");
         if head {
-            assert_eq!(whole(&mut connection).await.is_ok(), body, "{answer}");
+            assert_eq!(whole(&mut connection).await.is_ok(), body, "{response}");
         }
-        assert!(!connection.is_free(), "{answer}");
+        assert!(!connection.is_reusable(), "{response}");
     }
 }
 
-/// Nobody reads the last bytes of a stream once it has said that it is over.
+/// The caller stops reading at the stream's own end marker, before the end of the HTTP body.
 #[tokio::test]
-async fn an_end_that_has_come_is_passed_over() {
+async fn an_end_that_has_arrived_is_skipped() {
     for (rest, free) in [
         ("0\r\n\r\n", true),
         ("1\r\nx\r\n0\r\n\r\n", false),
@@ -175,16 +175,16 @@ async fn an_end_that_has_come_is_passed_over() {
         })
         .await;
         let mut connection = pool.take().await.unwrap();
-        connection.ask(HEAD, b"hello").await.unwrap();
+        connection.send(HEAD, b"hello").await.unwrap();
         assert_eq!(connection.next().await.unwrap().unwrap(), "hello");
         connection.skip_end();
-        assert_eq!(connection.is_free(), free, "{rest}");
+        assert_eq!(connection.is_reusable(), free, "{rest}");
     }
 }
 
-/// Its end comes a little later than all that it had to say, and the connection is not lost for that.
+/// The end of the body arrives a little after its data, and the connection is reused.
 #[tokio::test]
-async fn an_end_that_is_late_is_waited_for() {
+async fn a_late_end_is_awaited() {
     let connections = Arc::new(AtomicUsize::new(0));
     let opened = connections.clone();
     let pool = provider(move |mut socket| {
@@ -201,19 +201,19 @@ async fn an_end_that_is_late_is_waited_for() {
     .await;
     for _ in 0..3 {
         let mut connection = pool.take().await.unwrap();
-        connection.ask(HEAD, b"hello").await.unwrap();
+        connection.send(HEAD, b"hello").await.unwrap();
         assert_eq!(connection.next().await.unwrap().unwrap(), "hello");
         connection.skip_end();
-        assert!(!connection.is_free());
-        pool.give_back_soon(connection);
+        assert!(!connection.is_reusable());
+        pool.put_after_end(connection);
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
 
-/// What is wrong about it may have been passed over by then.
+/// Also if the bytes after the malformed ones look like a regular end.
 #[tokio::test]
-async fn a_body_that_broke_its_frame_is_the_last() {
+async fn a_connection_with_a_malformed_body_is_not_reused() {
     let pool = provider(|mut socket| async move {
         read_request(&mut socket, b"hello").await;
         let head =
@@ -223,8 +223,8 @@ async fn a_body_that_broke_its_frame_is_the_last() {
     })
     .await;
     let mut connection = pool.take().await.unwrap();
-    connection.ask(HEAD, b"hello").await.unwrap();
+    connection.send(HEAD, b"hello").await.unwrap();
     assert!(whole(&mut connection).await.is_err());
     connection.skip_end();
-    assert!(!connection.is_free());
+    assert!(!connection.is_reusable());
 }

@@ -1,4 +1,4 @@
-//! The time as answers say it, written once a second.
+//! The `date` header of responses, formatted at most once per second and thread.
 
 use std::{
     cell::RefCell,
@@ -8,15 +8,17 @@ use std::{
 use bytes::{BufMut as _, BytesMut};
 
 thread_local! {
-    static SHOWN: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+    /// The second that was formatted last, and its text.
+    static FORMATTED: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
 }
 
+/// Appends the current time.
 pub fn put(buffer: &mut BytesMut) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let second = now.map_or(0, |now| now.as_secs());
-    SHOWN.with_borrow_mut(|(shown, text)| {
-        if *shown != second || text.is_empty() {
-            *shown = second;
+    FORMATTED.with_borrow_mut(|(formatted, text)| {
+        if *formatted != second || text.is_empty() {
+            *formatted = second;
             *text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
         }
         buffer.put_slice(text.as_bytes());

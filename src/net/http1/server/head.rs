@@ -1,7 +1,8 @@
-//! The head of one HTTP/1 request, read as strictly as RFC 9112 is written.
+//! Parses the head of an HTTP/1 request, strictly by RFC 9112.
 //!
-//! Some servers take heads that another one on the way may read differently, and so find the next request at
-//! another place: both a length and an encoding, line ends without CR. What passes here has one reading.
+//! If a proxy and a server read a head differently, they find the next request at different positions (request
+//! smuggling): for example a head with both a length and an encoding, or with line ends without CR. A head that passes
+//! here can be read in one way only; every other is refused with the reason.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 use bytes::Bytes;
@@ -9,17 +10,17 @@ use memchr::memchr;
 
 use crate::net::http1::{MAX_HEADERS, Refused};
 
-/// Room for what the official clients send.
+/// Initial capacity, enough for the headers of the official clients.
 const USUAL_HEADERS: usize = 24;
 
-/// How the end of a request's body is found.
+/// Framing of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     Length(u64),
     Chunked,
 }
 
-/// A request, but for its body.
+/// A request without its body.
 #[derive(Debug)]
 pub struct Head {
     pub request: Request<()>,
@@ -27,7 +28,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Reads a whole head, its empty line included.
+    /// Parses a complete head, including its empty line.
     pub fn read(head: &Bytes) -> Result<Self, Refused> {
         let mut at = 0;
         let mut next_line = || {
@@ -49,24 +50,24 @@ impl Head {
         }
     }
 
-    /// Whether the client would send another request after this one.
+    /// Whether the client may send another request on this connection.
     pub fn keeps_alive(&self) -> bool {
-        let says = |word: &str| {
+        let has_option = |option: &str| {
             let values = self.request.headers().get_all(header::CONNECTION);
-            let mut words = values
+            let mut options = values
                 .iter()
                 .filter_map(|value| value.to_str().ok())
                 .flat_map(|value| value.split(','));
-            words.any(|said| said.trim().eq_ignore_ascii_case(word))
+            options.any(|value| value.trim().eq_ignore_ascii_case(option))
         };
         if self.request.version() == Version::HTTP_10 {
-            says("keep-alive") && !says("close")
+            has_option("keep-alive") && !has_option("close")
         } else {
-            !says("close")
+            !has_option("close")
         }
     }
 
-    /// Whether the client waits for a word before it sends the body.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     pub fn expects_continue(&self) -> bool {
         let expected = self.request.headers().get(header::EXPECT);
         self.request.version() == Version::HTTP_11
@@ -74,7 +75,7 @@ impl Head {
     }
 }
 
-/// The caller's ID for a request that is refused, where it can be made out.
+/// The caller's request ID in a refused head, if it can be found.
 pub fn request_id(head: &[u8]) -> Option<&[u8]> {
     let lines = head.split(|byte| *byte == b'\n');
     lines
@@ -85,7 +86,7 @@ pub fn request_id(head: &[u8]) -> Option<&[u8]> {
         .map(|(_, id)| id)
 }
 
-/// Which bytes make up names and methods: every head is mostly these, so they are looked up.
+/// Bytes that are allowed in header names and methods. A table, because most bytes of a head are checked with it.
 const TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;
@@ -118,9 +119,9 @@ pub fn is_token(byte: u8) -> bool {
 }
 
 fn request_line(head: &Bytes, line: &[u8]) -> Result<Request<()>, Refused> {
-    let mut words = line.split(|byte| *byte == b' ');
-    let words = (words.next(), words.next(), words.next(), words.next());
-    let (Some(method), Some(target), Some(version), None) = words else {
+    let mut parts = line.split(|byte| *byte == b' ');
+    let parts = (parts.next(), parts.next(), parts.next(), parts.next());
+    let (Some(method), Some(target), Some(version), None) = parts else {
         return Err(Refused::RequestLine);
     };
     let is_target = target.iter().all(|byte| *byte > b' ' && *byte != 0x7f);
@@ -140,13 +141,14 @@ fn request_line(head: &Bytes, line: &[u8]) -> Result<Request<()>, Refused> {
     Ok(request)
 }
 
-/// A header's name and value.
+/// Name and value of a header line.
 fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
-    // A line that goes on in the next one (obs-fold) begins with a space, which is no name.
+    // A folded line (obs-fold) begins with a space, which is not allowed in a name.
     let colon = memchr(b':', line).ok_or(Refused::Header)?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
     let is_name = !name.is_empty() && name.iter().all(|byte| is_token(*byte));
-    // All of it, and before it is trimmed: what is trimmed elsewhere could end a line there.
+    // The whole value is checked, before it is trimmed: `trim_ascii` would remove control characters that another
+    // server takes for a line end.
     let is_text = |byte: &u8| (*byte >= b' ' && *byte != 0x7f) || *byte == b'\t';
     let is_value = value
         .iter()
@@ -157,7 +159,7 @@ fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
     Ok((name, value.trim_ascii()))
 }
 
-/// The headers so far, and what they say about the request's frame.
+/// The headers so far, and the framing that they declare.
 struct Fields {
     all: HeaderMap,
     hosts: usize,
@@ -180,7 +182,7 @@ impl Fields {
             return Err(Refused::TooMany);
         }
         let (name, value) = field(line)?;
-        // The length tells most names apart before a letter is compared.
+        // Comparing the length first rules out most names cheaply.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
             14 if name.eq_ignore_ascii_case(b"content-length") => {
@@ -202,8 +204,8 @@ impl Fields {
         Ok(())
     }
 
-    /// Nothing has said yet how long the body is. Even two equal words are one too many: another
-    /// server may have added up or dropped one of them.
+    /// Refuses a second header that declares the framing. Two equal ones are refused as well, because another server
+    /// may have combined or dropped one of them.
     fn must_be_first(&self) -> Result<(), Refused> {
         if self.length.is_some() || self.chunked {
             return Err(Refused::Length);
@@ -211,6 +213,7 @@ impl Fields {
         Ok(())
     }
 
+    /// The framing of the body; checks also that there is one `Host` header.
     fn body(&self, version: Version) -> Result<Body, Refused> {
         if self.hosts > 1 || (version == Version::HTTP_11 && self.hosts == 0) {
             return Err(Refused::Host);
@@ -223,9 +226,10 @@ impl Fields {
     }
 }
 
-/// More than any body has; the two above it mean something else to some.
+/// Largest length that is accepted. hyper reserves the two values above it for other meanings.
 const MAX_LENGTH: u64 = u64::MAX - 2;
 
+/// A decimal number of digits only, without a sign.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

@@ -1,7 +1,8 @@
-//! HTTP/1 on one connection: a request is read, answered, and then the next.
+//! HTTP/1 server for one connection: reads a request, sends its response, then reads the next.
 //!
-//! All in the task of the connection. A client that hangs up takes its handler's future with it, as soon as that is
-//! noticed; the body of a request is read when its handler asks for it.
+//! All of it runs in the task of the connection. When a client hangs up, the future of its handler is dropped. The body
+//! of a request is read when its handler reads it. After a malformed request the connection is closed, because the
+//! start of the next one is unknown.
 
 use std::{
     future::poll_fn,
@@ -16,130 +17,142 @@ use axum::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-mod answer;
+mod connection;
 mod date;
 mod framing;
 mod head;
-mod incoming;
-mod wire;
+mod request_body;
+mod response_writer;
 
-pub use wire::{Timeouts, Wire};
+pub use connection::{Connection, Timeouts};
 
 use self::{
-    answer::{Answer, Asked},
+    connection::{BodyState, ConnectionEvent, NextRequest},
     head::Head,
-    incoming::incoming,
-    wire::{Arrival, Asking, Noticed},
+    request_body::request_body,
+    response_writer::{ResponseOptions, ResponseWriter},
 };
 use crate::net::shutdown::Shutdown;
 
-/// Serves a connection until it is over, which is soon once the gateway stops. One that `came_late`, after that was
-/// asked for, is there to be told so.
+/// Serves a connection until it ends. When shutdown is requested, it ends after the running request.
+///
+/// `during_shutdown` is true for a connection that was accepted after shutdown was requested: its first request still
+/// gets a response, which says that the gateway stops.
 pub async fn serve<S, F>(
-    mut wire: Wire<S>,
-    answering: impl Fn(Request<Body>) -> F,
+    mut connection: Connection<S>,
+    handler: impl Fn(Request<Body>) -> F,
     shutdown: &Shutdown,
-    came_late: bool,
+    during_shutdown: bool,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Response<Body>>,
 {
     let mut stopping = pin!(shutdown.requested());
     loop {
-        let arrival = poll_fn(|context| {
-            if let Poll::Ready(arrival) = wire.poll_request(context) {
-                return Poll::Ready(arrival);
+        let next = poll_fn(|context| {
+            if let Poll::Ready(next) = connection.poll_request(context) {
+                return Poll::Ready(next);
             }
-            // A request that has begun to come is still heard.
-            let stops = !came_late && wire.is_idle() && stopping.as_mut().poll(context).is_ready();
+            // A request whose first bytes have arrived is still served.
+            let stops = !during_shutdown
+                && connection.is_idle()
+                && stopping.as_mut().poll(context).is_ready();
             if stops {
-                Poll::Ready(Arrival::Over)
+                Poll::Ready(NextRequest::Closed)
             } else {
                 Poll::Pending
             }
         });
-        let (request, asking, asked) = match arrival.await {
-            Arrival::Request(head) => take_over(*head, &mut wire),
-            Arrival::Refused(request) => (
+        let (request, body, options) = match next.await {
+            NextRequest::Request(head) => with_body(*head, &mut connection),
+            NextRequest::Refused(request) => (
                 request.map(|()| Body::empty()),
-                Asking::Abandoned,
-                Asked::LAST,
+                BodyState::Abandoned,
+                ResponseOptions::CLOSING,
             ),
-            Arrival::Over => break,
+            NextRequest::Closed => break,
         };
         let mut exchange = Exchange {
-            wire: &mut wire,
-            asking,
+            connection: &mut connection,
+            body,
         };
-        let Some(response) = exchange.answered(answering(request)).await else {
+        let Some(response) = exchange.run(handler(request)).await else {
             return;
         };
-        let goes_on = asked.keep_alive
-            && !came_late
+        let keep_alive = options.keep_alive
+            && !during_shutdown
             && !shutdown.is_requested()
-            && exchange.wire.finds_the_next(&mut exchange.asking);
-        let answer = Answer::new(response, asked.keeping_alive(goes_on));
-        match exchange.send(answer).await {
+            && exchange
+                .connection
+                .can_find_next_request(&mut exchange.body);
+        let writer = ResponseWriter::new(response, options.with_keep_alive(keep_alive));
+        match exchange.send(writer).await {
             Ok(true) => {}
             Ok(false) => {
-                let has_more = !matches!(exchange.asking, Asking::Over) || !exchange.wire.is_idle();
-                if wire.close().await && has_more {
-                    wire.linger().await;
+                let has_more =
+                    !matches!(exchange.body, BodyState::Complete) || !exchange.connection.is_idle();
+                if connection.close().await && has_more {
+                    connection.linger().await;
                 }
                 return;
             }
-            Err(error) => return tracing::debug!(%error, "a connection ended badly"),
+            Err(error) => {
+                return tracing::debug!(%error, "sending a response failed; its connection is closed");
+            }
         }
     }
-    wire.close().await;
+    connection.close().await;
 }
 
-/// The request with its body, whole or as it comes.
-fn take_over<S>(head: Head, wire: &mut Wire<S>) -> (Request<Body>, Asking, Asked)
+/// The request with its body, which is complete or read as it arrives.
+fn with_body<S>(
+    head: Head,
+    connection: &mut Connection<S>,
+) -> (Request<Body>, BodyState, ResponseOptions)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let asked = Asked {
+    let options = ResponseOptions {
         head_only: head.request.method() == Method::HEAD,
-        is_old: head.request.version() == Version::HTTP_10,
+        is_http10: head.request.version() == Version::HTTP_10,
         keep_alive: head.keeps_alive(),
     };
     let expects_continue = head.expects_continue();
     let request = head.request;
-    if let Some(body) = wire.whole_body() {
+    if let Some(body) = connection.take_complete_body() {
         let body = if body.is_empty() {
             Body::empty()
         } else {
             Body::from(body)
         };
-        return (request.map(|()| body), Asking::Over, asked);
+        return (request.map(|()| body), BodyState::Complete, options);
     }
     if expects_continue {
-        wire.says_continue();
+        connection.expect_continue();
     }
-    let (feed, body) = incoming(wire.announced());
+    let (sender, body) = request_body(connection.remaining_length());
     let request = request.map(|()| Body::new(body));
-    (request, Asking::Feeding(feed), asked)
+    (request, BodyState::Reading(sender), options)
 }
 
-/// A request and its answer.
+/// A request and its response.
 struct Exchange<'a, S> {
-    wire: &'a mut Wire<S>,
-    asking: Asking,
+    connection: &'a mut Connection<S>,
+    body: BodyState,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Exchange<'_, S> {
-    /// What the handler answers; `None` when the client has not waited for it.
-    async fn answered<T>(&mut self, handler: impl Future<Output = T>) -> Option<T> {
+    /// Runs the handler and passes it the body. Returns `None` if the client hung up before the handler was done.
+    async fn run<T>(&mut self, handler: impl Future<Output = T>) -> Option<T> {
         let mut handler = pin!(handler);
         poll_fn(|context| {
             loop {
-                if let Poll::Ready(answer) = handler.as_mut().poll(context) {
-                    return Poll::Ready(Some(answer));
+                if let Poll::Ready(response) = handler.as_mut().poll(context) {
+                    return Poll::Ready(Some(response));
                 }
-                match self.wire.poll_notice(&mut self.asking, context) {
-                    Poll::Ready(Noticed::Fed) => {}
-                    Poll::Ready(Noticed::Left) => return Poll::Ready(None),
+                match self.connection.poll_event(&mut self.body, context) {
+                    Poll::Ready(ConnectionEvent::BodyAdvanced) => {}
+                    Poll::Ready(ConnectionEvent::ClientLeft) => return Poll::Ready(None),
                     Poll::Pending => return Poll::Pending,
                 }
             }
@@ -147,16 +160,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Exchange<'_, S> {
         .await
     }
 
-    /// Sends the answer. Then, whether another request can follow: this one was read to its end by who began to.
-    async fn send(&mut self, mut answer: Answer) -> io::Result<bool> {
+    /// Sends the response. Returns whether another request can follow: the connection is kept alive and the body of
+    /// this request was read to its end.
+    async fn send(&mut self, mut response: ResponseWriter) -> io::Result<bool> {
         poll_fn(|context| {
             loop {
-                if let Poll::Ready(sent) = self.poll_send(&mut answer, context) {
+                if let Poll::Ready(sent) = self.poll_send(&mut response, context) {
                     return Poll::Ready(sent);
                 }
-                match self.wire.poll_notice(&mut self.asking, context) {
-                    Poll::Ready(Noticed::Fed) => {}
-                    Poll::Ready(Noticed::Left) => {
+                match self.connection.poll_event(&mut self.body, context) {
+                    Poll::Ready(ConnectionEvent::BodyAdvanced) => {}
+                    Poll::Ready(ConnectionEvent::ClientLeft) => {
                         return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
                     }
                     Poll::Pending => return Poll::Pending,
@@ -164,28 +178,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Exchange<'_, S> {
             }
         })
         .await?;
-        let keep_alive = answer.keep_alive;
-        drop(answer); // with its line in the log
+        let keep_alive = response.keep_alive;
+        drop(response); // which writes the access log line
+        // Waits until the task that reads or drains the body is done.
         poll_fn(|context| {
-            while let Asking::Feeding(_) = self.asking {
-                let noticed = self.wire.poll_notice(&mut self.asking, context);
-                if noticed.is_pending() && matches!(self.asking, Asking::Feeding(_)) {
+            while let BodyState::Reading(_) = self.body {
+                let event = self.connection.poll_event(&mut self.body, context);
+                if event.is_pending() && matches!(self.body, BodyState::Reading(_)) {
                     return Poll::Pending;
                 }
             }
             Poll::Ready(())
         })
         .await;
-        Ok(keep_alive && matches!(self.asking, Asking::Over))
+        Ok(keep_alive && matches!(self.body, BodyState::Complete))
     }
 
     fn poll_send(
         &mut self,
-        answer: &mut Answer,
+        response: &mut ResponseWriter,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.wire.poll_begun_continue(context))?;
-        answer.poll_write(&mut self.wire.stream, context)
+        ready!(self.connection.poll_finish_continue(context))?;
+        response.poll_write(&mut self.connection.stream, context)
     }
 }
 

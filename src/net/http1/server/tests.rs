@@ -1,4 +1,4 @@
-//! Conversations with a client that writes what it likes.
+//! Requests of well-behaved, slow, malformed and vanishing clients, over an in-memory connection.
 
 use std::{
     sync::{
@@ -19,24 +19,24 @@ use tokio::{
 use super::*;
 use crate::net::drain::drain_unread;
 
-const TIMEOUT: Timeouts = Timeouts {
+const TIMEOUTS: Timeouts = Timeouts {
     idle: Duration::from_secs(75),
     head: Duration::from_secs(10),
 };
 const GOOD: &str = "GET /good HTTP/1.1\r\nhost: a\r\n\r\n";
 
-/// A connection whose requests are answered in this way.
+/// A client connection that is served with `handler`, and the task that serves it.
 fn served<F>(
-    answering: impl Fn(Request<Body>) -> F + Send + 'static,
+    handler: impl Fn(Request<Body>) -> F + Send + 'static,
 ) -> (DuplexStream, JoinHandle<()>)
 where
     F: Future<Output = Response<Body>> + Send + 'static,
 {
-    served_until(answering, Shutdown::default())
+    served_until(handler, Shutdown::default())
 }
 
 fn served_until<F>(
-    answering: impl Fn(Request<Body>) -> F + Send + 'static,
+    handler: impl Fn(Request<Body>) -> F + Send + 'static,
     shutdown: Shutdown,
 ) -> (DuplexStream, JoinHandle<()>)
 where
@@ -44,13 +44,13 @@ where
 {
     let (client, server) = duplex(1 << 20);
     let serving = tokio::spawn(async move {
-        let wire = Wire::new(server, TIMEOUT);
-        serve(wire, answering, &shutdown, false).await;
+        let connection = Connection::new(server, TIMEOUTS);
+        serve(connection, handler, &shutdown, false).await;
     });
     (client, serving)
 }
 
-/// Says what was asked: method, path, request ID and body.
+/// Responds with the method, path, request ID and body of the request.
 async fn echo(request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_or_else(
@@ -63,39 +63,39 @@ async fn echo(request: Request<Body>) -> Response<Body> {
     Response::new(Body::from(format!("<{method} {path} {id} {body}>")))
 }
 
-/// All that is answered to these bytes, by when, after which the client waits.
-async fn answers(bytes: impl AsRef<[u8]>) -> (String, Duration) {
+/// All responses to these bytes, and the time until the server closed the connection.
+async fn responses(bytes: impl AsRef<[u8]>) -> (String, Duration) {
     let (mut client, _serving) = served(echo);
     let started = Instant::now();
     client.write_all(bytes.as_ref()).await.unwrap();
-    let mut answers = Vec::new();
-    client.read_to_end(&mut answers).await.unwrap();
-    (String::from_utf8(answers).unwrap(), started.elapsed())
+    let mut responses = Vec::new();
+    client.read_to_end(&mut responses).await.unwrap();
+    (String::from_utf8(responses).unwrap(), started.elapsed())
 }
 
-/// The bodies of such answers.
-fn bodies(answers: &str) -> Vec<&str> {
-    let starts = answers.split('<').skip(1);
+/// The bodies that [`echo`] put into responses.
+fn bodies(responses: &str) -> Vec<&str> {
+    let starts = responses.split('<').skip(1);
     starts
         .map(|start| start.split('>').next().unwrap())
         .collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_are_answered_one_after_the_other() {
+async fn requests_get_responses_in_order() {
     let post = "POST /post HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
     let chunks = "POST /chunks HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n\
                   5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n";
-    let (answers, took) = answers(format!("{GOOD}{post}{chunks}\r\n{GOOD}")).await;
+    let (responses, took) = responses(format!("{GOOD}{post}{chunks}\r\n{GOOD}")).await;
     let expected = [
         "GET /good  ",
         "POST /post  hello",
         "POST /chunks  hello!",
         "GET /good  ",
     ];
-    assert_eq!(bodies(&answers), expected);
-    assert!(took >= TIMEOUT.idle, "{took:?}"); // and then it was waited for another
-    let head = answers.split("\r\n\r\n").next().unwrap();
+    assert_eq!(bodies(&responses), expected);
+    assert!(took >= TIMEOUTS.idle, "{took:?}"); // the server then waited for another request
+    let head = responses.split("\r\n\r\n").next().unwrap();
     let (head, date) = head.split_once("\r\ndate: ").unwrap();
     assert_eq!(head, "HTTP/1.1 200 OK");
     let (date, length) = date.split_once("\r\n").unwrap();
@@ -104,7 +104,7 @@ async fn requests_are_answered_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_may_come_in_pieces_and_break_off() {
+async fn a_body_may_arrive_in_pieces_and_be_cut_off() {
     let (mut client, _serving) = served(echo);
     let head = "POST /p HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n";
     for piece in [head, "01234", "567", "89", GOOD] {
@@ -114,11 +114,11 @@ async fn a_body_may_come_in_pieces_and_break_off() {
     client.write_all(head.as_bytes()).await.unwrap();
     client.write_all(b"0123").await.unwrap();
     client.shutdown().await.unwrap();
-    let mut answers = String::new();
-    client.read_to_string(&mut answers).await.unwrap();
+    let mut responses = String::new();
+    client.read_to_string(&mut responses).await.unwrap();
     let expected = ["POST /p  0123456789", "GET /good  ", "POST /p  broken"];
-    assert_eq!(bodies(&answers), expected);
-    assert!(answers.contains("connection: close"));
+    assert_eq!(bodies(&responses), expected);
+    assert!(responses.contains("connection: close"));
 
     let broken = "POST /p HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\nhello";
     let (mut client, _serving) = served(echo);
@@ -126,22 +126,22 @@ async fn a_body_may_come_in_pieces_and_break_off() {
         .write_all(format!("{broken}{GOOD}").as_bytes())
         .await
         .unwrap();
-    let mut answers = String::new();
-    client.read_to_string(&mut answers).await.unwrap();
-    assert_eq!(bodies(&answers), ["POST /p  broken"]);
+    let mut responses = String::new();
+    client.read_to_string(&mut responses).await.unwrap();
+    assert_eq!(bodies(&responses), ["POST /p  broken"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_head_is_answered_and_is_the_last() {
+async fn a_bad_head_gets_a_response_and_closes_the_connection() {
     let bad = "GET / HTTP/1.1\nX-Request-Id:  mine \n\nx-request-id: another\n";
-    let (answers, _) = answers(format!("{GOOD}{bad}{GOOD}")).await;
+    let (responses, _) = responses(format!("{GOOD}{bad}{GOOD}")).await;
     let expected = ["GET /good  ", "REFUSED /line-ends mine "];
-    assert_eq!(bodies(&answers), expected);
-    assert_eq!(answers.matches("connection: close").count(), 1);
+    assert_eq!(bodies(&responses), expected);
+    assert_eq!(responses.matches("connection: close").count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_that_drips_is_refused_in_time() {
+async fn a_head_that_drips_is_refused_at_its_timeout() {
     let (client, _serving) = served(echo);
     let (mut reading, mut writing) = tokio::io::split(client);
     let started = Instant::now();
@@ -154,43 +154,43 @@ async fn a_head_that_drips_is_refused_in_time() {
             }
         }
     });
-    let mut answer = String::new();
-    reading.read_to_string(&mut answer).await.unwrap();
-    assert_eq!(bodies(&answer), ["REFUSED /too-slow slow "]);
-    // The time of the paused clock, so it is exact but for its grain.
+    let mut response = String::new();
+    reading.read_to_string(&mut response).await.unwrap();
+    assert_eq!(bodies(&response), ["REFUSED /too-slow slow "]);
+    // The clock is paused, so the time is exact up to the interval between two bytes.
     let begun = Duration::from_millis(100);
     let took = started.elapsed();
     assert!(
-        took >= TIMEOUT.head + begun && took < TIMEOUT.head + begun * 2,
+        took >= TIMEOUTS.head + begun && took < TIMEOUTS.head + begun * 2,
         "{took:?}"
     );
     dripping.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_head_has_its_time_and_the_next_one_has_it_again() {
+async fn the_head_timeout_starts_again_with_each_request() {
     let (mut client, _serving) = served(echo);
     for _ in 0..3 {
-        tokio::time::sleep(Duration::from_mins(1)).await; // idle, which is no hurry of ours
+        tokio::time::sleep(Duration::from_mins(1)).await; // idle, below the idle timeout
         let (start, end) = GOOD.split_at(8);
         client.write_all(start.as_bytes()).await.unwrap();
-        tokio::time::sleep(TIMEOUT.head * 99 / 100).await;
+        tokio::time::sleep(TIMEOUTS.head * 99 / 100).await;
         client.write_all(end.as_bytes()).await.unwrap();
     }
-    let mut answers = String::new();
-    client.read_to_string(&mut answers).await.unwrap();
-    assert_eq!(bodies(&answers).len(), 3);
+    let mut responses = String::new();
+    client.read_to_string(&mut responses).await.unwrap();
+    assert_eq!(bodies(&responses).len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_without_a_byte_is_over_after_its_time() {
-    let (answers, took) = answers("").await;
-    assert_eq!(answers, "");
-    assert!(took >= TIMEOUT.idle && took < TIMEOUT.idle + Duration::from_secs(1));
+async fn a_connection_without_a_byte_is_closed_after_the_idle_timeout() {
+    let (responses, took) = responses("").await;
+    assert_eq!(responses, "");
+    assert!(took >= TIMEOUTS.idle && took < TIMEOUTS.idle + Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_refused_client_still_sends_is_taken_for_a_while() {
+async fn bytes_after_a_refused_head_are_discarded_for_a_while() {
     let (client, _serving) = served(echo);
     let (mut reading, mut writing) = tokio::io::split(client);
     let started = Instant::now();
@@ -201,43 +201,44 @@ async fn what_a_refused_client_still_sends_is_taken_for_a_while() {
         }
         Instant::now()
     });
-    let mut answer = String::new();
-    reading.read_to_string(&mut answer).await.unwrap();
-    assert_eq!(bodies(&answer), ["REFUSED /line-ends  "]);
+    let mut response = String::new();
+    reading.read_to_string(&mut response).await.unwrap();
+    assert_eq!(bodies(&response), ["REFUSED /line-ends  "]);
     let lasted = flooding.await.unwrap() - started;
     let linger = Duration::from_secs(5);
     assert!(lasted >= linger && lasted < linger * 2, "{lasted:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_body_is_asked_for_when_it_is_read() {
+async fn continue_is_sent_when_the_body_is_read() {
     let head = "POST /p HTTP/1.1\r\nhost: a\r\nexpect: 100-Continue\r\ncontent-length: 2\r\n\r\n";
     let (mut client, _serving) = served(echo);
     client.write_all(head.as_bytes()).await.unwrap();
-    let mut word = vec![0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
-    client.read_exact(&mut word).await.unwrap();
-    assert_eq!(word, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let mut interim = vec![0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
+    client.read_exact(&mut interim).await.unwrap();
+    assert_eq!(interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     client.write_all(b"hi").await.unwrap();
     client.shutdown().await.unwrap();
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).await.unwrap();
-    assert_eq!(bodies(&answer), ["POST /p  hi"]);
+    let mut response = String::new();
+    client.read_to_string(&mut response).await.unwrap();
+    assert_eq!(bodies(&response), ["POST /p  hi"]);
 
-    // Who is refused without it is not asked for it, and whatever follows is no request.
+    // If the handler does not read the body, no 100 Continue is sent, and bytes that follow are not taken for a
+    // request.
     let (mut client, _serving) = served(async |_| Response::new(Body::from("<no>")));
     let head = head.replace("length: 2", "length: 200");
     client.write_all(head.as_bytes()).await.unwrap();
     client.write_all(GOOD.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.contains("connection: close\r\n"), "{answer}");
-    assert_eq!(bodies(&answer), ["no"]);
+    let mut response = String::new();
+    client.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(response.contains("connection: close\r\n"), "{response}");
+    assert_eq!(bodies(&response), ["no"]);
 }
 
-/// Whoever takes an unread body off the wire gives up in the end, and then the connection is over.
+/// Draining an unread body has a timeout, after which the connection is closed.
 #[tokio::test(start_paused = true)]
-async fn a_body_that_never_comes_does_not_keep_the_connection() {
+async fn a_body_that_never_arrives_does_not_keep_the_connection() {
     let refusing = |request: Request<Body>| async {
         drain_unread(request.into_body());
         Response::new(Body::from("<no>"))
@@ -253,14 +254,14 @@ async fn a_body_that_never_comes_does_not_keep_the_connection() {
         "{took:?}"
     );
 
-    // A body that was not asked for is not waited for, and the next bytes are no request.
+    // Without 100 Continue the body is not awaited, and bytes that follow are not taken for a request.
     let (mut client, serving) = served(refusing);
     let head = "POST /p HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 10\r\n\r\n";
     client.write_all(head.as_bytes()).await.unwrap();
-    let mut answer = vec![0; 1_000];
-    let count = client.read(&mut answer).await.unwrap();
-    let answer = str::from_utf8(&answer[..count]).unwrap();
-    assert!(answer.contains("connection: close\r\n"), "{answer}");
+    let mut response = vec![0; 1_000];
+    let count = client.read(&mut response).await.unwrap();
+    let response = str::from_utf8(&response[..count]).unwrap();
+    assert!(response.contains("connection: close\r\n"), "{response}");
     client.write_all(GOOD.as_bytes()).await.unwrap();
     let mut rest = String::new();
     client.read_to_string(&mut rest).await.unwrap();
@@ -269,21 +270,21 @@ async fn a_body_that_never_comes_does_not_keep_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_hangs_up_takes_its_handler_with_it() {
-    struct Told(Arc<AtomicBool>);
-    impl Drop for Told {
+async fn the_handler_is_dropped_when_its_client_hangs_up() {
+    struct SetOnDrop(Arc<AtomicBool>);
+    impl Drop for SetOnDrop {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
     for begins in [false, true] {
         let dropped = Arc::new(AtomicBool::new(false));
-        let told = dropped.clone();
+        let flag = dropped.clone();
         let (mut client, serving) = served(move |_| {
-            let told = Told(told.clone());
+            let guard = SetOnDrop(flag.clone());
             async move {
                 let silence = async move {
-                    let _told = told;
+                    let _guard = guard;
                     std::future::pending::<Option<Result<Bytes, io::Error>>>().await
                 };
                 if !begins {
@@ -302,12 +303,12 @@ async fn a_client_that_hangs_up_takes_its_handler_with_it() {
         tokio::time::sleep(Duration::from_mins(5)).await;
         assert!(!dropped.load(Ordering::SeqCst));
         if begins {
-            let mut answer = vec![0; 4_000];
-            let count = client.read(&mut answer).await.unwrap();
-            let answer = str::from_utf8(&answer[..count]).unwrap();
+            let mut response = vec![0; 4_000];
+            let count = client.read(&mut response).await.unwrap();
+            let response = str::from_utf8(&response[..count]).unwrap();
             assert!(
-                answer.ends_with("transfer-encoding: chunked\r\n\r\n5\r\nbegin\r\n"),
-                "{answer}"
+                response.ends_with("transfer-encoding: chunked\r\n\r\n5\r\nbegin\r\n"),
+                "{response}"
             );
         }
         drop(client);
@@ -317,7 +318,7 @@ async fn a_client_that_hangs_up_takes_its_handler_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_say_where_they_end() {
+async fn responses_mark_where_they_end() {
     let pieces = |request: Request<Body>| async move {
         let large = Bytes::from("x".repeat(100_000));
         let pieces = [Bytes::from("one"), Bytes::new(), large, Bytes::from("two")];
@@ -336,12 +337,12 @@ async fn answers_say_where_they_end() {
             _ => Response::new(body),
         }
     };
-    let answer = async |request: String| {
+    let respond = async |request: String| {
         let (mut client, _serving) = served(pieces);
         client.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let mut response = String::new();
+        client.read_to_string(&mut response).await.unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
         let date = head.find("date").unwrap();
         let length = head[date..]
             .find("\r\n")
@@ -349,32 +350,32 @@ async fn answers_say_where_they_end() {
         (head[length..].to_owned(), body.to_owned())
     };
     let large = "x".repeat(100_000);
-    let (head, body) = answer("GET / HTTP/1.1\r\nhost: a\r\n\r\n".into()).await;
+    let (head, body) = respond("GET / HTTP/1.1\r\nhost: a\r\n\r\n".into()).await;
     assert_eq!(head, "\r\ntransfer-encoding: chunked");
     assert_eq!(
         body,
         format!("3\r\none\r\n186a0\r\n{large}\r\n3\r\ntwo\r\n0\r\n\r\n")
     );
-    let (head, body) = answer("GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n".into()).await;
+    let (head, body) = respond("GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n".into()).await;
     assert_eq!(
         (head.as_str(), body),
         ("\r\nconnection: close", format!("one{large}two"))
     );
-    let (head, body) = answer("HEAD / HTTP/1.1\r\nhost: a\r\n\r\n".into()).await;
+    let (head, body) = respond("HEAD / HTTP/1.1\r\nhost: a\r\n\r\n".into()).await;
     assert_eq!(
         (head.as_str(), body.as_str()),
         ("\r\ntransfer-encoding: chunked", "")
     );
     let (head, body) =
-        answer("GET /none HTTP/1.1\r\nhost: a\r\nConnection: x, Close\r\n\r\n".into()).await;
+        respond("GET /none HTTP/1.1\r\nhost: a\r\nConnection: x, Close\r\n\r\n".into()).await;
     assert_eq!(
         (head.as_str(), body.as_str()),
         ("\r\nconnection: close", "")
     );
-    // What breaks off has no end that could be taken for one.
-    let (_, body) = answer(format!("GET /breaks HTTP/1.1\r\nhost: a\r\n\r\n{GOOD}")).await;
+    // A body that fails has no end marker.
+    let (_, body) = respond(format!("GET /breaks HTTP/1.1\r\nhost: a\r\n\r\n{GOOD}")).await;
     assert_eq!(body, "3\r\none\r\n");
-    let (head, body) = answer(format!("GET /short HTTP/1.1\r\nhost: a\r\n\r\n{GOOD}")).await;
+    let (head, body) = respond(format!("GET /short HTTP/1.1\r\nhost: a\r\n\r\n{GOOD}")).await;
     assert_eq!(
         (head.as_str(), body.as_str()),
         ("\r\ncontent-length: 5", "1234")
@@ -382,7 +383,7 @@ async fn answers_say_where_they_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateway_that_stops_ends_the_connection_after_the_answer() {
+async fn shutdown_closes_the_connection_after_the_response() {
     let shutdown = Shutdown::default();
     let (mut idle, serving) = served_until(echo, shutdown.clone());
     idle.write_all(GOOD.as_bytes()).await.unwrap();

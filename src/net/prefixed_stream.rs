@@ -1,4 +1,4 @@
-//! A connection of which something was read already: that comes first.
+//! A stream with a prefix of bytes that were already read from it.
 
 use std::{
     io::{self, IoSlice},
@@ -9,29 +9,30 @@ use std::{
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-pub struct Begun<S> {
-    pub read: BytesMut,
+/// Reads `prefix` first and then from `stream`; writes go to `stream`.
+pub struct PrefixedStream<S> {
+    pub prefix: BytesMut,
     pub stream: S,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Begun<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.read.is_empty() {
+        if this.prefix.is_empty() {
             return Pin::new(&mut this.stream).poll_read(context, buffer);
         }
-        let count = this.read.len().min(buffer.remaining());
-        buffer.put_slice(&this.read[..count]);
-        this.read.advance(count);
+        let count = this.prefix.len().min(buffer.remaining());
+        buffer.put_slice(&this.prefix[..count]);
+        this.prefix.advance(count);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PrefixedStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,7 +1,7 @@
-//! The body of a request that is still on its way.
+//! The body of a request that has not arrived completely.
 //!
-//! Whoever reads it says that it wants more, and the connection brings it: one piece at a time, and none before it is
-//! asked for. It may be read by the task that serves the connection, or by another.
+//! The connection reads one piece when the reader of the body polls for it, and none before. The reader may be the task
+//! that serves the connection or another one. If the connection ends first, the reader gets an error.
 
 use std::{
     pin::Pin,
@@ -13,72 +13,74 @@ use axum::body::HttpBody;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-/// A body that broke off, or that broke its frame.
+/// The connection ended before the body did, or the framing of the body is malformed.
 #[derive(Debug, thiserror::Error)]
-#[error("the body of the request broke off")]
-pub struct BrokeOff;
+#[error("the request body was cut off")]
+pub struct CutOff;
 
-/// The reader's end.
-pub struct Incoming {
+/// The body, for its reader.
+pub struct RequestBody {
     shared: Arc<Mutex<Shared>>,
-    /// Where it was announced.
+    /// Bytes left to read; `None` if the body is chunked.
     left: Option<u64>,
 }
 
-/// The connection's end.
-pub struct Feed(Arc<Mutex<Shared>>);
+/// The connection's side of a body.
+pub struct BodySender(Arc<Mutex<Shared>>);
 
 #[derive(Default)]
 struct Shared {
     piece: Option<Bytes>,
-    coming: Coming,
+    rest: Rest,
+    /// Whether the reader waits for a piece.
     is_wanted: bool,
     reader_is_gone: bool,
     reader: Option<Waker>,
     connection: Option<Waker>,
 }
 
-/// Whether there is more than the piece that lies here.
+/// State of the body after `Shared::piece`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Coming {
+enum Rest {
     #[default]
     More,
-    Nothing,
-    /// It broke off, or broke its frame.
-    Never,
+    End,
+    /// The connection ended, or the framing is malformed.
+    CutOff,
 }
 
-/// What the connection is to do about a body.
+/// What the reader of a body needs from the connection.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Demand {
     More,
     Nothing,
-    /// Nobody will read it.
-    Gone,
+    /// The reader was dropped.
+    ReaderGone,
 }
 
-pub fn incoming(length: Option<u64>) -> (Feed, Incoming) {
+/// Both sides of a body; `length` is `None` if it is chunked.
+pub fn request_body(length: Option<u64>) -> (BodySender, RequestBody) {
     let shared = Arc::<Mutex<Shared>>::default();
-    let incoming = Incoming {
+    let body = RequestBody {
         shared: shared.clone(),
         left: length,
     };
-    (Feed(shared), incoming)
+    (BodySender(shared), body)
 }
 
-impl Feed {
-    /// What is wished for; the connection is woken when that changes.
-    pub fn wish(&self, context: &Context<'_>) -> Wish {
+impl BodySender {
+    /// The reader's demand; the task of `context` is woken when it changes.
+    pub fn demand(&self, context: &Context<'_>) -> Demand {
         let mut shared = lock(&self.0);
         if shared.reader_is_gone {
-            return Wish::Gone;
+            return Demand::ReaderGone;
         }
-        // Whatever is wished for now: a reader that goes away is to be noticed.
+        // Also if nothing is needed now: the connection must be woken when the reader is dropped.
         shared.connection = Some(context.waker().clone());
         if shared.is_wanted && shared.piece.is_none() {
-            Wish::More
+            Demand::More
         } else {
-            Wish::Nothing
+            Demand::Nothing
         }
     }
 
@@ -86,8 +88,8 @@ impl Feed {
         lock(&self.0).reader_is_gone
     }
 
-    /// The reader is woken, unless it is of the task that gives: that looks again by itself.
-    pub fn give(&self, piece: Bytes, context: &Context<'_>) {
+    /// Passes a piece to the reader and wakes it, unless it is in this task, which polls it again anyway.
+    pub fn send(&self, piece: Bytes, context: &Context<'_>) {
         self.change(Some(context), |shared| {
             shared.piece = Some(piece);
             shared.is_wanted = false;
@@ -95,41 +97,41 @@ impl Feed {
     }
 
     pub fn end(&self, context: &Context<'_>) {
-        self.change(Some(context), |shared| shared.coming = Coming::Nothing);
+        self.change(Some(context), |shared| shared.rest = Rest::End);
     }
 
-    fn change(&self, giver: Option<&Context<'_>>, change: impl FnOnce(&mut Shared)) {
+    fn change(&self, sender: Option<&Context<'_>>, change: impl FnOnce(&mut Shared)) {
         let mut shared = lock(&self.0);
         change(&mut shared);
         let reader = shared.reader.take();
         drop(shared);
-        let is_giver = |reader: &Waker| giver.is_some_and(|it| it.waker().will_wake(reader));
-        if let Some(reader) = reader.filter(|reader| !is_giver(reader)) {
+        let is_sender = |reader: &Waker| sender.is_some_and(|task| task.waker().will_wake(reader));
+        if let Some(reader) = reader.filter(|reader| !is_sender(reader)) {
             reader.wake();
         }
     }
 }
 
-/// A connection that is over brings no more.
-impl Drop for Feed {
+/// A body whose connection ends before it is cut off.
+impl Drop for BodySender {
     fn drop(&mut self) {
         self.change(None, |shared| {
             shared.connection = None;
-            if shared.coming == Coming::More {
-                shared.coming = Coming::Never;
+            if shared.rest == Rest::More {
+                shared.rest = Rest::CutOff;
             }
         });
     }
 }
 
-impl HttpBody for Incoming {
+impl HttpBody for RequestBody {
     type Data = Bytes;
-    type Error = BrokeOff;
+    type Error = CutOff;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BrokeOff>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
         let mut shared = lock(&self.shared);
         if let Some(piece) = shared.piece.take() {
             drop(shared);
@@ -138,16 +140,16 @@ impl HttpBody for Incoming {
                 .map(|left| left.saturating_sub(piece.len() as u64));
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
-        match shared.coming {
-            Coming::More => {}
-            Coming::Nothing => return Poll::Ready(None),
-            Coming::Never => return Poll::Ready(Some(Err(BrokeOff))),
+        match shared.rest {
+            Rest::More => {}
+            Rest::End => return Poll::Ready(None),
+            Rest::CutOff => return Poll::Ready(Some(Err(CutOff))),
         }
         shared.reader = Some(context.waker().clone());
         shared.is_wanted = true;
         let connection = shared.connection.take();
         drop(shared);
-        // In the same task it is about to look anyway.
+        // In the task of the connection itself, the connection polls for the demand next.
         if let Some(connection) = connection
             && !connection.will_wake(context.waker())
         {
@@ -159,7 +161,7 @@ impl HttpBody for Incoming {
     fn is_end_stream(&self) -> bool {
         self.left == Some(0) || {
             let shared = lock(&self.shared);
-            shared.coming == Coming::Nothing && shared.piece.is_none()
+            shared.rest == Rest::End && shared.piece.is_none()
         }
     }
 
@@ -169,7 +171,7 @@ impl HttpBody for Incoming {
     }
 }
 
-impl Drop for Incoming {
+impl Drop for RequestBody {
     fn drop(&mut self) {
         let mut shared = lock(&self.shared);
         shared.reader_is_gone = true;
