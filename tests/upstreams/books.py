@@ -40,7 +40,7 @@ def counted(desk: Desk) -> list[Counts]:
 
 
 def bounded(desk: Desk, exchange) -> Counts:
-    """A mock may report more than was asked of it: it is charged up to the bound in docs/METERING.md."""
+    """A mock may report more than was asked of it: it is charged up to the bound in docs/BILLING.md."""
     used = desk.row.kind.counts(exchange)
     cap = desk.row.kind.asked(exchange).max_tokens
     completion = min(used.completion, cap or used.completion)
