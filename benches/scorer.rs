@@ -35,7 +35,7 @@ fn main() {
     println!("scorer: weights read in {} µs", took / 1000);
     let english = concat!(
         include_str!("../docs/ARCHITECTURE.md"),
-        include_str!("../docs/METERING.md"),
+        include_str!("../docs/BILLING.md"),
         include_str!("../docs/PROVIDERS.md"),
         include_str!("../docs/API.md"),
     )
