@@ -1,6 +1,6 @@
 # `make` lists the commands.
 
-.PHONY: help run run-local test lint fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
+.PHONY: help run run-local test lint checks fmt servers unit shared fleet chain program clients browser screenshots upstreams installs \
 	router-eval release bench bench-peers counts tokenizers
 
 help:
@@ -43,7 +43,7 @@ test:
 installs: servers
 	@for test in counts tokenizers chain clients browser upstreams; do tests/$$test/run --install || exit 1; done
 
-lint:
+lint: checks
 	cargo fmt --check
 	cargo fmt --check --manifest-path training/Cargo.toml
 	cargo fmt --check --manifest-path bench/Cargo.toml
@@ -54,6 +54,13 @@ lint:
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --quiet
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences are not checked"; fi
+
+# Rooms, words, contract and links: seconds, without a compiler.
+checks:
+	@scripts/check-rooms
+	@scripts/check-words
+	@scripts/check-contract
+	@scripts/check-walk
 
 fmt:
 	cargo fmt

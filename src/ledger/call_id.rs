@@ -11,7 +11,7 @@ pub struct CallId(pub u64);
 
 const COUNT_BITS: u32 = 19;
 const PREFIX: &str = "call_";
-/// Crockford's base 32: no letter that looks like a digit.
+/// Crockford's base 32: without letters that look like digits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const CHARS: u32 = 13;
 

@@ -79,7 +79,7 @@ pub async fn admit(
             NotAdmitted::Unavailable => GatewayError::RateLimitUnavailable,
         })?;
     failpoint::reached("counted");
-    let held = gateway.ledger.hold(HoldRequest {
+    let placing = gateway.ledger.hold(HoldRequest {
         id,
         seen: caller.seen,
         reservations: reservation.reservations(),
@@ -96,7 +96,7 @@ pub async fn admit(
         decision: call.route.decision_json(),
         overdraft: gateway.max_overdraft,
     });
-    let hold = match held.await {
+    let hold = match placing.await {
         Ok(hold) => hold,
         Err(refused) => {
             reservation.cancel();

@@ -54,7 +54,7 @@ pub enum Reply {
         body: Vec<u8>,
         usage: Option<Usage>,
     },
-    /// Frames, sent by the task that relays the provider's stream ([`stream`]).
+    /// Frames, sent by the task that relays the provider's stream (`stream.rs`).
     Stream(mpsc::Receiver<Frame>),
 }
 

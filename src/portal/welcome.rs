@@ -203,7 +203,7 @@ impl UsableLink {
                     }
                 },
                 Purpose::Proof { .. } => { p { "This address is yours. Choose a password, and the account is made." } },
-                Purpose::Reset { .. } => { p { "Choose a new password. Whoever is signed in with the old one is signed out." } },
+                Purpose::Reset { .. } => { p { "Choose a new password. Sessions with the old one are signed out." } },
             }
         }
     }
@@ -244,7 +244,7 @@ fn email_taken(gateway: &Gateway, link: &Link) -> Response {
         h1 { "You have an account already" }
         p { strong { (link.email) } " has an account here already, and an address has one only. Nothing was changed." }
         @if matches!(link.purpose, Purpose::Invitation { .. }) {
-            p { "To be on the other account instead, ask whoever has invited you to use another address of yours, or to remove you first and to invite you again." }
+            p { "To be on the other account instead, ask the person who invited you to use another address of yours, or to remove you first and to invite you again." }
         }
         (next_steps(gateway))
     };

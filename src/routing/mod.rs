@@ -85,8 +85,8 @@ pub fn choose(
         .filter(|_| is_continuation)
         .map(|session| session.scores);
     let scorer = knowledge.scorer();
-    let (scored, embedding) = scorer.score_with_embedding(request.text);
-    let expected = inherited.unwrap_or(scored);
+    let (read, embedding) = scorer.score_with_embedding(request.text);
+    let expected = inherited.unwrap_or(read);
     let quality = &expected.quality;
     let (mut fallbacks, mut tier, mut route) = (Vec::new(), None, None);
     let (chosen, reason) = match router {

@@ -39,7 +39,7 @@ fn full_request() -> Value {
         },
         "thinking": { "type": "enabled", "budget_tokens": 1_024, "title": "thought" },
         "reasoning_effort": "low",
-        "user": "somebody",
+        "user": "a-user",
         "metadata": { "key": "value" },
         "prompt_cache_key": "key",
     })
@@ -110,7 +110,7 @@ fn every_text_sent_upstream_is_counted() {
     assert!(forwarded >= 17, "only {forwarded} texts go upstream");
 }
 
-const EXTRA_TEXT: &str = " and many words more, which nobody has counted until now";
+const EXTRA_TEXT: &str = " and many words more, which were not counted until now";
 
 /// Makes the string at `place` longer, and any other string that must be equal to it.
 fn lengthen(request: &mut Value, place: &str) {

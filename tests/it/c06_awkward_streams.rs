@@ -109,7 +109,7 @@ async fn differently_framed_streams_look_the_same() {
             ],
         ),
         (
-            "a choice nobody asked for",
+            "a choice that was not requested",
             vec![
                 hello.clone(),
                 json!({ "choices": [{ "index": 7, "delta": { "content": "!" }, "finish_reason": "stop" }] }),

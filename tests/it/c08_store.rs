@@ -73,7 +73,7 @@ async fn an_answer_that_cannot_be_charged_is_withheld_and_no_other_call_is_begun
     assert_no_credit_store(&gateway.chat(&hello(MODEL)).await);
     let stream = hello_with(MODEL, json!({ "stream": true }));
     assert_no_credit_store(&gateway.chat(&stream).await);
-    assert_eq!(gateway.upstream.calls(), 1, "now everybody knows");
+    assert_eq!(gateway.upstream.calls(), 1, "now every gateway knows");
     assert_eq!(gateway.get("/health").await.status, 503);
     assert_eq!(gateway.get("/health/live").await.status, 200);
     assert_eq!(gateway.get("/v1/models").await.status, 200);

@@ -13,7 +13,7 @@ async fn a_stream_costs_the_same_in_whatever_form_it_arrives() {
     let gateway = TestGateway::start().await;
     let plain = events(&[
         chunk(json!({ "role": "assistant", "content": "Grüß 😀" }), None),
-        chunk(json!({}), Some("a word nobody knows")),
+        chunk(json!({}), Some("an unknown word")),
         usage_chunk(11, 3),
     ]);
     let mut forms: Vec<(&str, Vec<Step>)> = [

@@ -114,7 +114,7 @@ fn in_a_whole_answer() -> Vec<(String, Vec<Step>, View)> {
             json(&good.replace("\"stop\"", "\"error\"")),
         ),
         (
-            "numbers nobody can read",
+            "numbers that cannot be read",
             json(&good.replace("\"prompt_tokens\":11", "\"prompt_tokens\":1e999")),
         ),
     ];
@@ -169,7 +169,7 @@ fn in_a_stream() -> Vec<(String, Vec<Step>, View)> {
         ("no JSON", "data: Bad gateway"),
         ("a reported failure", "data: {\"error\":{\"code\":529}}"),
         (
-            "content that is none",
+            "invalid content",
             "data: {\"choices\":[{\"delta\":{\"content\":5}}]}",
         ),
         (
@@ -177,7 +177,7 @@ fn in_a_stream() -> Vec<(String, Vec<Step>, View)> {
             "data: {\"choices\":[{\"delta\":{\"content\":\"\\ud83d\"}}]}",
         ),
         (
-            "a number nobody can read",
+            "a number that cannot be read",
             "data: {\"usage\":{\"prompt_tokens\":1e999}}",
         ),
     ] {

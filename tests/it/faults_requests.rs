@@ -83,7 +83,7 @@ fn refused(
             json(json!({ "max_tokens": 1 })),
         ),
         (
-            "a number that is none",
+            "an invalid number",
             400,
             json(json!({ "temperature": "hot" })),
         ),

@@ -22,7 +22,7 @@ const MOMENT: Duration = Duration::from_millis(200);
 async fn echo() -> (SocketAddr, tokio::sync::watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (received, receiver) = tokio::sync::watch::channel(0);
+    let (received, watch) = tokio::sync::watch::channel(0);
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
             let received = received.clone();
@@ -37,7 +37,7 @@ async fn echo() -> (SocketAddr, tokio::sync::watch::Receiver<usize>) {
             });
         }
     });
-    (address, receiver)
+    (address, watch)
 }
 
 async fn says(line: &mut TcpStream, words: &str) -> std::io::Result<()> {

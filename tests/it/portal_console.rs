@@ -239,7 +239,7 @@ async fn actions_through_the_operator_api_are_recorded() {
     assert_eq!(
         refused.await.status,
         400,
-        "what was not done is not written down"
+        "a refused action is not recorded"
     );
     let done = actions(&gateway, None).await;
     let shown: Vec<_> = done

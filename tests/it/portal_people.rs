@@ -61,7 +61,7 @@ async fn an_invited_person_signs_in_to_the_account() {
     let operator = with_token(&gateway).await;
     let page = format!("/portal/console/accounts/{}", gateway.account_id);
     let seen = operator.get(&page).await;
-    assert!(seen.assert_page().contains("Nobody signs in to it."));
+    assert!(seen.assert_page().contains("There are no people yet."));
 
     let wrong = [("email", "ada@example.com"), ("role", "emperor")];
     let invitations = format!("{page}/invitations");
@@ -114,7 +114,10 @@ async fn an_invited_person_signs_in_to_the_account() {
     for nobody in ["%25", "_", "ada@example.org"] {
         let none = format!("/portal/console/people?text={nobody}");
         let none = operator.get(&none).await;
-        assert!(none.assert_page().contains("There is nobody."), "{nobody}");
+        assert!(
+            none.assert_page().contains("There are no people."),
+            "{nobody}"
+        );
     }
     assert_eq!(
         operator.get("/portal/console/people?before=x").await.status,

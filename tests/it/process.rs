@@ -94,7 +94,7 @@ async fn a_second_start_finds_the_same_account_and_key() {
     assert_eq!(
         process.ended().await.code,
         Some(0),
-        "Ctrl-C ends it in good order"
+        "Ctrl-C ends it cleanly"
     );
     let (process, second) = Process::dev(data.path()).await;
     for kept in ["OPENAI_API_KEY", "TOLLGATE_OPERATOR_TOKEN"] {

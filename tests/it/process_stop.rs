@@ -45,7 +45,7 @@ async fn rest(first: Vec<u8>, response: reqwest::Response) -> Stream {
     let mut text = first;
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
-        text.extend_from_slice(&chunk.expect("a stream ends in good order"));
+        text.extend_from_slice(&chunk.expect("a stream ends cleanly"));
     }
     Stream {
         text: String::from_utf8(text).unwrap(),

@@ -20,7 +20,7 @@ pub fn invitation(to: &str, portal: &str, link: &Secret) -> Email {
 /// To a visitor who signs up, to prove that the address is theirs.
 pub fn proof(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
-        "Somebody wants to make an account at {portal}/portal with this address.\n\n\
+        "An account at {portal}/portal was requested for this address.\n\n\
          If it was you, choose a password here, within a day:\n\n{}\n\n\
          The link works once. If it was not you, ignore this e-mail: no account is created without the link.\n",
         link.reveal()
@@ -31,7 +31,7 @@ pub fn proof(to: &str, portal: &str, link: &Secret) -> Email {
 /// To a visitor who signs up with an address that already has an account.
 pub fn known_already(to: &str, portal: &str) -> Email {
     let text = format!(
-        "Somebody wants to make an account at {portal}/portal with this address. It has one already.\n\n\
+        "An account at {portal}/portal was requested for this address, which has one already.\n\n\
          If it was you, sign in: {portal}/portal/sign-in\n\
          If you have forgotten the password, ask for another: {portal}/portal/forgotten\n\n\
          If it was not you, ignore this e-mail: nothing has changed.\n"
@@ -42,7 +42,7 @@ pub fn known_already(to: &str, portal: &str) -> Email {
 /// To a person who has requested a new password.
 pub fn reset(to: &str, portal: &str, link: &Secret) -> Email {
     let text = format!(
-        "Somebody has asked for a new password for this address at {portal}/portal\n\n\
+        "A new password was requested for this address at {portal}/portal\n\n\
          If it was you, set it here, within an hour:\n\n{}\n\n\
          The link works once. If it was not you, ignore this e-mail: your password has not changed.\n",
         link.reveal()

@@ -150,7 +150,7 @@ async fn all_sessions_of_a_person_except_one_are_ended(given: Given) {
             .backoffice
             .end_sessions_of(&ada.id, except)
             .await
-            .unwrap()
+            .unwrap();
     };
     end(Some(&digests[1])).await;
     assert_eq!(

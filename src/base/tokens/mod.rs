@@ -4,11 +4,11 @@
 //! send more input than was reserved. No rule of thumb can promise that and stay close: random letters have several
 //! times the tokens of words of the same length. So the estimate counts as cl100k and o200k do, with their
 //! vocabularies, and takes the larger result. Llama 3 and Qwen 2.5 have cl100k's merges and others of lower priority,
-//! which only make fewer tokens; where they split a text differently, the larger number is taken ([`tally`]).
+//! which only make fewer tokens; where they split a text differently, the larger number is taken (`tally`).
 //!
-//! Most of a text consists of words that are in a table ([`block`], [`word_table`]). The rest is split into pre-tokens
-//! as the two tokenizers do ([`ascii`], [`pieces`]) and merged ([`merge`]), unless the result is cached
-//! ([`piece_cache`]). Longer texts that are sent repeatedly have a cache of their own ([`text_cache`]).
+//! Most of a text consists of words that are in a table (`block`, `word_table`). The rest is split into pre-tokens
+//! as the two tokenizers do (`ascii`, `pieces`) and merged (`merge`), unless the result is cached
+//! (`piece_cache`). Longer texts that are sent repeatedly have a cache of their own (`text_cache`).
 
 mod ascii;
 mod block;

@@ -179,7 +179,7 @@ fn cached_counts_are_those_of_a_new_count() {
     }
 }
 
-/// A count in bytes, for want of merge budget, is not cached: a request with budget counts the text again.
+/// A count in bytes, made after the merge budget was used up, is not cached: a request with budget counts the text again.
 #[test]
 fn counts_in_bytes_are_not_cached() {
     let text = " qxzjkwv".repeat(20);

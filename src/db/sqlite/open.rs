@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::{FileError, FileKind, schema};
 use crate::base::durability::Durability;
 
-/// Well below every deadline: whoever waits behind still gets an answer.
+/// Well below every deadline, so that the operations waiting behind this one still finish in time.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A connection to a file that is there, with tables of today.

@@ -128,6 +128,7 @@ type Within<'a> = Option<(&'a Database, &'a Shared)>;
 
 impl Command {
     /// Executes the command within an open transaction; without one its result is an error.
+    #[expect(clippy::too_many_lines, reason = "one arm for each command")]
     pub fn execute(self, within: Within<'_>) -> Executed {
         match self {
             Self::Charge(call, usage, reply) => {

@@ -108,7 +108,7 @@ fn locked<Step>(batch: &Mutex<Batch<Step>>) -> MutexGuard<'_, Batch<Step>> {
 }
 
 impl<Step> Queue<Step> {
-    /// The next one, as soon as there is one; no longer than for `patience`, if there is a bound.
+    /// Waits for the next command, up to `timeout`.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Step, RecvTimeoutError> {
         loop {
             if let Some(step) = self.left.next() {

@@ -254,10 +254,10 @@ impl Shared {
         match timeout(CLOSING_TIMEOUT, written).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the lease could not be ended; it expires by itself")
+                tracing::warn!(%error, "the lease could not be ended; it expires by itself");
             }
             Err(_) => {
-                tracing::error!("the gateway stops before all ledger operations were written")
+                tracing::error!("the gateway stops before all ledger operations were written");
             }
         }
     }

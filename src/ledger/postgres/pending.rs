@@ -38,11 +38,11 @@ impl Shared {
         };
         // After a timeout the charge may still be committed: the next attempt finds the call.
         let mut operation = Operation::charge(&record, pending.cost);
-        let receiver = operation.expect_reply();
+        let replied = operation.expect_reply();
         self.submit(operation);
-        let received = timeout(TIMEOUT, receiver).await;
-        let received = received.map_err(|_| LedgerError::Unavailable)?;
-        let reply = received.map_err(|_| LedgerError::Stopped)?;
+        let reply = timeout(TIMEOUT, replied).await;
+        let reply = reply.map_err(|_| LedgerError::Unavailable)?;
+        let reply = reply.map_err(|_| LedgerError::Stopped)?;
         let reply = reply.map_err(|_| LedgerError::NotCommitted)?.charged()?;
         if reply.late {
             self.count_late_settlement(call, pending.cost);

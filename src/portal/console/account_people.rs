@@ -58,12 +58,12 @@ pub fn section(
     html! {
         section #people {
             h2 { "People" }
-            @if people.is_empty() { p.empty { "Nobody signs in to it." } }
+            @if people.is_empty() { p.empty { "There are no people yet." } }
             @else { (scrolled("People", &table)) }
             (open_invitations(me, account_id, invited))
             form.inline method="post" action={ (path(account_id)) "/invitations" } {
                 (me.token_field())
-                label { "E-mail of somebody new"
+                label { "E-mail of a new person"
                     input type="email" name="email" required maxlength="254" autocomplete="off";
                 }
                 label { "Role"
@@ -81,7 +81,7 @@ pub fn section(
 fn open_invitations(me: &SignedInOperator, account_id: &str, invited: &[Link]) -> Markup {
     let table = html! {
         table {
-            caption { "Invitations that nobody has used" }
+            caption { "Unused invitations" }
             thead { tr {
                 th scope="col" { "E-mail" }
                 th scope="col" { "Good until" }
@@ -197,7 +197,7 @@ fn handed_page(me: &SignedInOperator, title: &str, handed: &OneTimeLink, back: &
         h1 { (title) }
         p {
             "This link is for " strong { (handed.email) } ". It works once, until "
-            (moment(handed.expires_at)) ", and is not shown again. Whoever has it can sign in."
+            (moment(handed.expires_at)) ", and is not shown again. Anyone who has it can sign in."
         }
         @if handed.mailed { p { "It was mailed to them." } }
         @else { p { "It was not mailed: hand it over yourself." } }
@@ -245,7 +245,7 @@ pub async fn confirm_remove(
     Ok(frame::page(
         &me,
         Place::Accounts,
-        "Remove somebody",
+        "Remove a person",
         &content,
     ))
 }

@@ -52,8 +52,8 @@ pub async fn list(
                 input type="text" name="account" value=(account) autocomplete="off";
             }
             (models(&gateway))
-            (ceiling("Requests a minute", "rpm"))
-            (ceiling("Tokens a minute", "tpm"))
+            (ceiling("Requests per minute", "rpm"))
+            (ceiling("Tokens per minute", "tpm"))
             button.primary type="submit" { "Set the limit" }
         }
     };

@@ -55,7 +55,7 @@ pub async fn list(
         p.muted { "Everyone who can sign in. They are invited, given a role and removed on the page of their account." }
         (search("/portal/console/people", "Part of an e-mail address", text))
         @if people.is_empty() {
-            p.empty { @if is_first { "There is nobody." } @else { "There is nobody older." } }
+            p.empty { @if is_first { "There are no people." } @else { "There are no older people." } }
         } @else {
             (scrolled("People", &table(&people)))
         }

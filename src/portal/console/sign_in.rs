@@ -92,7 +92,7 @@ fn form(visit: &Token, to: &str, problem: Option<&str>) -> Response {
         p.muted {
             "Operators with an address of their own "
             a href={ "/portal/sign-in?to=" (layout::encoded(to)) } { "sign in with it" }
-            ", so that what they do is written down under their name."
+            ", so that their actions are recorded under their name."
         }
     };
     layout::plain("Operator's console", &content).into_response()

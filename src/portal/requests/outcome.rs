@@ -31,7 +31,7 @@ fn label_and_explanation(outcome: Outcome) -> (&'static str, &'static str) {
         ),
         Outcome::NotCharged => (
             "Withheld",
-            "The charge could not be written down, so nothing was charged and the answer was not \
+            "The charge could not be written, so nothing was charged and the answer was not \
              completed. Try again.",
         ),
         Outcome::NotRenewed => (

@@ -16,7 +16,7 @@ pub async fn run(gateway: Arc<Gateway>) {
                 Ok(audit) if audit.violations.is_empty() => {}
                 Ok(_) => gateway.alerts.request_check(),
                 Err(error) => {
-                    tracing::error!(%error, "auditing the ledger failed; retrying in a minute")
+                    tracing::error!(%error, "auditing the ledger failed; retrying in a minute");
                 }
             }
             tokio::time::sleep(INTERVAL).await;

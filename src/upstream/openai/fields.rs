@@ -53,7 +53,7 @@ struct WireUsage<'a> {
     total_tokens: Option<TokenCount>,
     #[serde(borrow)]
     prompt_tokens_details: Option<&'a RawValue>,
-    /// DeepSeek's field for tokens read from a cache.
+    /// The field of `DeepSeek` for tokens read from a cache.
     prompt_cache_hit_tokens: Option<TokenCount>,
     #[serde(borrow)]
     completion_tokens_details: Option<&'a RawValue>,

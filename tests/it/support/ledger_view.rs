@@ -154,7 +154,7 @@ impl Customer<'_> {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         assert!(headers.contains_key("x-request-id"), "{question}");
         let text = response.text().await.unwrap_or_else(|error| {
-            panic!("an answer ends in good order: {question}: {error}");
+            panic!("a response ends cleanly: {question}: {error}");
         });
         for name in headers.keys() {
             let limits = name.as_str().starts_with("x-ratelimit") || name == "retry-after";

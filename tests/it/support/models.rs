@@ -1,4 +1,4 @@
-//! The models as the contract lists them, written down a second time: a test's expectation must not come from the
+//! The models as the contract lists them, written a second time: a test's expectation must not come from the
 //! catalog under test.
 
 pub const MODELS: [&str; 17] = [
