@@ -73,7 +73,7 @@ async fn an_account_is_created_through_the_emailed_link() {
     assert_eq!(plain(&response, known), for_a_new_one);
     let mail = smtp.next_mail().await;
     assert_eq!(mail.to, email, "to the address as it is kept");
-    assert!(mail.text.contains("It has one already"));
+    assert!(mail.text.contains("which has one already"));
     assert!(!mail.text.contains("?link="));
 
     // E-mails to one address are throttled.

@@ -22,7 +22,7 @@ pub const NAME: &str = "LiteLLM";
 pub struct LiteLlm {
     installed: PathBuf,
     folder: PathBuf,
-    /// LiteLLM does not start without a master key, nor with one that can be guessed.
+    /// `LiteLLM` does not start without a master key, nor with one that can be guessed.
     master_key: String,
     target: Target,
     process: Option<Process>,
