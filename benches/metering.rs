@@ -15,12 +15,13 @@ use std::{
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 use tollgate::{
-    base::{durability::Durability, money::NanoUsd, rate::Ceilings, tokens::estimate_tokens},
-    catalog::{Catalog, Tier, Track},
-    ledger::{HoldRequest, Ledger, NewAccount, NewGrant, Outcome, Seen},
+    base::{durability::Durability, rate::Ceilings, tokens::estimate_tokens},
+    catalog::Catalog,
+    ledger::{Ledger, Outcome},
     limits::Limiter,
-    wire::chat::Usage,
 };
+
+mod support;
 
 /// How long each measurement takes.
 const MEASURED_FOR: Duration = Duration::from_secs(2);
@@ -99,58 +100,26 @@ fn ledger(time: Duration) {
 }
 
 async fn calls_per_second(ledger: Arc<Ledger>, callers: usize, time: Duration) -> f64 {
-    let account = ledger
-        .create_account(NewAccount {
-            email: "bench@example.com".into(),
-            name: None,
-            track: Track::Business,
-            tier: Tier::Flex,
-        })
-        .await
-        .unwrap();
-    let grant = NewGrant {
-        amount: NanoUsd::new(i64::MAX / 4),
-        expires_at: None,
-        reason: None,
-        reference: None,
-    };
-    ledger.add_grant(&account.id, grant).await.unwrap();
-    let (key, _) = ledger
-        .create_key(&account.id, "bench".into())
-        .await
-        .unwrap();
+    let customers = support::customer(&ledger, "bench@example.com", 1).await;
+    let customer = Arc::new(customers.into_iter().next().unwrap().0);
     let model = Catalog::built_in().find("svc-standard").unwrap().clone();
     let started = Instant::now();
     let callers = (0..callers).map(|_| {
-        let (ledger, account, key) = (ledger.clone(), account.id.clone(), key.id.clone());
+        let (ledger, customer) = (ledger.clone(), customer.clone());
         let model = model.clone();
         tokio::spawn(async move {
             let mut done = 0_u32;
             while started.elapsed() < time {
-                let request = HoldRequest {
-                    id: ledger.next_call(),
-                    seen: Seen::fresh(),
-                    reservations: &[],
-                    request_id: "req_0123456789abcdefghijklmn",
-                    account_id: &account,
-                    key_id: &key,
-                    model: &model.id,
-                    routed_model: &model.id,
-                    prices: model.prices.clone(),
-                    stream: false,
-                    reserved_tokens: 4_100,
-                    amount: NanoUsd::new(37_000_000),
-                    worst: NanoUsd::new(37_000_000),
-                    decision: None,
-                    overdraft: NanoUsd::default(),
-                };
+                let request = support::hold_request(
+                    ledger.next_call(),
+                    &customer,
+                    &model,
+                    "req_0123456789abcdefghijklmn",
+                );
                 let mut held = ledger.hold(request).await.expect("there is credit");
-                let usage = Usage {
-                    prompt: 11,
-                    completion: 3,
-                    ..Usage::default()
-                };
-                held.charge(usage, Outcome::Answered).await.unwrap();
+                held.charge(support::USAGE, Outcome::Answered)
+                    .await
+                    .unwrap();
                 done += 1;
             }
             done

@@ -19,11 +19,10 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::{
-    base::{durability::Durability, money::NanoUsd},
-    catalog::{Catalog, Tier, Track},
+    base::durability::Durability,
+    catalog::Catalog,
     db::postgres::Address,
-    ledger::{self, Caller, HoldRequest, Ledger, NewAccount, NewGrant, Outcome},
-    wire::chat::Usage,
+    ledger::{self, Caller, Ledger, Outcome},
 };
 
 #[path = "../src/db/testing/postgres_server.rs"]
@@ -31,6 +30,7 @@ mod postgres_server;
 #[allow(dead_code, reason = "tests use more of it")]
 #[path = "../tests/it/support/redis_server.rs"]
 mod redis_server;
+mod support;
 
 use postgres_server::PostgresServer;
 use redis_server::RedisServer;
@@ -80,26 +80,8 @@ async fn ledger_alone(postgres: &PostgresServer) {
 async fn with_credit(ledger: &Ledger, accounts: usize) -> Vec<Caller> {
     let mut callers = Vec::new();
     for _ in 0..accounts {
-        let new = NewAccount {
-            email: "bench@example.com".into(),
-            name: None,
-            track: Track::Business,
-            tier: Tier::Flex,
-        };
-        let account = ledger.create_account(new).await.unwrap();
-        let grant = NewGrant {
-            amount: NanoUsd::new(i64::MAX / 4),
-            expires_at: None,
-            reason: None,
-            reference: None,
-        };
-        ledger.add_grant(&account.id, grant).await.unwrap();
-        let (_, secret) = ledger
-            .create_key(&account.id, "bench".into())
-            .await
-            .unwrap();
-        let caller = ledger.fresh_caller(secret.digest()).await.unwrap();
-        callers.push(caller.unwrap());
+        let customers = support::customer(ledger, "bench@example.com", 1).await;
+        callers.extend(customers.into_iter().map(|(caller, _)| caller));
     }
     callers
 }
@@ -115,31 +97,19 @@ async fn hold_and_charge(ledger: &Arc<Ledger>, paying: &[Caller], callers: usize
             let mut done = 0_u64;
             while started.elapsed() < MEASURED_FOR {
                 let caller = &paying[next.fetch_add(1, Relaxed) % paying.len()];
-                let request = HoldRequest {
-                    id: ledger.next_call(),
-                    seen: caller.seen,
-                    reservations: &[],
-                    request_id: "req_0123456789abcdefghijklmn",
-                    account_id: &caller.account_id,
-                    key_id: &caller.key_id,
-                    model: &model.id,
-                    routed_model: &model.id,
-                    prices: model.prices.clone(),
-                    stream: false,
-                    reserved_tokens: 4_100,
-                    amount: NanoUsd::new(37_000_000),
-                    worst: NanoUsd::new(37_000_000),
-                    decision: None,
-                    overdraft: NanoUsd::default(),
-                };
+                let request = support::hold_request(
+                    ledger.next_call(),
+                    caller,
+                    &model,
+                    "req_0123456789abcdefghijklmn",
+                );
                 let mut held = ledger.hold(request).await.expect("there is credit");
-                let usage = Usage {
-                    prompt: 11,
-                    completion: 3,
-                    ..Usage::default()
-                };
                 // A charge without a response within the timeout is repeated until it has one.
-                while held.charge(usage, Outcome::Answered).await.is_err() {}
+                while held
+                    .charge(support::USAGE, Outcome::Answered)
+                    .await
+                    .is_err()
+                {}
                 done += 1;
             }
             done

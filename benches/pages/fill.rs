@@ -10,13 +10,15 @@ use std::{
 };
 
 use tollgate::{
-    base::{clock::Clock, durability::Durability, money::NanoUsd},
-    catalog::{Catalog, Model, Tier, Track},
-    ledger::{Caller, HoldRequest, Ledger, NewAccount, NewGrant, Outcome},
-    wire::chat::Usage,
+    base::{clock::Clock, durability::Durability},
+    catalog::{Catalog, Model},
+    ledger::{Caller, Ledger, Outcome},
 };
 
-use crate::postgres_server::PostgresServer;
+use crate::{
+    postgres_server::PostgresServer,
+    support::{USAGE, customer, hold_request},
+};
 
 const REQUESTS: usize = 1_000_000;
 const OTHERS: usize = 200;
@@ -51,11 +53,11 @@ pub async fn fill_file(path: &Path) -> Filled {
 
 pub async fn fill(ledger: Ledger, clock: Option<Arc<AtomicI64>>) -> Filled {
     let (ledger, started) = (Arc::new(ledger), Instant::now());
-    let large = account(&ledger, "large@example.com", KEYS).await;
+    let large = callers(&ledger, "large@example.com", KEYS).await;
     let mut others = Vec::new();
     for number in 0..OTHERS {
         let email = format!("reader{number}@example.com");
-        others.extend(account(&ledger, &email, 1).await);
+        others.extend(callers(&ledger, &email, 1).await);
     }
     let filled = Filled {
         large: large[0].account_id.clone(),
@@ -103,65 +105,22 @@ pub async fn fill(ledger: Ledger, clock: Option<Arc<AtomicI64>>) -> Filled {
     filled
 }
 
-/// An account with credit and this many keys.
-async fn account(ledger: &Ledger, email: &str, keys: usize) -> Vec<Caller> {
-    let new = NewAccount {
-        email: email.into(),
-        name: None,
-        track: Track::Business,
-        tier: Tier::Flex,
-    };
-    let account = ledger.create_account(new).await.unwrap();
-    let grant = NewGrant {
-        amount: NanoUsd::new(i64::MAX / 4),
-        expires_at: None,
-        reason: None,
-        reference: None,
-    };
-    ledger.add_grant(&account.id, grant).await.unwrap();
-    let mut callers = Vec::new();
-    for number in 0..keys {
-        let (_, key) = ledger
-            .create_key(&account.id, format!("key {number}"))
-            .await
-            .unwrap();
-        let caller = ledger.fresh_caller(key.digest()).await.unwrap();
-        callers.push(caller.unwrap());
-    }
-    callers
+/// The keys of a new account.
+async fn callers(ledger: &Ledger, email: &str, keys: usize) -> Vec<Caller> {
+    let customers = customer(ledger, email, keys).await;
+    customers.into_iter().map(|(caller, _)| caller).collect()
 }
 
 async fn one(ledger: &Arc<Ledger>, caller: &Caller, model: &Model, number: usize) {
     let request_id = format!("req_{number:024}");
-    let held = ledger.hold(HoldRequest {
-        id: ledger.next_call(),
-        seen: caller.seen,
-        reservations: &[],
-        request_id: &request_id,
-        account_id: &caller.account_id,
-        key_id: &caller.key_id,
-        model: &model.id,
-        routed_model: &model.id,
-        prices: model.prices.clone(),
-        stream: false,
-        reserved_tokens: 4_100,
-        amount: NanoUsd::new(37_000_000),
-        worst: NanoUsd::new(37_000_000),
-        decision: None,
-        overdraft: NanoUsd::default(),
-    });
+    let held = ledger.hold(hold_request(ledger.next_call(), caller, model, &request_id));
     let mut held = held.await.expect("there is credit");
     if number % 100 < FAILED {
         held.release(Outcome::ProviderFailed, Some("HTTP 500".into()));
         return;
     }
-    let usage = Usage {
-        prompt: 11,
-        completion: 3,
-        ..Usage::default()
-    };
     // A charge whose outcome is unknown is retried.
-    while held.charge(usage, Outcome::Answered).await.is_err() {}
+    while held.charge(USAGE, Outcome::Answered).await.is_err() {}
 }
 
 /// Spreads requests, in their order, over ninety days; the daily sums follow.

@@ -31,6 +31,8 @@ mod postgres_server;
 #[allow(dead_code, reason = "tests use more of it")]
 #[path = "../../tests/it/support/redis_server.rs"]
 mod redis_server;
+#[path = "../support/mod.rs"]
+mod support;
 
 use browser::Browser;
 use fill::Filled;

@@ -3,7 +3,9 @@
 use std::io::IsTerminal as _;
 
 use tracing_subscriber::{
-    EnvFilter, Layer as _, filter::LevelFilter, layer::SubscriberExt as _,
+    Layer as _,
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
 };
 
@@ -11,9 +13,11 @@ use crate::config::{Log, LogFormat};
 
 /// Starts logging, and logs panics as errors. `RUST_LOG` overrides the configured level.
 pub fn start(log: &Log) {
-    let filter = EnvFilter::builder()
-        .with_default_directive(LevelFilter::INFO.into())
-        .parse_lossy(std::env::var("RUST_LOG").unwrap_or_else(|_| log.level.clone()));
+    let overridden = std::env::var("RUST_LOG").ok();
+    let filter = overridden
+        .and_then(|directives| filter(&directives))
+        .or_else(|| filter(&log.level))
+        .unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
@@ -30,4 +34,12 @@ pub fn start(log: &Log) {
         let message = panic.payload_as_str().unwrap_or("without a message");
         tracing::error!(place, "panic: {message}");
     }));
+}
+
+/// The filter of comma-separated directives such as `tollgate=debug`; `None` if there are none or one is invalid.
+fn filter(directives: &str) -> Option<Targets> {
+    if directives.trim().is_empty() {
+        return None;
+    }
+    directives.parse().ok()
 }

@@ -69,8 +69,10 @@ pub enum OpenError {
         address: String,
         source: postgres::Error,
     },
-    #[error("{path} was written by a newer tollgate (version {found}, this one knows {known})")]
-    TooNew {
+    #[error(
+        "{path} was made by another version of tollgate (schema version {found}, this one uses {known})"
+    )]
+    OtherVersion {
         path: String,
         found: u32,
         known: u32,

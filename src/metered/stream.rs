@@ -1,6 +1,6 @@
 //! A streamed response, relayed from the provider to the client as it arrives.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use tokio::sync::mpsc::{self, error::TrySendError};
 
@@ -83,8 +83,12 @@ pub async fn stream(
             frames,
         },
     };
-    let tasks = gateway.clone();
-    tasks.tasks.spawn(relay.run(gateway));
+    let mut relay = Box::pin(relay.run());
+    // Polled once before it gets its task, so that frames that are ready leave with the head of the response.
+    let is_over = poll_fn(|context| Poll::Ready(relay.as_mut().poll(context).is_ready())).await;
+    if !is_over {
+        gateway.tasks.spawn(relay);
+    }
     Ok(started)
 }
 
@@ -102,7 +106,8 @@ impl Relay {
     ///
     /// A client that leaves does not end the call: the provider's stream is read up to its usage, because the tokens
     /// used are charged.
-    async fn run(mut self, gateway: Arc<Gateway>) {
+    async fn run(mut self) {
+        let gateway = self.admitted.gateway.clone();
         let ended = self.relay(&gateway).await.and_then(|outcome| {
             self.output.normalizer.close()?;
             let mut parts = CallParts {

@@ -14,15 +14,22 @@ use std::{
 use tempfile::TempDir;
 use tollgate::{
     base::{durability::Durability, money::NanoUsd, rate::Ceilings},
-    catalog::{Catalog, Tier, Track},
+    catalog::Catalog,
     config::Config,
-    ledger::{HoldRequest, Ledger, NewAccount, NewGrant, Outcome, Seen},
+    ledger::{HoldRequest, Ledger, Outcome},
     limits::Limiter,
     server,
     wire::chat::Usage,
 };
 
+#[allow(dead_code, reason = "benchmarks use more of it")]
+#[path = "../../benches/support/mod.rs"]
+mod support;
+
+use support::{customer, hold_request};
+
 const MODEL: &str = "svc-native-fast";
+const EMAIL: &str = "counts@example.com";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -124,8 +131,8 @@ fn requests(times: usize, scenario: &Scenario) {
     );
     let config = Config::parse("counts.toml", &text, &BTreeMap::from([token])).unwrap();
     let running = runtime.block_on(server::start(config)).unwrap();
-    let (_, _, key) = runtime.block_on(customer(&running.gateway.ledger));
-    let key = scenario.key.unwrap_or(&key);
+    let customers = runtime.block_on(customer(&running.gateway.ledger, EMAIL, 1));
+    let key = scenario.key.unwrap_or(customers[0].1.reveal());
     // The first request opens connections and is in every count, whatever `times` is.
     ask(running.public, key, scenario, times + 1);
     runtime.block_on(running.stop());
@@ -213,27 +220,18 @@ fn metering(times: usize) {
         tokens: u32::MAX,
     };
     runtime.block_on(async {
-        let (account_id, key_id, _) = customer(&ledger).await;
+        let customers = customer(&ledger, EMAIL, 1).await;
+        let caller = &customers[0].0;
         for _ in 0..=times {
             let id = ledger.next_call();
-            let place = limiter.admit(id.0, &account_id, &model.id, 300, ceilings);
+            let place = limiter.admit(id.0, &caller.account_id, &model.id, 300, ceilings);
             let mut place = place.await.expect("there is room");
             let request = HoldRequest {
-                id,
-                seen: Seen::fresh(),
                 reservations: place.reservations(),
-                request_id: "req_0123456789abcdefghijklmn",
-                account_id: &account_id,
-                key_id: &key_id,
-                model: &model.id,
-                routed_model: &model.id,
-                prices: model.prices.clone(),
-                stream: false,
                 reserved_tokens: 300,
                 amount: NanoUsd::new(1_000),
                 worst: NanoUsd::new(1_000),
-                decision: None,
-                overdraft: NanoUsd::new(0),
+                ..hold_request(id, caller, &model, "req_0123456789abcdefghijklmn")
             };
             let mut held = ledger.hold(request).await.expect("there is credit");
             place.keep().unwrap();
@@ -246,27 +244,4 @@ fn metering(times: usize) {
             place.settle(usage.total());
         }
     });
-}
-
-/// Creates an account with credit and a key; returns its ID, the key's ID, and the key.
-async fn customer(ledger: &Ledger) -> (String, String, String) {
-    let account = NewAccount {
-        email: "counts@example.com".into(),
-        name: None,
-        track: Track::Business,
-        tier: Tier::Flex,
-    };
-    let account = ledger.create_account(account).await.unwrap();
-    let grant = NewGrant {
-        amount: NanoUsd::new(i64::MAX / 4),
-        expires_at: None,
-        reason: None,
-        reference: None,
-    };
-    ledger.add_grant(&account.id, grant).await.unwrap();
-    let (key, secret) = ledger
-        .create_key(&account.id, "counts".into())
-        .await
-        .unwrap();
-    (account.id, key.id, secret.reveal().to_owned())
 }

@@ -42,7 +42,7 @@ fn check_reads_the_store() {
     drop(database);
     let (code, stdout, _) = check(&config);
     assert_eq!(code, 1, "{stdout}");
-    assert!(stdout.contains("written by a newer tollgate"), "{stdout}");
+    assert!(stdout.contains("another version of tollgate"), "{stdout}");
 
     std::fs::write(
         &store,

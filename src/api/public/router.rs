@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::{Router, middleware, routing::get};
+use axum::{
+    Router, middleware,
+    routing::{any, get},
+};
 
 use super::{billed::Endpoint, front::Front, health, models, payments, provider, responses};
 use crate::{
@@ -21,7 +24,11 @@ pub fn public(gateway: &Arc<Gateway>, pages: Router<Arc<Gateway>>) -> Front {
     let authenticate = middleware::from_fn_with_state(gateway.clone(), layers::authenticate);
     let logged = middleware::from_fn_with_state(gateway.clone(), access_log::log_requests);
 
-    let router = Router::new()
+    // The router answers other methods of the billed paths.
+    let billed = BILLED.iter().fold(Router::new(), |router, (path, _)| {
+        router.route(path, any(layers::route_not_found))
+    });
+    let router = billed
         .route(
             "/v1/responses/{id}",
             get(responses::show)

@@ -174,7 +174,8 @@ async fn a_file_of_another_version_is_refused_and_unchanged() {
     let before = std::fs::read(path_beside(&database)).unwrap();
     let backoffice = Backoffice::beside(&database);
     let refused = backoffice.person("person_1").await.unwrap_err().to_string();
-    let reason = "t.portal.db was written by a newer tollgate (version 7, this one knows 1)";
+    let reason =
+        "t.portal.db was made by another version of tollgate (schema version 7, this one uses 1)";
     assert!(refused.ends_with(reason), "{refused}");
     assert!(probe(&database).unwrap_err().ends_with(reason));
     assert_eq!(std::fs::read(path_beside(&database)).unwrap(), before);

@@ -34,8 +34,10 @@ pub enum FileError {
         path: String,
         source: rusqlite::Error,
     },
-    #[error("{path} was written by a newer tollgate (version {found}, this one knows {known})")]
-    TooNew {
+    #[error(
+        "{path} was made by another version of tollgate (schema version {found}, this one uses {known})"
+    )]
+    OtherVersion {
         path: String,
         found: u32,
         known: u32,

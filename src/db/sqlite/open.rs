@@ -22,14 +22,14 @@ pub fn connect(path: &Path, kind: &FileKind) -> Result<Connection, FileError> {
     };
     let mut connection = Connection::open(path).map_err(failed)?;
     connection.busy_timeout(LOCK_TIMEOUT).map_err(failed)?;
-    // Before anything is changed: a newer file may need what this version does not know.
-    check_version(path, schema::version(&connection).map_err(failed)?)?;
+    // Checked before anything is changed: this program must not write to tables of another version.
+    check_version(path, schema::unusable(&connection).map_err(failed)?)?;
     prepare(&connection, kind.durability).map_err(failed)?;
     schema::create(&mut connection, kind.schema).map_err(failed)?;
     Ok(connection)
 }
 
-/// Made for this user alone; the files that SQLite puts beside it take over its mode.
+/// Creates the file for this user only; SQLite gives the files beside it the same mode.
 fn create(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
@@ -42,9 +42,8 @@ fn create(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The whole file is not looked through for damage, which could take longer than a deadline; SQLite
-/// says so when it meets some. The file does not shrink, but what was deleted makes room for what
-/// comes.
+/// The file is not checked for damage as a whole, which could take longer than a deadline; SQLite reports damage when it
+/// reads it. The file does not shrink; deleted rows leave room for new ones.
 fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     let synchronous = match durability {
@@ -54,31 +53,37 @@ fn prepare(connection: &Connection, durability: Durability) -> rusqlite::Result<
     connection.pragma_update(None, "synchronous", synchronous)
 }
 
-fn check_version(path: &Path, found: u32) -> Result<(), FileError> {
-    if schema::is_usable(found) {
-        return Ok(());
+fn check_version(path: &Path, unusable: Option<u32>) -> Result<(), FileError> {
+    match unusable {
+        None => Ok(()),
+        Some(found) => Err(FileError::OtherVersion {
+            path: path.display().to_string(),
+            found,
+            known: schema::VERSION,
+        }),
     }
-    Err(FileError::TooNew {
-        path: path.display().to_string(),
-        found,
-        known: schema::VERSION,
-    })
 }
 
-/// Looks at a file, or at the place where it would be made; changes nothing.
+/// Checks a file without changing it, or the folder in which it would be created.
 pub fn probe(path: &Path) -> Result<String, String> {
     let shown = path.display();
     if !path.exists() {
         return probe_folder(path).map(|()| format!("{shown} will be created"));
     }
-    let looked = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .and_then(|connection| schema::version(&connection));
-    let version = looked.map_err(|error| format!("{shown} cannot be used: {error}"))?;
-    check_version(path, version).map_err(|error| error.to_string())?;
+    let probed = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(
+        |connection| {
+            Ok((
+                schema::version(&connection)?,
+                schema::unusable(&connection)?,
+            ))
+        },
+    );
+    let (version, unusable) = probed.map_err(|error| format!("{shown} cannot be used: {error}"))?;
+    check_version(path, unusable).map_err(|error| error.to_string())?;
     Ok(format!("{shown} exists (version {version})"))
 }
 
-/// Whether a file could be made in the folder of `path`, or the folder itself.
+/// Whether a file could be created at `path`; its folder may have to be created too.
 pub fn probe_folder(path: &Path) -> Result<(), String> {
     let here = Path::new(".");
     let mut folders = path.ancestors().skip(1);

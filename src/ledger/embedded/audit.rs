@@ -2,7 +2,9 @@
 //!
 //! An account that does not add up is frozen: it starts no new call until an operator has looked. The others go on.
 
-use std::{collections::BTreeSet, path::Path, sync::atomic::Ordering::Relaxed, time::Instant};
+use std::{
+    collections::BTreeSet, fmt::Display, path::Path, sync::atomic::Ordering::Relaxed, time::Instant,
+};
 
 use super::{
     Embedded,
@@ -18,9 +20,10 @@ const STEP: usize = 500;
 /// Audits a database file without changing it, whether or not a gateway is using it.
 pub fn audit_file(path: &Path) -> Result<Audit, String> {
     let started = Instant::now();
-    let audited = sqlite::read_only(path).and_then(|connection| audit_entries(&connection, 0));
-    let audit =
-        audited.map_err(|error| format!("{} cannot be audited: {error}", path.display()))?;
+    let failed = |error: &dyn Display| format!("{} cannot be audited: {error}", path.display());
+    let connection = sqlite::read_only(path).map_err(|error| failed(&error))?;
+    sqlite::check_version(path, &connection).map_err(|error| failed(&error))?;
+    let audit = audit_entries(&connection, 0).map_err(|error| failed(&error))?;
     Ok(Audit {
         took: started.elapsed(),
         ..audit

@@ -279,6 +279,7 @@ impl Executed {
                 if result.is_ok() {
                     release(directory, &call);
                 }
+                drop(call); // before the task that waits changes its own reference
                 pending.reply.send(result)
             }
             Outcome::Settled(pending, charge) => {

@@ -16,7 +16,7 @@ use std::{
 
 use crate::net::{callbacks, lanes};
 
-/// The sending end, for any thread. When it is dropped it sends what is still batch.
+/// The sending end, for any thread. When it is dropped it sends the batches that were not sent yet.
 pub struct Sender<Step> {
     /// The batch of each lane; the first is for threads that serve no requests.
     threads: Vec<Arc<Mutex<Batch<Step>>>>,

@@ -159,9 +159,9 @@ impl Shared {
         };
         let connection = connect(&address).await.map_err(failed)?;
         let found = schema::create_if_new(&connection).await.map_err(failed)?;
-        if let Found::TooNew { found, known } = found {
+        if let Found::OtherVersion { found, known } = found {
             let number = |version| u32::try_from(version).unwrap_or(0);
-            return Err(OpenError::TooNew {
+            return Err(OpenError::OtherVersion {
                 path: shown,
                 found: number(found),
                 known: number(known),

@@ -26,7 +26,7 @@ pub enum Found {
     Nothing,
     Version(i32),
     /// Created by a newer version that this one is not compatible with.
-    TooNew {
+    OtherVersion {
         found: i32,
         known: i32,
     },
@@ -72,8 +72,8 @@ pub async fn probe(address: &Address) -> Result<String, String> {
     match found {
         Found::Nothing => Ok(format!("{probed}; tables will be created")),
         Found::Version(version) => Ok(format!("{probed}; tables of version {version}")),
-        Found::TooNew { found, known } => Err(format!(
-            "{address} was written by a newer tollgate (version {found}, this one knows {known})"
+        Found::OtherVersion { found, known } => Err(format!(
+            "{address} was made by another version of tollgate (schema version {found}, this one uses {known})"
         )),
     }
 }
@@ -96,7 +96,7 @@ pub async fn read_version(connection: &Connected) -> Result<Found, Error> {
     };
     let (found, oldest): (i32, i32) = (row.try_get(0)?, row.try_get(1)?);
     Ok(if oldest > VERSION {
-        Found::TooNew {
+        Found::OtherVersion {
             found,
             known: VERSION,
         }

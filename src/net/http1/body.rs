@@ -159,6 +159,17 @@ mod tests {
         }
     }
 
+    /// The limit of what is ignored is for one chunk of a response, not for all of a long stream.
+    #[test]
+    fn every_chunk_of_a_long_response_may_have_an_extension() {
+        let chunks = b"1;name=value\r\nx\r\n".repeat(20_000);
+        let body = [&chunks[..], b"0\r\n\r\n"].concat();
+        let (data, _) = read(BodyFraming::chunked(Dialect::Lenient), &body, 1_000).unwrap();
+        assert_eq!(data.len(), 20_000);
+        let strict = read(BodyFraming::chunked(Dialect::Strict), &body, 1_000);
+        assert_eq!(strict, Err(Broken));
+    }
+
     #[test]
     fn lengths_and_ends_are_kept() {
         let (data, rest) = read(BodyFraming::Length(5), b"hellonext", 9).unwrap();

@@ -45,8 +45,9 @@ enum At {
 /// A 64-bit size has at most sixteen hexadecimal digits.
 const MAX_DIGITS: u32 = 16;
 
-/// How many bytes of a body may be padding, extensions and trailers, which are ignored.
+/// How many bytes of a request body may be extensions and trailers, which are ignored.
 const MAX_EXTRA_BYTES: u32 = 16 << 10;
+/// How many bytes beside one chunk of a response, and in its trailers, are ignored.
 const MAX_EXTRA_BYTES_LENIENT: u32 = 64 << 10;
 
 impl Chunks {
@@ -106,6 +107,10 @@ impl Chunks {
             }
             (At::Size, b' ' | b'\t') if lenient && self.digits == 0 => self.extra(At::Size),
             (At::Size | At::Padding, b' ' | b'\t') if lenient => self.extra(At::Padding),
+            // Leading zeros have no limit of their own in a response.
+            (At::Size, b'0') if lenient && self.size == 0 && self.digits > 0 => {
+                self.extra(At::Size)
+            }
             (At::Size, digit) => {
                 let digit = char::from(digit).to_digit(16)?;
                 self.digits += 1;
@@ -138,6 +143,10 @@ impl Chunks {
 
     fn before_size(&mut self) -> At {
         self.digits = 0;
+        // A provider may pad or extend every chunk of a long stream.
+        if self.dialect == Dialect::Lenient {
+            self.extra = 0;
+        }
         At::Size
     }
 

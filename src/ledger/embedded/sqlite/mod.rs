@@ -30,7 +30,7 @@ mod open;
 pub mod pages;
 pub mod record;
 
-pub use open::{check_soundness, is_damage, probe, read_only};
+pub use open::{check_soundness, check_version, is_damage, probe, read_only};
 
 use self::{
     files::Files,

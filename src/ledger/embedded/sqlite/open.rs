@@ -39,7 +39,7 @@ pub fn connect(
     };
     let mut connection = Connection::open(path).map_err(failed)?;
     prepare(&connection, durability).map_err(failed)?;
-    check_version(path, schema::version(&connection).map_err(failed)?)?;
+    check_version(path, &connection)?;
     let checks = !is_as_left;
     if checks {
         check_soundness(&connection).map_err(failed)?;
@@ -113,15 +113,17 @@ pub fn is_damage(error: &rusqlite::Error) -> bool {
     )
 }
 
-fn check_version(path: &Path, found: u32) -> Result<(), OpenError> {
-    if schema::is_usable(found) {
-        return Ok(());
+pub fn check_version(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let path = path.display().to_string();
+    match schema::unusable(connection) {
+        Ok(None) => Ok(()),
+        Ok(Some(found)) => Err(OpenError::OtherVersion {
+            path,
+            found,
+            known: schema::VERSION,
+        }),
+        Err(source) => Err(OpenError::Database { path, source }),
     }
-    Err(OpenError::TooNew {
-        path: path.display().to_string(),
-        found,
-        known: schema::VERSION,
-    })
 }
 
 /// Checks a database without changing it, or the folder in which it would be created.
@@ -137,10 +139,11 @@ pub fn probe(path: &Path) -> Result<String, String> {
         let path = path.display().to_string();
         return Err(OpenError::Linked { path }.to_string());
     }
-    let probed = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(
-        |connection| check_soundness(&connection).and_then(|()| schema::version(&connection)),
-    );
-    let version = probed.map_err(|error| format!("{shown} cannot be used: {error}"))?;
-    check_version(path, version).map_err(|error| error.to_string())?;
+    let failed = |error| format!("{shown} cannot be used: {error}");
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    let connection = connection.map_err(failed)?;
+    check_soundness(&connection).map_err(failed)?;
+    check_version(path, &connection).map_err(|error| error.to_string())?;
+    let version = schema::version(&connection).map_err(failed)?;
     Ok(format!("{shown} exists (version {version})"))
 }

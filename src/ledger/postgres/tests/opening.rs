@@ -41,11 +41,11 @@ async fn tables_of_a_newer_version_are_refused_unless_they_are_compatible() {
     store.sql("UPDATE tollgate SET version = 99, oldest = 99");
     let refused = open(&store).await.err().unwrap();
     assert!(
-        matches!(refused, OpenError::TooNew { found: 99, .. }),
+        matches!(refused, OpenError::OtherVersion { found: 99, .. }),
         "{refused}"
     );
     let probed = crate::ledger::probe_database(&store.address()).await;
-    assert!(probed.unwrap_err().contains("newer tollgate"));
+    assert!(probed.unwrap_err().contains("another version of tollgate"));
 }
 
 /// A server that fails over or is busy ends sessions and accepts new ones late; a gateway that starts meanwhile
